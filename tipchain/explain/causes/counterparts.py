@@ -34,7 +34,6 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
-    passed_through,
     signature_of,
     with_argument,
     with_arguments,
@@ -129,38 +128,6 @@ def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _given_otherwise(group, piece, walk)
         yield from _given_less(group, piece, walk)
         yield from _missing_step(group, piece, walk)
-
-
-def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield tensors whose gradient goes on to another one as if they were that, as the reference has it.
-
-    It writes ``x + (q - x).detach()``, which is ``q`` and has the gradient of ``x``.
-    """
-    for step in walk.steps:
-        if step.name != "add" or len(step.given) != 2:
-            continue
-        for kept, apart in (step.given, step.given[::-1]):
-            less = walk.makers.get(apart)
-            if less is None or less.name != "subtract" or less.given[1:] != (kept,):
-                continue
-            result, key = walk.key_of(less.given[0]), walk.key_of(kept)
-            if result is None or key is None:
-                continue
-            maker, taker = walk.makers_of.get(result), next((op for op in walk.ops if key in walk.given(op)), None)
-            if maker is None or taker is None or taker.number > maker.number:
-                continue
-            tensor, _ = key
-            place = next((number for number, one in enumerate(taker.args) if id(one) == tensor), None)
-            if place is None:
-                continue
-            told, where = walk.told(key), place_of(maker, piece)
-            yield Hypothesis(
-                code="straight-through",
-                acts=passed_through(taker.number, place, maker.number),
-                confirmed=True,
-                message=f"the gradient of what {called(maker)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
-                fix=f"use `x + (q - x).detach()` for q, the result of {called(maker)}{where}, and x, {told}",
-            )
 
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:

@@ -153,23 +153,12 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         yield variant(next(iter(wanted)).replace("_", "-"), wanted, confirmed=True)
     yield from _padding_modes(op, reference, paddle, path, convolve)
     if "Transpose" in kind:
-        for number in (0, 1, 2):
-            yield variant("output-padding", {"output_padding": number})
         return
     for sides in product(
         *[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]
     ):
         if sides != pads:
             yield variant("padding-side", {"padding": [one for side in sides for one in side]})
-    for side in ("before", "after"):  # the same padding in all, but on one side of each axis
-        whole = [sum(pair) for pair in reversed(pads)]
-        amounts = [one for size in whole for one in ((size, 0) if side == "before" else (0, size))]
-        yield Hypothesis(
-            code="padding-side",
-            message=f"its padding stands on both sides, the reference's {side} the data",
-            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
-            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
-        )
 
 
 def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> dict[str, object]:

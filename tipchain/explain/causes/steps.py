@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
-from math import isfinite
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from tipchain.explain.causes.functions import ACTIVE, called, index_text, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece
+from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
     LIKES,
@@ -31,7 +30,7 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.program import in_order as reordered
-from tipchain.explain.locate.differences import Sketch, known_numbers, name_number, relative
+from tipchain.explain.locate.differences import Sketch, known_numbers, relative
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
@@ -401,7 +400,7 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
         told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
         yield Hypothesis(
             code="output-order",
-            edits={OUTPUT: lambda given: [given[at] for at in order]},
+            edit=lambda given: [given[at] for at in order],
             confirmed=True,
             message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
             fix=f"return the outputs of {piece.shown} in the order {shown}",
@@ -415,7 +414,7 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
             what = f"the result of {called(op)}{place_of(op, piece)}"
             yield Hypothesis(
                 code="wrong-output",
-                edits={OUTPUT: lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]]},  # type: ignore[misc]
+                edit=lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]],  # type: ignore[misc]
                 message=f"its output {number} is {told}, the reference's {what}",
                 fix=f"return {what} as output {number} of {piece.shown}",
                 place="",
@@ -425,36 +424,6 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
 def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
     made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result) if tuple(one.shape) == array.shape)
     return next(((op, one) for op, one in made if relative(array, numpy_of(one)) <= SAME_DOUBLE), None)
-
-
-def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
-    """Yield the piece with one of its outputs times the number that fits best, or plus it."""
-    truths = piece.truth.outputs
-    for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
-        if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
-            continue
-        factor, shift = float((truth * got).sum() / (got * got).sum()), float((truth - got).mean())
-        if not isfinite(factor + shift):
-            continue
-        if factor and abs(factor - 1) > SAME_DOUBLE:
-            told = name_number(factor, truth.shape)
-            yield Hypothesis(
-                code="sign" if abs(factor + 1) < SAME_DOUBLE else "scale-factor",
-                edits={OUTPUT: partial(_rescaled, number, factor, 0.0)},
-                message=f"the reference's result is {told} times its",
-                fix=f"multiply the result of {piece.shown} by {told}",
-                evidence=f"factor by least squares: {factor:.9g}",
-            )
-        yield Hypothesis(
-            code="shift",
-            edits={OUTPUT: partial(_rescaled, number, 1.0, shift)},
-            message=f"the reference's result is its plus {shift:.6g}",
-            fix=f"add {shift:.6g} to the result of {piece.shown}",
-        )
-
-
-def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Tensor]) -> list[object]:
-    return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
 
 
 def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -734,17 +703,6 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
         )
-    for name, tensor in fitting[: MOST_TENSORS // 2]:
-        for code, how, apply in (
-            ("sign", "subtract", tensor.neg().add),
-            ("missing-gate", "multiply by", tensor.multiply),
-        ):
-            yield Hypothesis(
-                code=code,
-                acts={op.number: then_first(apply)},
-                message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
-                fix=f"{how} {name} after {called(op)}{where}",
-            )
 
 
 def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:

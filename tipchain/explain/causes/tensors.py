@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece
+from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Op, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
@@ -368,7 +368,7 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
         code=code,
         message=f"it has no {names}, the reference has",
         confirmed=True,
-        edits={OUTPUT: add},
+        edit=add,
         fix=f"don't pass `{argument}=False` to `{piece.theirs.path}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
     )
