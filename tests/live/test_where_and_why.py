@@ -365,22 +365,6 @@ def test_what_is_rounded_before_it_becomes_a_whole_number():
     assert "lacks `paddle.round`" in found.message
 
 
-def test_a_straight_through_estimator_that_is_missing():
-    def ours(self, x):
-        y = torch.tanh(self.a(x))
-        return self.b(y + (torch.round(y * 4) / 4 - y).detach())
-
-    def theirs(self, x):
-        y = paddle.tanh(self.a(x))
-        return self.b(paddle.round(y * 4) / 4)
-
-    def make(nn):
-        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}
-
-    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
-    assert found.code == "straight-through"
-
-
 SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)
 TARGETS = np.random.default_rng(4).integers(0, 5, (6, 7))
 TARGETS[:, 5:] = 0

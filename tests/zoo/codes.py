@@ -268,7 +268,6 @@ DATA = (
     _data("clipped", EACH, "[(image,", "[(np.clip(image, 0.2, 0.8),"),
     _data("inverted", EACH, "[(image,", "[(1 - image,"),
     _data("layout", EACH, "[(image,", "[(image.transpose(1, 2, 0),"),
-    _data("value-function", EACH, "[(image,", "[(np.sqrt(image),"),
     _data("nan", EACH, "[(image,", "[(np.where(image > 0.9, np.nan, image).astype(np.float32),"),
     _data("crop-size", EACH, "[(image,", "[(image[:, 1:-1, 1:-1],"),
     _data("size", EACH, "[(image,", "[(image[:, ::2, ::2],"),

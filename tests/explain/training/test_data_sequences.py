@@ -113,11 +113,7 @@ def test_a_token_that_is_lacking_at_the_end_of_cut_texts_too(pieces):
     assert "at the end 102" in found.diagnoses[0].message
 
 
-def test_a_function_of_values_and_a_mask_upside_down(pieces):
-    levels = [RANDOM.gamma(2.0, size=(1, 20, 31)).astype(np.float32) for _ in range(5)]
-    found = check_data(pieces.sides, ([np.log(one + 1e-3) for one in levels], levels))
-    assert found.diagnoses[0].code == "value-function"
-    assert "does not take the logarithm" in found.diagnoses[0].message
+def test_a_mask_upside_down(pieces):
     masks = [(tokens(text) > 0).astype(np.int64) for text in TEXTS]
     found = check_data(pieces.sides, (masks, [1 - one for one in masks]))
     assert found.diagnoses[0].code == "inverted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -34,7 +34,6 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
-    passed_through,
     signature_of,
     with_argument,
     with_arguments,
@@ -131,36 +130,6 @@ def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _missing_step(group, piece, walk)
 
 
-def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield tensors whose gradient goes on to another one as if they were that, as the reference has it.
-
-    It writes ``x + (q - x).detach()``, which is ``q`` and has the gradient of ``x``.
-    """
-    for step in walk.steps:
-        if step.name != "add" or len(step.given) != 2:
-            continue
-        for kept, apart in (step.given, step.given[::-1]):
-            less = walk.makers.get(apart)
-            if less is None or less.name != "subtract" or less.given[1:] != (kept,):
-                continue
-            keys = walk.key_of(less.given[0]), walk.key_of(kept)
-            maker = None if keys[0] is None else walk.makers_of.get(keys[0])
-            taker = None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
-            if maker is None or taker is None or keys[1] is None or taker.number > maker.number:
-                continue
-            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), None)
-            if place is None:
-                continue
-            told, where = walk.told(keys[1]), place_of(maker, piece)
-            yield Hypothesis(
-                code="straight-through",
-                acts=passed_through(taker.number, place, maker.number),
-                confirmed=True,
-                message=f"the gradient of what {called(maker)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
-                fix=f"use `x + (q - x).detach()` for q, the result of {called(maker)}{where}, and x, {told}",
-            )
-
-
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     """Return the port with the tensors that its code is given, or keeps, as the reference has them."""
     acts: dict[int, dict[int | str, object]] = {}
@@ -182,7 +151,8 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     code = "wrong-input" if name else "wrong-buffer"
     known = told_by_name(ours, theirs)
     if known is not None:
-        code, told = known[0], f"{told}: it {known[1]}"
+        code, words = known
+        told = f"{told}: it {words}"
     elif theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any()):
         code, told = "mask", f"{told}: a mask"
     return Hypothesis(
@@ -272,15 +242,15 @@ def _settings_in_turn(
     if len({op.number for op, *_ in told}) < 2:
         return
     first, name, present, value = told[0]
-    listed = ", ".join(f"{was!r}" for _, _, was, _ in told), ", ".join(f"{one!r}" for *_, one in told)
+    expected, actual = ", ".join(f"{one!r}" for *_, one in told), ", ".join(f"{was!r}" for _, _, was, _ in told)
     where = place_of(first, piece)
     yield Hypothesis(
         code=_code(first, name, present, value, walk),
         confirmed=True,
         changes=len(told),
         acts=acts,
-        message=f"its settings{where} are {listed[0]}, the reference's {listed[1]}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
-        fix=f"write {listed[1]} for {listed[0]}{where}: `{first.line}`",
+        message=f"its settings{where} are {actual}, the reference's {expected}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
+        fix=f"write {expected} for {actual}{where}: `{first.line}`",
     )
 
 
@@ -556,12 +526,12 @@ class _Exchange:
 
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
         """Return the slug, what is said, and what the call should be given."""
-        names = [walk.told(one) for one in (self.old, self.new)]
-        wanted = f"{names[1]} of another iteration" if names[0] == names[1] else names[1]
+        given, wanted = walk.told(self.old), walk.told(self.new)
+        wanted = f"{wanted} of another iteration" if given == wanted else wanted
         after_that = ", which the port makes only after it: the order is another one" if late else ""
         code = "order" if late else "residual" if self.op.name == "add" else "wrong-input"
         where = place_of(self.op, piece)
-        what = f"it gives {called(self.op)}{where} another argument than the reference: {names[0]} in place of {wanted}{after_that}"
+        what = f"it gives {called(self.op)}{where} another argument than the reference: {given} in place of {wanted}{after_that}"
         return code, what, wanted
 
 
@@ -748,27 +718,28 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     first = groups[0][0]
     op, step = first.op, first.step
     where = place_of(op, piece)
-    wholes = [walk.expression(first), walk.reference_expression(first)]
-    if wholes[0] == wholes[1]:
-        apart = differences(op, step, walk)
-        listed = [", ".join(f"{one[1]}={index_text(one[place])}" for one in apart) for place in (2, 3)]
-        wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
-    same = wholes[0] == wholes[1]
+    made, wanted = walk.expression(first), walk.reference_expression(first)
+    apart = differences(op, step, walk) if made == wanted else []
+    if apart:
+        made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
+        wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
+    same = made == wanted
     code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
         told = _exchanged(first, piece, walk, every or walk.partings)
-    code = told[0] if told else code
+    code, lead = told or (code, "")
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     known = told_by_name(numpy_of(first.new), numpy_of(first.old))
     if known is not None:
-        code, beside = known[0], f": it {known[1]}"
+        code, words = known
+        beside = f": it {words}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
-    lead, behind = told[1] if told else "", f"{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}"
-    message = f"{lead}it makes {wholes[0]}{where}, the reference {wholes[1]}{behind}"
+    behind = f"{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}"
+    message = f"{lead}it makes {made}{where}, the reference {wanted}{behind}"
     if same:
-        message = f"{lead}it makes {wholes[0]}{where} of another tensor than the reference{behind}"
+        message = f"{lead}it makes {made}{where} of another tensor than the reference{behind}"
     yield Hypothesis(
         code=code,
         confirmed=False,
@@ -788,19 +759,19 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parti
         return None
     found = _exchange(parting, walk, healed=True)
     if found is not None:
-        one = found[0]
-        names = walk.told(one.old), walk.told(one.new)
+        one, _ = found
+        given, wanted = walk.told(one.old), walk.told(one.new)
         others = (each for each in map(partial(_exchange, walk=walk, healed=True), every) if each is not None)
-        if names[0] == names[1]:  # two steps of one line, which says nothing
+        if given == wanted:  # two steps of one line, which says nothing
             return None
-        if any((walk.told(each.new), walk.told(each.old)) == names for each, _ in others):
-            return "swapped-inputs", f"{names[0]} and {names[1]} are exchanged{place_of(op, piece)}: "
+        if any((walk.told(each.new), walk.told(each.old)) == (given, wanted) for each, _ in others):
+            return "swapped-inputs", f"{given} and {wanted} are exchanged{place_of(op, piece)}: "
         code, what, _ = one.words(piece, walk, late=False)
         return code, f"{what}: "
-    taken, wanted = walk.stretch(parting)
-    missing = [number for number in wanted if not any(number in walk.matched[key] for key in taken)]
+    taken, numbers = walk.stretch(parting)
+    missing = [number for number in numbers if not any(number in walk.matched[key] for key in taken)]
     new = walk.key_of(missing[0], healed=True) if len(missing) == 1 and len(parting.ops) == 1 else None
-    if new is None or not all(wanted.intersection(walk.matched[key]) for key in taken):
+    if new is None or not all(numbers.intersection(walk.matched[key]) for key in taken):
         return None
     return (
         "missing-input",
@@ -837,10 +808,10 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                 # Two paths up to where they part.
                 shared = common_path([one.path, other.path])
                 depth = len(shared.split(".")) if shared else 0
-                blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
+                first, second = blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
                 if any(op.path in blocks and "Norm" in class_of(op.layer) for op in (one, other)):
                     continue  # a norm in front of its branch or behind it has a name of its own
-                return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
+                return "layer-order", f"it applies `{first}` before `{second}`, the reference after it: "
     return None
 
 
@@ -848,11 +819,14 @@ def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
     """Return the slug and words of two functions that the reference applies in the other order."""
     mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
     others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
-    names = [one.name for one in mine], [one.name for one in others]
-    apart = [place for place, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]]
-    if Counter(names[0]) != Counter(names[1]) or len(apart) != 2 or apart[1] != apart[0] + 1 or LAYER in names[0]:
+    names = Counter(one.name for one in mine)
+    apart = [place for place, (op, step) in enumerate(zip(mine, others, strict=False)) if op.name != step.name]
+    if names != Counter(one.name for one in others) or LAYER in names or len(apart) != 2:
         return None
-    op, step = mine[apart[0]], others[apart[0]]
+    place, after_it = apart
+    if after_it != place + 1:
+        return None
+    op, step = mine[place], others[place]
     at = f" at {step.place}" if step.place else ""
     return "order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
@@ -876,37 +850,32 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     mine = list({op.number: op for op in ours}.values())
     others = list({step.number: step for step in theirs}.values())
     layers = dict(piece.sides.reference.layers(piece.reference))
-    norms = (
-        sorted(class_of(op.layer) for op in mine if op.name == LAYER and "Norm" in class_of(op.layer)),
-        sorted(
-            type(layers.get(each.said)).__name__
-            for each in others
-            if each.name == LAYER and "Norm" in type(layers.get(each.said)).__name__
-        ),
-    )
-    if norms[0] or norms[1]:
-        total = sum(one.name == LAYER and "Norm" in class_of(one.layer) for one in walk.ops)
-        behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
-        return "norm-order" if total >= behind else "missing-norm"
+
+    def port_norms(ops: Iterable[Op]) -> int:
+        return sum(op.name == LAYER and "Norm" in class_of(op.layer) for op in ops)
+
+    def reference_norms(steps: Iterable[ReferenceCall]) -> int:
+        return sum(one.name == LAYER and "Norm" in type(layers.get(one.said)).__name__ for one in steps)
+
+    if port_norms(mine) or reference_norms(others):
+        return "norm-order" if port_norms(walk.ops) >= reference_norms(walk.steps) else "missing-norm"
     turned = _rotation(walk, mine, others)
     if turned:
         return turned
-    counts = (
-        _count([(op.name, len(walk.given(op))) for op in mine]),
-        _count([(one.name, len(one.given)) for one in others]),
-    )
-    extra, missing = {*(counts[0] - counts[1])} - LAYOUT, {*(counts[1] - counts[0])} - LAYOUT
-    only = extra | missing
-    arranged = ({*counts[0], *counts[1]} & LAYOUT) - CASTING
-    if not only and "neg" in counts[0] and not arranged:
+    made = _count([(op.name, len(walk.given(op))) for op in mine])
+    wanted = _count([(one.name, len(one.given)) for one in others])
+    extra, missing = {*(made - wanted)} - LAYOUT, {*(wanted - made)} - LAYOUT
+    only, every = extra | missing, {*made, *wanted}
+    arranged = (every & LAYOUT) - CASTING
+    if not only and "neg" in made and not arranged:
         return "sign"
-    if not only and (arranged or not counts[0]):
+    if not only and (arranged or not made):
         return "axis-order" if arranged else "wrong-input"
-    for names in (only, {*counts[0], *counts[1]} - LAYOUT):
+    for names in (only, every - LAYOUT):
         for code, known in GROUPS:
             if names & known:
                 return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")
-    shuffled = any("shuffle" in name for name in (*counts[0], *counts[1]))
+    shuffled = any("shuffle" in name for name in every)
     return "axis-order" if shuffled or not names else "other-code"
 
 

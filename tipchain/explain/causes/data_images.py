@@ -189,42 +189,6 @@ def value_steps(
         yield _affine(factor, shift, a, channels=len(factor)), left
 
 
-CURVES: tuple[tuple[str, Callable[[Array], Array], Callable[[Array], Array]], ...] = (
-    ("logarithm", np.log, np.exp),
-    ("square root", np.sqrt, np.square),
-    ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), lambda x: np.log(x / (1 - x))),
-    ("tanh", np.tanh, np.arctanh),
-)
-"""Functions of single values that one side may take, with their inverses."""
-
-
-def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[DataCause, float]]:
-    """Yield a function that one side takes of each value and the other does not, up to a factor and a shift."""
-    a = rows_of(actual, None)
-    for name, forward, back in CURVES:
-        for function, extra in ((forward, True), (back, False)):
-            with np.errstate(all="ignore"):
-                e = np.asarray(function(rows_of(expected, None)))
-            if not np.abs(e).max(initial=0.0) < 1e100:  # NaN, or squares that are not finite
-                continue
-            factor, shift = fit(e, a)
-            left = apart([factor[0] * e + shift[0]], [a])
-            if left <= bound:
-                what = (
-                    "takes the {} of each value, the reference does not"
-                    if extra
-                    else "does not take the {} of each value, the reference does"
-                )
-                yield (
-                    DataCause(
-                        "value-function",
-                        f"values: the port {what.format(name)}",
-                        f"{'leave out' if extra else 'take'} the {name}, as the reference does",
-                    ),
-                    left,
-                )
-
-
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
     whole = all((one == np.rint(one)).all() for one in actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
@@ -401,8 +365,6 @@ def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
             else:
                 # Of images with exchanged channels the constants are named as they stand, not as they were exchanged.
                 yield (turn, replace(cause, message=cause.message.replace(OPPOSITE, ""))), left
-    for cause, left in curve_steps(expected, actual, bound):
-        yield (cause,), left
     yield from _moved(expected, actual, bound, (), near=True)
     yield from _padded(expected, actual)
     for turn, images in turned:

@@ -50,7 +50,7 @@ def _values(layer: Model, reference: object, path: str, trait: Trait) -> Iterato
     attribute = next((name for name in trait.attributes[1] if hasattr(layer, name)), None)
     if attribute is None:
         return
-    present, argument = getattr(layer, attribute), trait.arguments[1]
+    present, argument = getattr(layer, attribute), trait.argument
     told = list(_reference_values(layer, reference, trait))
     values = [*told, *(trait.usual or ())]
     for number, value in enumerate(values):
@@ -94,12 +94,12 @@ def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
         code = "dropout-in-eval" if layer.training else "dropout-off"
     else:
         code = "batch-norm-mode"
-    modes = ("train", "eval") if training else ("eval", "train")
+    wanted, present = ("train", "eval") if training else ("eval", "train")
     yield Hypothesis(
         code=code,
-        message=f"it is in {modes[1]} mode, the reference is in {modes[0]} mode",
+        message=f"it is in {present} mode, the reference is in {wanted} mode",
         confirmed=confirmed,
-        fix=f"call `{path}.{modes[0]}()` before the model runs",
+        fix=f"call `{path}.{wanted}()` before the model runs",
         within=partial(attributes, layer, training=training),
     )
     if hasattr(layer, "_use_global_stats"):
@@ -153,23 +153,12 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         yield variant(next(iter(wanted)).replace("_", "-"), wanted, confirmed=True)
     yield from _padding_modes(op, reference, paddle, path, convolve)
     if "Transpose" in kind:
-        for number in (0, 1, 2):
-            yield variant("output-padding", {"output_padding": number})
         return
     for sides in product(
         *[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]
     ):
         if sides != pads:
             yield variant("padding-side", {"padding": [one for side in sides for one in side]})
-    for side in ("before", "after"):  # the same padding in all, but on one side of each axis
-        whole = [sum(pair) for pair in reversed(pads)]
-        amounts = [one for size in whole for one in ((size, 0) if side == "before" else (0, size))]
-        yield Hypothesis(
-            code="padding-side",
-            message=f"its padding stands on both sides, the reference's {side} the data",
-            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
-            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
-        )
 
 
 def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> dict[str, object]:
@@ -182,7 +171,7 @@ def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> d
             for name, value in given.items()
             if value is not None and ntuple(value, dims) != ntuple(present[name], dims)
         }
-    traits = {one.arguments[1]: one for one in known.properties}
+    traits = {one.argument: one for one in known.properties}
     return {
         name: value if name == "groups" else list(ntuple(value, dims))
         for name in present

@@ -26,7 +26,7 @@ class Hypothesis(Cause):
 
     Attributes:
         acts: what stands in place of calls, by number.
-        edits: what is done to the piece's tensors.
+        edit: what is done to the piece's outputs.
         within: a context in which the layer is changed; it takes the change back.
         confirmed: the reference has just this, as its construction or its code tells.
         changes: how many settings or places are changed at once.
@@ -35,7 +35,7 @@ class Hypothesis(Cause):
     """
 
     acts: Mapping[int, Act] = field(default_factory=dict)
-    edits: Mapping[int, Edit] = field(default_factory=dict)
+    edit: Edit | None = None
     within: Callable[[], AbstractContextManager[None]] | None = None
     confirmed: bool = False
     changes: int = 1
@@ -149,14 +149,14 @@ class Trials:
                 trial = self._judged(one, after)
                 self.trials += [] if trial is None else [trial]
             else:  # given up
-                share = explained(self.before[1], after[1])
+                (_, before), (_, left) = self.before, after
                 self.trials.append(
                     Trial(
                         hypothesis=one,
-                        explained=min(share, EXPLAINED**2),
+                        explained=min(explained(before, left), EXPLAINED**2),
                         whole=False,
                         end=False,
-                        left=after[1],
+                        left=left,
                         number=len(self.trials),
                     )
                 )
@@ -200,9 +200,9 @@ class Trials:
     def _outcome(self, one: Hypothesis) -> PieceOutcome | None:
         try:
             if one.within is None:
-                return self.piece.run(one.acts, one.edits)
+                return self.piece.run(one.acts, one.edit)
             with one.within():
-                return self.piece.run(one.acts, one.edits, within=True)
+                return self.piece.run(one.acts, one.edit, within=True)
         except Exception:  # noqa: BLE001  (a change that cannot be run explains nothing; it is counted)
             self.failed += 1
             return None

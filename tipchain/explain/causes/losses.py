@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from itertools import chain
 from math import isfinite, isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,16 +112,14 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
 
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
-    best: tuple[float, Guess] | None = None
+    best, most = None, 0.0
     for guess in chain(settings(problem), factors(problem)):
         share = problem.explained(guess)
         if share >= WHOLE:
             return (_told(guess, share),)
-        if best is None or share > best[0]:
-            best = share, guess
-    if best is not None and best[0] >= EXPLAINED:
-        return (_told(best[1], best[0]),)
-    return (_unknown(problem),)
+        if share > most:
+            best, most = guess, share
+    return (_unknown(problem) if best is None or most < EXPLAINED else _told(best, most),)
 
 
 def clamped(problem: Problem) -> bool:
@@ -146,11 +144,11 @@ def _told(guess: Guess, explained: float) -> Diagnosis:
 
 def _unknown(problem: Problem) -> Diagnosis:
     one, other = problem.expected.flat, problem.actual.flat
-    sizes = float(np.linalg.norm(one)), float(np.linalg.norm(other))
+    expected, actual = float(np.linalg.norm(one)), float(np.linalg.norm(other))
     words = "one gradient is zero"
-    if sizes[0] and sizes[1]:
-        cosine = float(one @ other) / (sizes[0] * sizes[1])
-        words = f"the port's gradient is {sizes[1] / sizes[0]:.4g} times as large, with a cosine of {cosine:.4f}"
+    if expected and actual:
+        cosine = float(one @ other) / (expected * actual)
+        words = f"the port's gradient is {actual / expected:.4g} times as large, with a cosine of {cosine:.4f}"
     return Diagnosis(
         code="unknown",
         port_path=LOSS,
@@ -235,13 +233,9 @@ def check_loss(
 
     doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
     singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
-    for number, where in enumerate(SIDE_NAMES):
-        both = doubles[number], singles[number]
-        if not any(isinstance(one, Evaluated) for one in both):
-            if number and theirs.unlike:
-                return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
-            assert not isinstance(both[1], Evaluated)
-            return _raised(where, number, both[1], doubles[0])
+    failed = _never_ran(doubles, singles, theirs.unlike)
+    if failed is not None:
+        return failed
     precise = all(isinstance(one, Evaluated) for one in doubles)
     expected, actual = (
         one if isinstance(one, Evaluated) else other for one, other in zip(doubles, singles, strict=True)
@@ -251,7 +245,7 @@ def check_loss(
     placed = zip(theirs.places, expected.gradients, strict=True)
     if theirs.unlike and any(place is None and gradient.any() for place, gradient in placed):
         return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
-    single = singles[0]
+    single, _ = singles
     if not precise:
         floor = _noise(run, arrays, labels, doubles)
     else:
@@ -269,7 +263,7 @@ def check_loss(
         return replace(found, outcome=Outcome.FAIL, reason=reason, diagnoses=(NAN,))
     if precise and any(one.code in DESCRIBING for one in found.diagnoses):
         given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
-        links = [(number, place[0]) for number, place in enumerate(theirs.places) if place is not None]
+        links = [(number, place.number) for number, place in enumerate(theirs.places) if place is not None]
         in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
         found = found if in_code is None else replace(found, diagnoses=(in_code,))
     return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
@@ -278,11 +272,11 @@ def check_loss(
 def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
     """Return a diagnosis; where both losses say that they have what it would have the port pass, with another fix."""
     for name in HELD.get(diagnosis.code, ()):
-        values = [getattr(one, name, None) for one in losses]
-        if isinstance(values[0], int | float | str) and values[0] == values[1]:
+        expected, actual = (getattr(one, name, None) for one in losses)
+        if isinstance(expected, int | float | str) and expected == actual:
             return replace(
                 diagnosis,
-                fix=f"the port's loss says that it has {name}={values[1]!r} already: look at what its forward makes of it",
+                fix=f"the port's loss says that it has {name}={actual!r} already: look at what its forward makes of it",
             )
     return diagnosis
 
@@ -336,21 +330,27 @@ def open_fields(structure: object) -> object:
     return structure
 
 
+class _Place(NamedTuple):
+    """Which of the port's arrays one of the reference's is, and the order of its axes there."""
+
+    number: int
+    axes: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Arranged:
     """The reference's outputs as the port's loss takes them.
 
     Attributes:
         structure: of the port's output.
-        places: where each of the reference's arrays stands among the port's, and the order of its axes there; None of one
-            that the port does not return.
+        places: where each of the reference's arrays stands among the port's; None of one that the port does not return.
         arrays: the port's own; those that the reference does not have are given as they are.
         shapes: of the reference's arrays.
         unlike: says that outputs of both have other shapes, if some have; a loss that uses them cannot be compared.
     """
 
     structure: Nested
-    places: tuple[tuple[int, tuple[int, ...]] | None, ...]
+    places: tuple[_Place | None, ...]
     arrays: tuple[Array, ...]
     shapes: tuple[tuple[int, ...], ...]
     unlike: str = ""
@@ -360,13 +360,13 @@ class _Arranged:
         found = list(self.arrays)
         for place, array in zip(self.places, arrays, strict=True):
             if place is not None:
-                found[place[0]] = array.transpose(place[1])
+                found[place.number] = array.transpose(place.axes)
         return found
 
     def back(self, gradients: Sequence[Array]) -> tuple[Array, ...]:
         """Return the gradients of the reference's arrays; zeros of those that the port does not return."""
         return tuple(
-            np.zeros(shape) if place is None else gradients[place[0]].transpose(np.argsort(place[1]))
+            np.zeros(shape) if place is None else gradients[place.number].transpose(np.argsort(place.axes))
             for place, shape in zip(self.places, self.shapes, strict=True)
         )
 
@@ -375,20 +375,20 @@ def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arra
     """Return how the reference's outputs stand in the port's output, in the order of both; either may have more."""
     shapes = tuple(one.shape for one in arrays)
     if port is None:
-        places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
+        places = tuple(_Place(number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
         return _Arranged(structure, places, tuple(arrays), shapes)
     theirs, others, _ = take_out(port, is_array)
-    found: list[tuple[int, tuple[int, ...]] | None] = []
+    found: list[_Place | None] = []
     start, more = 0, len(arrays) - len(others)
     for one in arrays:
         fitting = ((at, arrange(one, others[at])) for at in range(start, len(others)))
         if len(arrays) == len(others):
             fitting = ((at, axes) for at, axes in fitting if at == start)
-        place = next(((at, axes) for at, axes in fitting if axes is not None), None)
+        place = next((_Place(at, axes) for at, axes in fitting if axes is not None), None)
         found.append(place)
-        start = start + (len(arrays) == len(others)) if place is None else place[0] + 1
-    listed = [[list(each.shape) for each in side] for side in (arrays, others)]
-    told = f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}"
+        start = start + (len(arrays) == len(others)) if place is None else place.number + 1
+    expected, actual = ([list(each.shape) for each in side] for side in (arrays, others))
+    told = f"the models' outputs have other shapes: expected {expected}, actual {actual}"
     return _Arranged(theirs, tuple(found), tuple(others), shapes, told if found.count(None) > max(more, 0) else "")
 
 
@@ -431,7 +431,7 @@ def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) ->
 
 def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceCheck:
     expected, actual = problem.expected, problem.actual
-    errors = _errors(expected, actual, problem.outputs)
+    errors = [apart, *gradients] = _errors(expected, actual, problem.outputs)
     names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
     limits = [max(one, CONSTANT) if precise else 2 * one for one in floor]
     measured = [
@@ -442,8 +442,8 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
     numbers = {
         "reference_loss": expected.value,
         "port_loss": actual.value,
-        "loss_difference": errors[0],
-        "gradient_difference": max(errors[1:], default=0.0),
+        "loss_difference": apart,
+        "gradient_difference": max(gradients, default=0.0),
     }
     values = f"expected {expected.value:.9g}, actual {actual.value:.9g}"
     if (
@@ -458,7 +458,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
         reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
-    if all(error <= 2 * limit for error, limit in zip(errors[1:], limits[1:], strict=True)) and clamped(problem):
+    if all(error <= 2 * limit for error, limit in zip(gradients, limits[1:], strict=True)) and clamped(problem):
         reason = (
             f"gradients agree; the losses ({values}) do not, only because Paddle's softmax clips outputs at "
             "64 below the largest"
@@ -471,6 +471,20 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         numbers=numbers,
         diagnoses=loss_causes(problem),
     )
+
+
+def _never_ran(
+    doubles: Sequence[Evaluated | Exception], singles: Sequence[Evaluated | Exception], unlike: str
+) -> PieceCheck | None:
+    """Return the outcome of the first loss that runs in neither precision; None where both run in one."""
+    reference, _ = doubles
+    for number, (where, double, single) in enumerate(zip(SIDE_NAMES, doubles, singles, strict=True)):
+        if isinstance(double, Evaluated) or isinstance(single, Evaluated):
+            continue
+        if number and unlike:
+            return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
+        return _raised(where, number, single, reference)
+    return None
 
 
 def _raised(where: str, number: int, error: Exception, reference: object) -> PieceCheck:

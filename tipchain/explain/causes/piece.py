@@ -320,8 +320,6 @@ class Truth:
     record: CallRecord
 
 
-INPUT, OUTPUT = -1, -2
-"""Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
 Edit = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -473,7 +471,7 @@ class Piece:
     def run(
         self,
         acts: Mapping[int, Act] | None = None,
-        edits: Mapping[int, Edit] | None = None,
+        edit: Edit | None = None,
         *,
         keep: bool = False,
         within: bool = False,
@@ -482,21 +480,20 @@ class Piece:
 
         Args:
             acts: what stands in place of a call, by the call's number.
-            edits: what is done to the tensors that go in (`INPUT`) and come out (`OUTPUT`).
+            edit: what is done to the outputs.
             keep: whether to return the calls.
             within: layers were changed, so that no call gives what it gave before.
         """
         assert self._tap is not None
         assert self._draws is not None
         self.runs += 1
-        side, edits = self.sides.port, edits or {}
+        side = self.sides.port
         side.seed(self.seed)
         self._draws.rewind()
         leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.theirs.inputs]
         given = [one.clone() for one in leaves]  # a layer may write to what it is given
-        given = edits[INPUT](given) if INPUT in edits else given
         args, kwargs = put_back(self.theirs.call.arguments, given)
-        known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
+        known = () if within or not acts else self._known[: min(acts)]
         recorder = Recorder(
             acts=acts or {},
             is_tensor=side.is_tensor,
@@ -505,7 +502,7 @@ class Piece:
             watched=None if self.consumer is None else self.consumer.path,
         )
         self._tap.recorder = recorder
-        if acts and len(acts) == 1 and not edits and not within and min(acts) < self._stop:
+        if acts and len(acts) == 1 and edit is None and not within and min(acts) < self._stop:
             recorder.stop, recorder.hopeless = self._stop, self._hopeless
         try:
             result = self.port(*args, **kwargs)
@@ -522,7 +519,7 @@ class Piece:
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
         outputs = self._ends(1, take_out(result, side.is_tensor)[1])
-        outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
+        outputs = outputs if edit is None else edit(outputs)
         return PieceOutcome(
             outputs=tuple(numpy_of(one) for one in outputs),
             consumed=self._consumed(recorder),

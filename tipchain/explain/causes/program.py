@@ -527,21 +527,3 @@ def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
         return original(*changed, **kwargs)
 
     return act
-
-
-def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
-    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given."""
-    seen: list[Tensor] = []
-
-    def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        seen[:] = [args[place]]
-        return original(*args, **kwargs)
-
-    def give(result: Tensor) -> Tensor:
-        kept = seen[0].reshape(result.shape)
-        return kept + (result - kept).detach()
-
-    def both(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        return give(take(original, args, kwargs))
-
-    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

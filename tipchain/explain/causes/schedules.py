@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import log
 
 import numpy as np
@@ -396,26 +397,26 @@ def schedule_causes(expected: Array, actual: Array, port: Schedule = None) -> tu
         port: its schedule before any step, on copies of which fixes are tried; what does not give the reference's rates
             there is not told to be passed.
     """
-    shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
+    one, other = shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
+    proved = partial(_proved, shape=one, expected=expected, actual=actual, port=port)
     for guess in _guesses(expected, actual, shapes, port):
         explained = _explained(expected, actual, guess)
         if explained >= EXPLAINED:
-            return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], (expected, actual), port)
-    several = _several(expected, actual, *shapes, port)
-    if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
-        differ = {name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value}
-        return _proved(several, differ, shapes[0], (expected, actual), port)
-    return several or (_unknown(expected, actual, *shapes),)
+            return proved((_told(guess, explained, len(expected)),), guess.knobs)
+    several = _several(expected, actual, one, other, port)
+    if several and one is not None and other is not None and one.family == other.family:
+        return proved(several, {name: value for name, value in one.knobs.items() if other.knobs.get(name) != value})
+    return several or (_unknown(expected, actual, one, other),)
 
 
 def _proved(
-    told: tuple[Diagnosis, ...], knobs: Options, shape: Shape | None, curves: tuple[Array, Array], port: Schedule
+    told: tuple[Diagnosis, ...], knobs: Options, *, shape: Shape | None, expected: Array, actual: Array, port: Schedule
 ) -> tuple[Diagnosis, ...]:
     """Return diagnoses whose fixes were tried on the port's own schedule: told as its arguments, or not to be passed."""
-    tried = _try(port, curves[1], knobs) if knobs else None
+    tried = _try(port, actual, knobs) if knobs else None
     if tried is None:
         return told
-    if len(tried.curve) == len(curves[0]) and same(curves[0], tried.curve):
+    if len(tried.curve) == len(expected) and same(expected, tried.curve):
         words = ", ".join(f"{name}={_short(value)}" for name, value in tried.attributes.items())
         proof = f"; with {words} the port's own schedule gives the reference's rates"
         return tuple(replace(one, evidence=one.evidence + proof, fix=f"pass {words}") for one in told)
@@ -528,8 +529,9 @@ def _one_knob(one: Shape, other: Shape, count: int, port: Schedule) -> Iterator[
     for name, value in other.knobs.items():
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
+            code, _ = KNOBS[name]
             yield _Guess(
-                KNOBS[name][0],
+                code,
                 _words(name, one.knobs[name], value),
                 _fix(port, name, one.knobs[name]),
                 draw(changed, count),
@@ -622,8 +624,8 @@ def _several(
 def _fix(port: Schedule, name: str, value: object) -> str:
     if name == "start":
         return f"pass a divide_factor with which the first rate is {_short(value)}"
-    argument = _argument(port, name)
-    return _change({name: value}) if argument is None else f"pass {argument[1].arguments[1]}={_short(value)}"
+    _, argument = _argument(port, name) or (None, None)
+    return _change({name: value}) if argument is None else f"pass {argument.argument}={_short(value)}"
 
 
 def _argument(port: Schedule, name: str) -> tuple[Schedule, Trait] | None:
@@ -728,27 +730,28 @@ def check_schedulers(
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
     try:
-        models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
-        slots, _ = slots_of(models[0], models[1], names)
-        optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
-        schedule = build_torch_schedule(schedulers[0], optimizer)
+        model, port_model = copied(sides.reference, reference), copied(sides.port, port)
+        slots, _ = slots_of(model, port_model, names)
+        optimizer, other, paddles = build_both(sides, builders, (model, port_model), schedulers)
+        torchs, _ = schedulers
+        schedule = build_torch_schedule(torchs, optimizer)
         if paddles is not None:
             other.set_lr_scheduler(paddles)
-        ours = sides.reference.framework.updates(models[0], optimizer, {})
+        ours = sides.reference.framework.updates(model, optimizer, {})
         theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
         fresh = copy.deepcopy(paddles)
         count = steps or _count((schedule, paddles), iterations)
-        curves = _walk(ours, schedule, count), _walk(theirs, paddles, count)
+        expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
         return failed_to_run("the schedule", error)
-    short = next((one for one in curves if one.steps < min(count, iterations)), None)
+    short = next((one for one in (expected, actual) if one.steps < min(count, iterations)), None)
     if short is not None:
         return PieceCheck(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
-    return _judge(curves[0], curves[1], fresh, any(one is not None for one in schedulers))
+    return _judge(expected, actual, fresh, any(one is not None for one in schedulers))
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:
@@ -823,7 +826,8 @@ def _try(fresh: Schedule, actual: Array, knobs: Options) -> _Tried | None:
         schedule, found, held = copy.deepcopy(fresh), {}, True
         for knob, value in knobs.items():
             holder, argument = _argument(schedule, knob) or (None, None)
-            name = next((one for one in argument.attributes[1] if hasattr(holder, one)), "") if argument else ""
+            _, names = argument.attributes if argument else ((), ())
+            name = next((one for one in names if hasattr(holder, one)), "")
             if not name:
                 return None
             found[name] = list(value) if isinstance(value, tuple) else value

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
+from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one
 from tipchain.explain.causes.functions import (
     by_activation,
     by_arguments,
@@ -27,7 +27,6 @@ from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_
 from tipchain.explain.causes.piece import Consumer, Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Op
 from tipchain.explain.causes.steps import (
-    at_output,
     available_before,
     by_masks,
     by_orders,
@@ -457,7 +456,6 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
         if not trials.settled():
             walk = Walk(piece, ops, trials.before[0])
             walk.run()
-            trials.run(straight_through(piece, walk))
             trials.run(by_counterparts(piece, walk))
             near = walk.around()
             for group in _searched(
@@ -535,9 +533,6 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     ops = trials.base.ops
     if piece.backward:
         yield gradients(piece, ops)
-        forward = Walk(piece, ops, 0.0)
-        forward.run()
-        yield straight_through(piece, forward)
     reference, port = (model.state_dict() for model in models)
     states = (
         {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
@@ -584,8 +579,6 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
             yield by_named_functions(op, piece, ops)
         if not start:
             yield moves(piece, ops)
-            if not piece.loss:  # any number is another one times a factor
-                yield at_output(piece, trials.base.outputs)
 
 
 def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:

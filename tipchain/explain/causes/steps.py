@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
-from math import isfinite
 from types import ModuleType
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from tipchain.explain.causes.functions import ACTIVE, called, index_text, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece
+from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import (
     LAYER,
     LIKES,
@@ -31,7 +30,7 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.program import in_order as reordered
-from tipchain.explain.locate.differences import Sketch, known_numbers, name_number, relative
+from tipchain.explain.locate.differences import Sketch, known_numbers, relative
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
@@ -331,12 +330,12 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     if len(slices) > 1:
         for by in (1, -1):
             moved = tuple(_shifted(item, by) if place in slices else item for place, item in enumerate(items))
-            told = [index_text(one) for one in (items, moved)]
+            present, wanted = index_text(items), index_text(moved)
             yield Hypothesis(
                 code="off-by-one",
                 acts={op.number: with_argument(1, moved)},
-                message=f"it takes index [{told[0]}]{where}, which is shifted: the reference [{told[1]}]",
-                fix=f"write [{told[1]}] for [{told[0]}]{where}: `{op.line}`",
+                message=f"it takes index [{present}]{where}, which is shifted: the reference [{wanted}]",
+                fix=f"write [{wanted}] for [{present}]{where}: `{op.line}`",
             )
     for place, item in enumerate(items):
         if isinstance(item, int):
@@ -401,21 +400,21 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
         told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
         yield Hypothesis(
             code="output-order",
-            edits={OUTPUT: lambda given: [given[at] for at in order]},
+            edit=lambda given: [given[at] for at in order],
             confirmed=True,
             message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
             fix=f"return the outputs of {piece.shown} in the order {shown}",
         )
     wrong = [number for number, at in enumerate(order) if at != number]
     for number in wrong if len(wrong) == 1 else ():
-        made = [_made_as(one, ops, piece) for one in (outputs[number], truths[number])]
-        if made[1] is not None:
-            (op, tensor), here = made[1], made[0][0] if made[0] is not None else None
+        returned, wanted = _made_as(outputs[number], ops, piece), _made_as(truths[number], ops, piece)
+        if wanted is not None:
+            (op, tensor), (here, _) = wanted, returned or (None, None)
             told = "another tensor" if here is None else f"the result of {called(here)}{place_of(here, piece)}"
             what = f"the result of {called(op)}{place_of(op, piece)}"
             yield Hypothesis(
                 code="wrong-output",
-                edits={OUTPUT: lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]]},  # type: ignore[misc]
+                edit=lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]],  # type: ignore[misc]
                 message=f"its output {number} is {told}, the reference's {what}",
                 fix=f"return {what} as output {number} of {piece.shown}",
                 place="",
@@ -423,39 +422,8 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
 
 
 def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
-    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result))
-    alike = (both for both in made if tuple(both[1].shape) == array.shape)
-    return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
-
-
-def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
-    """Yield the piece with one of its outputs times the number that fits best, or plus it."""
-    truths = piece.truth.outputs
-    for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
-        if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
-            continue
-        factor, shift = float((truth * got).sum() / (got * got).sum()), float((truth - got).mean())
-        if not isfinite(factor + shift):
-            continue
-        if factor and abs(factor - 1) > SAME_DOUBLE:
-            told = name_number(factor, truth.shape)
-            yield Hypothesis(
-                code="sign" if abs(factor + 1) < SAME_DOUBLE else "scale-factor",
-                edits={OUTPUT: partial(_rescaled, number, factor, 0.0)},
-                message=f"the reference's result is {told} times its",
-                fix=f"multiply the result of {piece.shown} by {told}",
-                evidence=f"factor by least squares: {factor:.9g}",
-            )
-        yield Hypothesis(
-            code="shift",
-            edits={OUTPUT: partial(_rescaled, number, 1.0, shift)},
-            message=f"the reference's result is its plus {shift:.6g}",
-            fix=f"add {shift:.6g} to the result of {piece.shown}",
-        )
-
-
-def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Tensor]) -> list[object]:
-    return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
+    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result) if tuple(one.shape) == array.shape)
+    return next(((op, one) for op, one in made if relative(array, numpy_of(one)) <= SAME_DOUBLE), None)
 
 
 def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -481,14 +449,9 @@ def _alike(one: Op, other: Op) -> bool:
         return True
     if one.name == other.name and one.kwargs and _settings(one) == _settings(other):
         return True
-    axes = [op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other)]
-    return (
-        one.name in MOMENTS
-        and other.name in MOMENTS
-        and axes[0] is not None
-        and type(axes[0]) is type(axes[1])
-        and axes[0] == axes[1]
-    )
+    axis, another = (op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other))
+    both = one.name in MOMENTS and other.name in MOMENTS
+    return both and axis is not None and type(axis) is type(another) and axis == another
 
 
 def _settings(op: Op) -> list[tuple[str, str]]:
@@ -740,17 +703,6 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
         )
-    for name, tensor in fitting[: MOST_TENSORS // 2]:
-        for code, how, apply in (
-            ("sign", "subtract", tensor.neg().add),
-            ("missing-gate", "multiply by", tensor.multiply),
-        ):
-            yield Hypothesis(
-                code=code,
-                acts={op.number: then_first(apply)},
-                message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
-                fix=f"{how} {name} after {called(op)}{where}",
-            )
 
 
 def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -762,8 +714,8 @@ def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         same = op.name in (LAYER, "getitem", "linear", "matmul") and piece.first_given(other) is given
         if not same and op.name not in ("concat", "roll", "flip", "pad"):
             continue
-        pair = piece.tensors(op.result), piece.tensors(other.result)
-        if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:
+        shapes, others = ([list(one.shape) for one in piece.tensors(each.result)] for each in (op, other))
+        if shapes != others:
             continue
         words = f"{op.path} {other.path} {op.line} {other.line}".lower()
         code = "swapped-qkv" if any(word in words for word in ("q", "query", "key", "attn")) else "swapped-inputs"

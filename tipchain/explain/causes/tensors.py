@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece
+from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Op, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
@@ -160,12 +160,12 @@ WINDOWS = {"Hann": (0.5, 0.5), "Hamming": (0.54, 0.46), "Blackman": (0.42, 0.5, 
 
 def told_by_name(ours: Array, theirs: Array) -> tuple[str, str] | None:
     """Return the slug and words where both tensors are known ones of one kind: frequencies of positions, windows."""
-    bases = rotary_base(ours), rotary_base(theirs)
-    if bases[0] and bases[1] and abs(bases[0] / bases[1] - 1) > ROUGH:
-        return "rope-theta", f"has the base (theta) {bases[1]:.3g}, the reference's {bases[0]:.3g}"
-    windows = window_name(ours), window_name(theirs)
-    if windows[0] and windows[1] and windows[0] != windows[1]:
-        return "window", f"holds {windows[1]}, the reference's {windows[0]}"
+    base, actual = rotary_base(ours), rotary_base(theirs)
+    if base and actual and abs(base / actual - 1) > ROUGH:
+        return "rope-theta", f"has the base (theta) {actual:.3g}, the reference's {base:.3g}"
+    window, held = window_name(ours), window_name(theirs)
+    if window and held and window != held:
+        return "window", f"holds {held}, the reference's {window}"
     return None
 
 
@@ -276,12 +276,10 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
         yield _given_values(piece, [one], told[one.name])
     if len(wrong) > 1:
         codes = {told[one.name][0] for one in wrong}
-        first = told[wrong[0].name]
+        code, what, fix = told[wrong[0].name]
         names = ", ".join(one.name for one in wrong[:6])
-        code = first[0] if len(codes) == 1 else _joint(codes)
-        yield _given_values(
-            piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {first[1]}", first[2])
-        )
+        code = code if len(codes) == 1 else _joint(codes)
+        yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
     yield from _missing(piece, missing)
 
 
@@ -289,11 +287,11 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
     """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
     wrong = [one for one in unsaved(piece) if one.differs]
     for one in wrong:
-        told = told_by_name(one.ours, one.theirs) or describe(one, wrong, piece, states)[:2]
-        code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
+        code, what = told_by_name(one.ours, one.theirs) or describe(one, wrong, piece, states)[:2]
+        code = "wrong-buffer" if code in ("wrong-weight", "wrong-bias") else code
         yield Hypothesis(
             code=code,
-            message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
+            message=f"its buffer `{one.name}`, which no checkpoint holds, {what}",
             fix=f"fill `{one.name}` of {piece.shown} as the reference does",
             within=partial(replaced, [one]),
             confirmed=True,
@@ -370,7 +368,7 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
         code=code,
         message=f"it has no {names}, the reference has",
         confirmed=True,
-        edits={OUTPUT: add},
+        edit=add,
         fix=f"don't pass `{argument}=False` to `{piece.theirs.path}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
     )

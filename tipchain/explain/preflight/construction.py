@@ -271,8 +271,7 @@ def _argument_finding(pair: PairedLayers, one: Trait, expected: Setting, actual:
     terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
     hint = f", {one.hint}" if looks_alike and one.hint else ""
     value = tidy(one.write(not actual if one.code == "time-order" else expected))
-    _, name = one.arguments
-    wanted = ", ".join(f"{each}={value!r}" for each in name.split(", "))
+    wanted = ", ".join(f"{name}={value!r}" for name in one.argument.split(", "))
     return pair.finding(
         one.code,
         (reference, port),

@@ -147,7 +147,7 @@ def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> 
 
 def _kept(optimizer: object, group: Options, setting: Trait, absent: object) -> Setting:
     """Return a setting of a group, else of the optimizer, else what holds where there is none."""
-    key = setting.arguments[1]
+    key = setting.argument
     return plain(group[key] if key in group else getattr(optimizer, f"_{key}", getattr(optimizer, key, absent)))
 
 
@@ -623,8 +623,7 @@ def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Findi
         expected, actual = (_read(reader, each) for reader, each in zip(one.readers, (ours, theirs), strict=True))
         if expected is None or actual is None or same(expected, actual):
             continue
-        torch_argument, argument = one.arguments
-        reference, port = f"{torch_argument}={tidy(expected)!r}", f"{argument}={tidy(actual)!r}"
+        reference, port = f"{one.torch}={tidy(expected)!r}", f"{one.argument}={tidy(actual)!r}"
         wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
         yield Finding(
             code=one.code,
@@ -632,7 +631,7 @@ def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Findi
             reference=reference,
             port=port,
             message=f"the port's schedule has {port} where torch's has {reference}",
-            fix=f"pass `{argument}={wanted!r}` to the scheduler",
+            fix=f"pass `{one.argument}={wanted!r}` to the scheduler",
         )
     if warmed:
         yield from _compare(ours._schedulers[1], theirs.learning_rate, whole=False)

@@ -112,10 +112,15 @@ class Trait:
     measured: bool = False
     usual: Sequence[object] | None = None
 
+    @property
+    def argument(self) -> str:
+        """What it is called in Paddle."""
+        return self.paddle or self.torch
+
     @cached_property
     def arguments(self) -> tuple[str, str]:
         """What it is called in torch, and in Paddle."""
-        return self.torch, self.paddle or self.torch
+        return self.torch, self.argument
 
     @cached_property
     def attributes(self) -> tuple[tuple[str, ...], ...]:
