@@ -563,6 +563,69 @@ def test_two_faults_of_the_code_between_layers_are_both_named():
     assert faults(report) == [""], "no layer is accused"
 
 
+def unrolled(self, x):
+    x = TF.leaky_relu(self.a(x), 0.2)
+    x = TF.leaky_relu(self.b(x), 0.2)
+    return self.c(x)
+
+
+def in_a_loop(self, x):
+    for layer in (self.a, self.b):
+        x = PF.leaky_relu(layer(x), 0.1)
+    return self.c(x)
+
+
+def test_a_line_that_runs_several_times_is_one_cause():
+    reference, port = (
+        model(side, lambda side=side: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
+        for side, forward in ((torch, unrolled), (paddle, in_a_loop))
+    )
+    report = align(reference, port, ROWS)
+    assert [(one.code, one.explained) for one in report.diagnoses] == [("negative-slope", 1.0)]
+    assert report.diagnoses[0].message.endswith("is 0.1, the reference's 0.2, in 2 calls")
+
+
+def summed(self, x):
+    total = 0
+    for layer in (self.a, self.b, self.a):
+        x = layer(x)
+        total = total + x.sin()
+    return self.c(total)
+
+
+def overwritten(self, x):
+    total = 0
+    for layer in (self.a, self.b, self.a):
+        x = layer(x)
+        total = x.sin()
+    return self.c(total)
+
+
+def with_places(self, x):
+    return self.c(self.b(self.a(x)) + (torch if isinstance(x, torch.Tensor) else paddle).arange(8).to(x.dtype))
+
+
+def with_places_from_one(self, x):
+    return self.c(self.b(self.a(x)) + paddle.arange(1, 9).to(x.dtype))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words", "fix"),
+    [
+        (summed, overwritten, "the reference alone calls `add`", "`total = total + x.sin()`"),
+        (with_places, with_places_from_one, "is 1, the reference's 0", "pass `end=8`, `start=0` to `arange` at"),
+    ],
+)
+def test_the_fix_quotes_the_line_that_differs(ours, theirs, words, fix):
+    """A line that reads alike on both sides is no fix, and `arange(8)` ends at 8."""
+    layers = {
+        side: lambda side=side: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")} for side in (torch, paddle)
+    }
+    report = align(*(model(side, layers[side], one) for side, one in ((torch, ours), (paddle, theirs))), ROWS)
+    assert words in report.diagnoses[0].message
+    assert fix in report.diagnoses[0].fix
+
+
 def branched(side, scale, turn):
     """Return a model of two blocks that add, and of code before its head."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tipchain.explain.causes.functions import (
 from tipchain.explain.causes.hypotheses import Hypothesis, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
+    CREATORS,
     FUSED,
     LAYER,
     LIKES,
@@ -298,9 +300,9 @@ def _with_settings(
 
 def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots = _slots(op)
+    slots, settings = _slots(op), spelled(step, walk)
     found: list[tuple[int | str, str, object, object]] = []
-    for given, value in spelled(step, walk).items():
+    for given, value in settings.items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
         placed = [one for one in slots if str(one[0]) == given]
         if not named and given.isdigit():
@@ -313,8 +315,8 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
             if _kind(told) == "none" or same_setting(told, present) or (name == "axis" and not has_axis(op, told)):
                 continue
             found.append((slot, name, present, told))
-    told_of = {name for _, name, _, _ in found} | set(spelled(step, walk))
-    by_name = not any(name.isdigit() for name in step.settings)  # else one of them may be what a slot holds
+    told_of = {name for _, name, _, _ in found} | set(settings)
+    by_name = not any(name.isdigit() for name in settings)  # else one of them may be what a slot holds
     found += [
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
@@ -345,6 +347,8 @@ def _slots(op: Op) -> list[tuple[int | str, str, object]]:
             name = "item"
         elif name.isdigit() and number == 1:
             name = "y"
+        elif op.name == "arange" and len(op.args) == 1 and "end" not in op.kwargs:
+            name = "end"
         if is_plain(one):
             found.append((number, name, one))
     found += [(name, name, one) for name, one in op.kwargs.items() if is_plain(one)]
@@ -373,6 +377,8 @@ def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
             first, second = (one % rank for one in pair)
             order[first], order[second] = order[second], order[first]
         settings = {"1": order}
+    elif step.name == "arange" and settings.keys() == {"0"}:
+        settings = {"end": settings["0"]}
     return {NAMES.get(name, name): one for name, one in settings.items()}
 
 
@@ -413,6 +419,8 @@ def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
         return angles or NUMBERED[op.name]
     if op.name in LAYOUT:
         return layout_code(op, op.args[0], op.result)
+    if op.name in CREATORS and op.name in dict(GROUPS)["position-table"]:
+        return "position-table"
     return "wrong-index" if name == "item" else name.replace("_", "-")
 
 
@@ -719,11 +727,13 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     op, step = first.op, first.step
     where = place_of(op, piece)
     made, wanted = walk.expression(first), walk.reference_expression(first)
-    apart = differences(op, step, walk) if made == wanted else []
+    arranged = any(one.name in LAYOUT - CASTING for one in ours)
+    same = made == wanted or (made == walk.reference_expression(first, shared=True) and not arranged)
+    apart = differences(op, step, walk) if same else []
     if apart:
         made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
         wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
-    same = made == wanted
+        same = False
     code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
@@ -734,8 +744,14 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     if known is not None:
         code, words = known
         beside = f": it {words}"
-    line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
-    place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
+    mine, others = _telling(op, step, ours, theirs)
+    at = next((one for one in (others, *reversed(theirs)) if one.place), None)
+    if at is None:
+        fix = f"compare the code of {piece.shown} with the reference's"
+    elif mine is not op and others is step:
+        fix = f"remove `{mine.name}`{place_of(mine, piece)}: `{mine.line}`"
+    else:
+        fix = f"do{place_of(mine, piece)} (`{mine.line}`) what the reference does at {at.place}: `{at.line}`"
     behind = f"{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}"
     message = f"{lead}it makes {made}{where}, the reference {wanted}{behind}"
     if same:
@@ -746,10 +762,33 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         changes=len(groups),
         acts=acts_of(walk.partings, piece.paddle.assign),
         message=message,
-        fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
+        fix=fix,
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
+
+
+SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F)\.|\s")
+"""What lines of both frameworks that do the same differ in."""
+
+
+def _telling(
+    op: Op, step: ReferenceCall, ours: Sequence[Op], theirs: Sequence[ReferenceCall]
+) -> tuple[Op, ReferenceCall]:
+    """Return the calls whose lines say what differs: those that end two stretches, or the last that is made on one side alone.
+
+    The ends say nothing where their lines read alike.
+    """
+    if SPELLINGS.sub("", op.line) != SPELLINGS.sub("", step.line):
+        return op, step
+    mine = list({one.number: one for one in ours if one.line and one.name not in CASTING}.values())
+    others = list({one.number: one for one in theirs if one.line and one.name not in CASTING}.values())
+    counts = Counter(one.name for one in mine), Counter(one.name for one in others)
+    alone = [one for one in mine if one.name in counts[0] - counts[1]]
+    missed = [one for one in others if one.name in counts[1] - counts[0]]
+    if not alone and not missed:
+        alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
+    return (alone or [op])[0], (missed or [step])[0]
 
 
 def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parting]) -> tuple[str, str] | None:

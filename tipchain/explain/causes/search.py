@@ -41,7 +41,7 @@ from tipchain.explain.causes.steps import (
     output_order,
 )
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
-from tipchain.explain.causes.walk import Walk, acts_of
+from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
@@ -424,6 +424,10 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
     walk.run()
     if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
+    for one in _of_one_line(piece, walk, groups):
+        trial = trials.mends(one)
+        if trial is not None:
+            return [_told([trial], trials)]
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
         op = group[0].op
@@ -438,6 +442,30 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
                 causes.append(_told([trial], trials))
                 break
     return causes
+
+
+def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) -> Iterator[Hypothesis]:
+    """Yield what the calls of one place in a code do otherwise, for all calls from that line: a helper in a loop is one cause."""
+    every, by_number = walk.partings, {op.number: op for op in walk.ops}
+    for group in groups:
+        op = group[0].op
+        walk.partings = list(group)
+        found = [*by_orders(op, piece, ()), *by_counterparts(piece, walk)]
+        walk.partings = every
+        for one in found:
+            lines = {(by_number[number].name, by_number[number].place) for number in one.acts}
+            if len(lines) != 1 or ("", "") in lines:
+                continue
+            numbers = [each.number for each in walk.ops if (each.name, each.place) in lines]
+            yield replace(
+                one,
+                acts=dict.fromkeys(numbers, next(iter(one.acts.values()))),
+                message=f"{COUNTED.sub('', one.message)}{f', in {len(numbers)} calls' if len(numbers) > 1 else ''}",
+            )
+
+
+COUNTED = re.compile(r", in \d+ calls$")
+"""How a message counts the calls that it is about."""
 
 
 def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:

@@ -487,8 +487,11 @@ class Walk:
         maker = self.makers_of.get(key)
         return maker if maker is not None and maker.number < op.number else None
 
-    def reference_expression(self, parting: Parting) -> str:
-        """Return what the reference makes as one expression of tensors that both have."""
+    def reference_expression(self, parting: Parting, *, shared: bool = False) -> str:
+        """Return what the reference makes as one expression of tensors that both have.
+
+        It names functions as torch does, or as both programs are compared if ``shared``.
+        """
         inside = {step.number for step in self.layout_steps_before(parting.steps)}
         letters: dict[int, str] = {}
 
@@ -499,7 +502,8 @@ class Walk:
             if step.name in CASTING and step.given:
                 return write(step.given[0])
             inside.discard(step.number)  # a call that writes may be given what it makes
-            return _called(step.said, [write(one) for one in step.given])
+            said = step.name if shared and step.name != LAYER else step.said
+            return _called(said, [write(one) for one in step.given])
 
         return _short(write(next(one for one in parting.step.made if one in self.makers)))
 
