@@ -114,6 +114,59 @@ inference:./deploy/python/infer.py
 to_static_train:--to_static
 """
 
+PADDLEOCR = """\
+===========================train_params===========================
+model_name:rec
+python:python3.7
+gpu_list:0
+Global.use_gpu:True
+Global.auto_cast:null
+Global.epoch_num:lite_train_lite_infer=1|lite_train_whole_infer=1|whole_train_whole_infer=100
+Global.save_model_dir:./output/
+Train.loader.batch_size_per_card:lite_train_lite_infer=2|lite_train_whole_infer=2|whole_train_whole_infer=8
+Global.pretrained_model:null
+train_model_name:latest
+train_infer_img_dir:./data/words
+Global.print_batch_step:1
+##
+trainer:norm_train
+norm_train:tools/train.py -c rec.yml -o
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================eval_params===========================
+eval:tools/eval.py -c rec.yml -o
+null:null
+##
+===========================infer_params===========================
+Global.save_inference_dir:./output/
+Global.checkpoints:
+norm_export:tools/export_model.py -c rec.yml -o
+quant_export:null
+fpgm_export:null
+distill_export:null
+export1:null
+export2:null
+inference_dir:null
+infer_model:./models/rec/best_accuracy
+infer_export:tools/export_model.py -c rec.yml -o
+infer_quant:False
+inference:tools/infer/predict_rec.py
+--use_gpu:False|True
+--enable_mkldnn:True
+--cpu_threads:1
+--rec_batch_num:1
+--use_tensorrt:False
+--precision:fp32
+--rec_model_dir:
+--image_dir:./data/words
+--save_log_path:null
+--benchmark:True
+null:null
+"""
 PADDLERS = """\
 ===========================train_params===========================
 model_name:seg:unet
@@ -415,6 +468,7 @@ SUITE_FILES = {
     "medicalseg": MEDICALSEG,
     "panopticseg": PANOPTICSEG,
     "paddlers": PADDLERS,
+    "paddleocr": PADDLEOCR,
     "paddlevideo": PADDLEVIDEO,
     "paddlerec": PADDLEREC,
     "paddlegan": PADDLEGAN,

@@ -26,6 +26,7 @@ LAUNCHERS = {
     "paddledetection": "--gpus=",
     "medicalseg": "--gpus=",
     "paddlers": "--gpus=",
+    "paddleocr": "--gpus=",
     "paddlegan": "--gpus=",
     "tutorial": "--gpus=",
     "template": "--gpus=",

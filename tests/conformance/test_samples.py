@@ -20,6 +20,7 @@ SUITES = (
     "medicalseg",
     "panopticseg",
     "paddlers",
+    "paddleocr",
     "paddlevideo",
     "paddlerec",
     "paddlegan",

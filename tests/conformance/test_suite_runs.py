@@ -94,6 +94,17 @@ CHAINS = (
         ("paddlepanseg",), prints="[2026/11/22 11:00:00] INFO: Inference finished!",
     ),
     Chain(
+        "paddleocr", "lines_pact",
+        (
+            ("gpu_list", "gpu_list:-1"), ("Global.use_gpu", "Global.use_gpu:False"), ("Global.auto_cast", "Global.auto_cast:fp32"),
+            ("trainer:", "trainer:norm_train"), ("--use_gpu", "--use_gpu:False"), ("--enable_mkldnn", "--enable_mkldnn:True"),
+            ("--precision", "--precision:fp32"), ("inference_dir", "inference_dir:null"),
+        ),
+        ("tools/train.py", "Global.save_model_dir", "latest.pdparams latest.pdopt"),
+        ("tools/export_model.py", "Global.save_inference_dir", "inference.pdmodel inference.pdiparams"),
+        "tools/infer/predict_det.py", ("ppocr",), prints=r"[2026/11/22 11:00:00] ppocr INFO: page.jpg\t[[[1, 2], [3, 4]]]",
+    ),
+    Chain(
         "paddlers", "change_plain",
         (("--device:cpu|gpu", "--device:cpu"), ("--batch_size:1|2", "--batch_size:1")),
         ("test_tipc/run_task.py", "--save_dir", "best_model/model.pdparams"),
