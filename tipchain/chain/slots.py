@@ -442,6 +442,11 @@ def sounds_like(role: str, key: str) -> bool:
     return named in (None, kind) or (kind == "kl_quant" and named == "pact")
 
 
+def stands_right(rule: SlotRule, slot: Slot) -> bool:
+    """Return whether a line looks as if it stood for ``rule``, by its key and its value."""
+    return rule.allows(slot.key) and looks_like(rule.role, slot.value) and sounds_like(rule.role, slot.key)
+
+
 def meaning(role: str) -> str:
     """Return what ``role`` is for; roles of users' own profiles are arguments."""
     return ROLES.get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
