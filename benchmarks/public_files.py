@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from tipchain.chain.build import build_spec, legacy_spec  # noqa: E402
 from tipchain.chain.expand import expand  # noqa: E402
 from tipchain.chain.lint import lint_file  # noqa: E402
-from tipchain.chain.load import checkout, detect_suite  # noqa: E402
+from tipchain.chain.load import checkout, detect_suite, load_plan  # noqa: E402
 from tipchain.chain.params import parse_params, read_text, split_lines  # noqa: E402
 from tipchain.chain.plan import Command, Options, Plan  # noqa: E402
 from tipchain.chain.slots import read_slots  # noqa: E402
@@ -73,7 +73,7 @@ def _read(path: Path, name: str) -> File:
     text = read_text(path)
     file = parse_params(text, str(path))
     suite = detect_suite(file, root=checkout(path))
-    build_spec(file, suite, Mode.LITE_TRAIN_LITE_INFER, text=text)
+    load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
     return File(path=path, name=name, text=text, suite=suite)
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
 
-from tipchain.chain.load import checkout, detect_suite
+from tipchain.chain.lint import lint_file
+from tipchain.chain.load import checkout, detect_suite, load_plan
 from tipchain.chain.params import parse_params, read_text
 from tipchain.chain.profiles import SHIPPED, get_suite, suite_names
-from tipchain.errors import UsageError
+from tipchain.errors import ParamsError, UsageError
+from tipchain.modes import Mode
 
 
 def detect(text, **more):
@@ -109,3 +111,47 @@ def test_a_shifted_file_is_still_that_suites(name):
         if not lines[index].startswith("="):
             shifted = [*lines[:index], "--added:7", *lines[index:]]
             assert detect("\n".join(shifted)) == name.partition("/")[0], f"{index}: {lines[index]}"
+
+
+DRIVER = 'model=$(func_parser_value "${{lines[1]}}")\nlast_key=$(func_parser_key "${{lines[{last}]}}")\nlines[40]\n'
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Return a function that writes a parameter file beside a driver and returns what planning it says."""
+
+    def refused(text: str, lines: int | None = None) -> str:
+        path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        if lines:
+            (tmp_path / "test_tipc/test_train_inference_python.sh").write_text(DRIVER.format(last=lines - 1))
+        with pytest.raises(ParamsError) as error:
+            load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
+        advice = [one.finding.message for one in lint_file(path).found if one.finding.severity == "info"]
+        assert str(error.value).partition("  hint: ")[2] in (*advice, "")
+        return str(error.value)
+
+    return refused
+
+
+def test_a_driver_of_ones_own_is_told_of_with_the_nearest_layout_and_what_to_do(copied):
+    message = copied(TUTORIAL.replace("--img-path", "--other:x\n--img-path"), 33)
+    assert message.endswith(
+        "test_tipc/test_train_inference_python.sh reads 33 lines, and tutorial, the nearest layout, has 32; "
+        "describe the driver in test_tipc/tipchain_suite.yaml, as docs/reference/suites.md says"
+    )
+
+
+@pytest.mark.parametrize("lines", [None, 32])
+def test_what_the_driver_makes_of_a_broken_file_is_told(copied, lines):
+    text = TUTORIAL.replace("--model-dir:./output/net_infer/\n", "").replace("--img-path:./images/demo.jpg\n", "")
+    assert copied(text, lines).endswith(
+        "hint: the driver counts lines and takes line 30, `--benchmark:True`, for this: argument for the exported model, "
+        "which tipchain names"
+    )
+
+
+def test_a_suite_with_marks_of_its_own_needs_no_advice(copied):
+    text = (SAMPLES / "paddlerec/wide_deep.txt").read_text(encoding="utf-8")
+    assert "hint" not in copied("\n".join(line for line in text.splitlines() if not line.startswith("eval:")), 99)

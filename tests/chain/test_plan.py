@@ -476,3 +476,49 @@ def test_a_module_is_launched_as_the_command_of_its_name():
     assert plan["train[norm_train;gpus=0]"].argv[1:5] == ("-m", "tipchain", "train", "a.yaml")
     words = plan["train[norm_train;gpus=0,1]"].argv
     assert words[1:6] == ("-m", "paddle.distributed.launch", "--gpus=0,1", "tipchain", "train")
+
+
+NO_FOLDERS = (
+    ("--output-dir", "null:null"),
+    ("--save-dir", "null:null"),
+    ("--pretrained", "null:null"),
+    ("--weights", "null:null"),
+)
+
+
+def test_a_key_that_is_not_its_lines_is_told_where_nothing_reads_the_line():
+    plan = make(edit(TEMPLATE, ("pact_train", "quant_export:null"), ("export1", "--data:x")))
+    assert plan.commands == make(TEMPLATE).commands
+    assert plan.notes == (
+        "f.txt:17: quant_export: stands where `*_train:` or `pact:` is expected; nothing reads it",
+        "f.txt:34: --data: stands where `*export*:` is expected; nothing reads it",
+    )
+
+
+def test_an_empty_name_hands_the_folder_on_and_believes_what_is_in_it():
+    plan = make(edit(TUTORIAL, ("train_model_name", "train_model_name:")), suite="tutorial")
+    save = f"{RUN}/norm_train_gpus_0_autocast_False_nodes_1.log"
+    train, evaluation, export, *_ = plan.commands
+    assert train.leaves[0].files == (f"{save}/**/*.pdparams",)
+    assert evaluation.argv[-1] == f"--pretrained={save}/"
+    assert f"--pretrained={save}/" in export.argv
+    assert [note for note in plan.notes if note.startswith("f.txt:10: train_model_name: is empty")]
+
+
+@pytest.mark.parametrize("value", ["null", ""])
+def test_no_name_is_needed_where_no_program_gets_it(value):
+    text = edit(TEMPLATE, ("train_model", f"train_model_name:{value}"))
+    if value:
+        with pytest.raises(ParamsError, match="train_model_name: is needed to evaluate and export"):
+            make(text)
+    assert make(edit(text, *NO_FOLDERS)).commands
+    assert make(edit(text, ("eval", "eval:null"), ("--weights", "null:null"))).commands
+
+
+def test_programs_that_get_no_folder_are_looked_after_in_the_whole_checkout():
+    plan = make(edit(TEMPLATE, *NO_FOLDERS))
+    train, _, export, *_ = plan.commands
+    assert train.leaves[0].files == ("**/*.pdparams",)
+    assert {"**/*.pdmodel", "**/*.pdiparams"} <= {file for one in export.leaves for file in one.files}
+    assert [note.partition(": null: ")[0] for note in plan.notes] == ["f.txt:8", "f.txt:28"]
+    assert all("looked for in the whole checkout" in note for note in plan.notes)

@@ -51,6 +51,49 @@ def test_a_missing_line_is_named():
         slots(TEMPLATE.replace("--threads:2\n", ""))
 
 
+IDLE = (
+    ("pact_train", "quant_export:null"),
+    ("fpgm_train", "prune:null"),
+    ("export1", "--data:x"),
+    ("train_model", "null:null"),
+)
+
+
+@pytest.mark.parametrize("change", IDLE)
+def test_a_line_that_nothing_reads_may_have_any_key(change):
+    whole, changed = slots(TEMPLATE), slots(edit(TEMPLATE, change))
+    moved = [role for role, slot in whole.items() if slot != changed[role]]
+    assert len(moved) == 1
+    assert changed[moved[0]].key == change[1].partition(":")[0]
+
+
+@pytest.mark.parametrize("change", [(start, "other:train.py") for start, _ in IDLE if start != "export1"])
+def test_a_line_that_is_read_needs_its_key(change):
+    with pytest.raises(ParamsError, match=r"f\.txt:\d+: expected"):
+        slots(edit(TEMPLATE, change))
+
+
+@pytest.mark.parametrize("change", IDLE)
+def test_a_line_missing_or_added_is_refused_beside_one_that_nothing_reads(change):
+    lines = edit(TEMPLATE, change).splitlines()
+    for index, line in enumerate(lines[:-2]):
+        if line != "##":
+            with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+                slots("\n".join(lines[:index] + lines[index + 1 :]))
+        with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+            slots("\n".join([*lines[:index], "x:null", *lines[index:]]))
+
+
+def test_a_line_in_the_place_of_another_is_no_idle_one():
+    name = "train_model_name:best.pdparams\n"
+    shifted = TEMPLATE.replace("--pretrained:null\n", "").replace(name, f"{name}null:null\n")
+    with pytest.raises(ParamsError, match="expected `train_model_name:`"):
+        slots(shifted)
+    trained = TEMPLATE.replace("distill_train:null\nnull:null", "distill_train:null\nlite_train:lite.py")
+    with pytest.raises(ParamsError, match=r"expected `\*export\*:`"):  # an export that a trainer runs
+        slots(edit(trained, ("export1", "--data:x")))
+
+
 def test_a_last_argument_may_be_missing_but_no_line_before_it():
     whole, short = slots(TEMPLATE), slots(TEMPLATE.removesuffix("null:null\n"))
     assert "extra_infer" in whole

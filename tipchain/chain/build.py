@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tipchain.chain.params import NOTHING, ParamFile, Slot, Words, check_folder_name, flag, plain_list, split_words
-from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots
+from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots, wanted
 from tipchain.chain.suites import ALL, NONE, LintFinding, Suite, TrainerRule
 from tipchain.errors import ParamsError, did_you_mean
 from tipchain.modes import CHAIN_MODES, Mode
@@ -579,16 +579,24 @@ class TrainingReader(SlotReader):
     def _check_model_name(self, trainers: tuple[TrainerSpec, ...]) -> None:
         """Refuse a missing train_model_name where evaluation or export would need the file."""
         slot = self.slots["train_model_name"]
-        used = not self.slots["eval"].absent or any(trainer.export for trainer in trainers)
         if not self.on("null"):
             return
-        if "{name}" in self.suite.weights and slot.absent and trainers and used:
-            raise slot.error(
-                "is needed to evaluate and export what was trained",
-                expected="the file that training leaves in its output folder",
-            )
+        if "{name}" in self.suite.weights and slot.absent and trainers and self._hands_weights(trainers):
+            if slot.value or self.suite.weights != "{save}/{name}":
+                raise slot.error(
+                    "is needed to evaluate and export what was trained",
+                    expected="the file that training leaves in its output folder",
+                )
+            self.tell("default", slot, "is empty, so evaluation and export get the folder that training writes to")
         if slot.value.startswith(("/", "~")) or ".." in slot.value.split("/"):
             raise slot.error("leaves the training's output folder", expected="a name below that folder")
+
+    def _hands_weights(self, trainers: tuple[TrainerSpec, ...]) -> bool:
+        """Return whether an evaluation or an export gets what training left as an argument."""
+        steps = [] if self.slots["eval"].absent else [self.suite.eval]
+        steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
+        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.text}{item.value}"]
+        return any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
 
     def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
         """Return the rule of the trainer called ``name``; None to skip it."""
@@ -722,6 +730,7 @@ class SpecReader(TrainingReader, InferenceReader):
             ParamsError: a value is impossible.
         """
         trains = self.suite.trains(self.mode, self.fixes)
+        self._idle_keys()
         self.quants()
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"
@@ -752,6 +761,13 @@ class SpecReader(TrainingReader, InferenceReader):
             alignment=alignment,
             findings=tuple(self.findings),
         )
+
+    def _idle_keys(self) -> None:
+        """Tell of keys that are none of their lines', which is harmless where nothing reads the line."""
+        for rule in self.suite.layout if self.on("sections") else ():
+            slot = self.slots.get(rule.role)
+            if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
+                self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""

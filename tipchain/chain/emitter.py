@@ -174,11 +174,11 @@ def folders(options: Options, model: str, mode: Mode) -> tuple[str, str]:
 
 
 def exported_files(folder: str) -> tuple[Artifact, ...]:
-    """Return what an exported model in ``folder`` is: a program and its weights."""
-    head = glob.escape(folder.rstrip("/"))
+    """Return what an exported model in ``folder`` is: a program and its weights; "" is any folder."""
+    head = f"{glob.escape(folder.rstrip('/'))}/" if folder else ""
     return (
-        Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
-        Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
+        Artifact(what="program", files=tuple(f"{head}{one}" for one in PROGRAMS)),
+        Artifact(what="weights", files=tuple(f"{head}{one}" for one in WEIGHTS)),
     )
 
 
@@ -404,9 +404,20 @@ class Expansion(PlanDraft):
             return ""  # an empty value makes the original write a slash twice, the same path
         return f"/{slot.value}"
 
-    def exported_files(self, folder: str) -> tuple[Artifact, ...]:
+    def is_told(self, argv: Words, folder: str, role: str) -> bool:
+        """Return whether a command gets its folder; if not, where it writes is not known, which is told."""
+        slot = self.spec.slots[role]
+        if slot.key not in NOTHING or any(folder in word for word in argv):
+            return True
+        message = "names no argument for the folder, so what the program writes is looked for in the whole checkout"
+        self.tell("default", message, slot)
+        return False
+
+    def exported_files(self, folder: str, argv: Words) -> tuple[Artifact, ...]:
         """Return what an export into ``folder`` must leave."""
-        return exported_files(folder) if self.spec.fixes else ()
+        if not self.spec.fixes:
+            return ()
+        return exported_files(folder if self.is_told(argv, folder, "export_save") else "")
 
     def infer(self, source: Source) -> None:
         """Add the inferences with a model, on each device of the list."""

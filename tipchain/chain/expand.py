@@ -179,7 +179,7 @@ class _Trainings:
             leg=run.label,
             gpus=leg.gpus if leg.on_gpu else (),
             launched=leg.launched,
-            leaves=self.checkpoint(run),
+            leaves=self.checkpoint(run, argv),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
             wrapper=() if self.plan.spec.fixes else tuple(suite.train.wrapper.split()),
         )
@@ -232,16 +232,17 @@ class _Trainings:
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
         """Add an evaluation or an export of what a training left."""
         roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
+        argv = (*self.plan.python, *program, *self.plan.words(rule.arguments, run.facts, roles))
         command = Command(
             id=run.label,
             step=step,
-            argv=(*self.plan.python, *program, *self.plan.words(rule.arguments, run.facts, roles)),
+            argv=argv,
             env=self.plan.visible(run.first_gpu),
             needs=needs,
             on_gpu=run.leg.on_gpu,
             leg=run.label,
             gpus=run.leg.gpus[:1],
-            leaves=self.plan.exported_files(run.save) if step == "export" else (),
+            leaves=self.plan.exported_files(run.save, argv) if step == "export" else (),
             finds=self.finds(run.facts["weights"]),
         )
         log, usual = (self.plan.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
@@ -308,15 +309,18 @@ class _Trainings:
         self.plan.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)
 
-    def checkpoint(self, run: TrainingRun) -> tuple[Artifact, ...]:
+    def checkpoint(self, run: TrainingRun, argv: Words) -> tuple[Artifact, ...]:
         """Return what a training must leave."""
         if not self.plan.spec.fixes:
             return ()
-        if self.plan.spec.eval is None and run.trainer.export is None:
+        if not self.plan.is_told(argv, run.save, "save"):
+            return (Artifact(what="checkpoint", files=("**/*.pdparams",)),)
+        weights = run.facts["weights"]
+        if weights.endswith("/") or (self.plan.spec.eval is None and run.trainer.export is None):
             return (Artifact(what="checkpoint", files=(f"{glob.escape(run.save)}/**/*.pdparams",)),)
         files = tuple(
             one if one.endswith(".pdparams") else f"{one}{more}"
-            for one in self.candidates(run.facts["weights"])
+            for one in self.candidates(weights)
             for more in ("", ".pdparams", "/*.pdparams")
         )
         files = tuple(dict.fromkeys(files))
@@ -388,13 +392,14 @@ class _GivenModels:
         folder = facts["folder"]
         if whole.style == "quantize":  # named from where inference runs
             folder = posixpath.normpath(f"{self.plan.suite.infer.cwd}/{folder}")
+        argv = (*self.plan.python, *program, *self.plan.words(whole.export, facts, roles))
         command = Command(
             id=label or spec.mode.value,
             step="export",
-            argv=(*self.plan.python, *program, *self.plan.words(whole.export, facts, roles)),
+            argv=argv,
             env={} if self.plan.options.gpu_id is None else {VISIBLE: self.plan.options.gpu_id},
             leg=label or "whole_infer",
-            leaves=self.plan.exported_files(folder),
+            leaves=self.plan.exported_files(folder, argv),
         )
         return self.plan.add(command, log=self.plan.filler.fill(whole.log, facts))
 

@@ -25,6 +25,7 @@ from tipchain.chain.load import (
     detect_suite,
     file_kind,
     fits,
+    layout_advice,
     load_plan,
     marks_in_checkout,
     marks_in_file,
@@ -576,6 +577,8 @@ def lint_file(
     found = [*refused, *layout]
     if layout and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
+    elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
+        found.append(_remark(file, advice, "sections"))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
     )

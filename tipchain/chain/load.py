@@ -21,7 +21,9 @@ from tipchain.chain.slots import (
     ends_after_evaluation,
     layout_sections,
     legacy_slots,
+    meaning,
     read_slots,
+    stands_right,
 )
 from tipchain.chain.suites import ALL, Marks, Suite
 from tipchain.errors import ParamsError, UsageError, suggestion
@@ -130,6 +132,42 @@ def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the checkout bears, in words."""
     folders = () if root is None else suite.marks.folders
     return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
+
+
+# What to do about a file that fits no layout: is the driver another, or the file wrong?
+#
+# Who copies a driver edits it. The names that a driver gives to the lines it reads tell how many those are.
+
+
+DRIVER = f"{FOLDER}/test_train_inference_python.sh"
+READ = re.compile(r"(\w+)=\$\(func_parser_\w+ \"\$\{lines\[(\d+)\]\}\"")
+PROFILE_PAGE = "docs/reference/suites.md"
+
+
+def lines_read(root: Path | None) -> int:
+    """Return how many lines of a parameter file the checkout's own driver reads, 0 where that cannot be told."""
+    try:
+        script = "" if root is None else (root / DRIVER).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return max((int(number) + 1 for _, number in READ.findall(script)), default=0)
+
+
+def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
+    """Return what to do about ``file``, which does not fit the layout of ``suite``; "" for suites with marks of their own."""
+    if suite.marks != Marks() or (root is not None and (root / OWN).is_file()):
+        return ""
+    own, known = lines_read(root), len(suite.layout)
+    if own and own != known:
+        return (
+            f"{DRIVER} reads {own} lines, and {suite.name}, the nearest layout, has {known}; "
+            f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
+        )
+    for role, slot in legacy_slots(text, file.path, suite, whole=True).items():
+        rule = next((one for one in suite.layout if one.role == role), None)
+        if slot.line and rule and not stands_right(rule, slot):
+            return f"the driver counts lines and takes line {slot.line}, `{slot.key}:{slot.value}`, for this: {meaning(role)}"
+    return ""
 
 
 # Lines of a parameter file changed from the command line: ``--set KEY=VALUE`` and ``--device``.
@@ -287,7 +325,13 @@ def load_plan(
         file, notes = _parsed(text, path, legacy=legacy), (*notes, *more)
     if legacy:
         return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
-    spec = build_spec(file, chosen, mode, lenient=lenient, text=text, fixes=fixes)
+    try:
+        spec = build_spec(file, chosen, mode, lenient=lenient, text=text, fixes=fixes)
+    except ParamsError as error:
+        if suite or error.hint or fits(file, chosen):
+            raise
+        hint = layout_advice(text, file, chosen, checkout(path)) or None
+        raise ParamsError(error.message, file=path, line=error.line, found=error.found, hint=hint) from error
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
     plan = with_notes(expand(spec, str(path), options), *notes)

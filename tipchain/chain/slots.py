@@ -86,7 +86,7 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     slots: dict[str, Slot] = {}
     for number, section in enumerate(sections):
         if number < len(file.headers):
-            slots.update(section_slots(file, section, file.headers[number][0]))
+            slots.update(section_slots(file, sections, number))
         else:
             slots.update(
                 (rule.role, Slot(role=rule.role, key="null", value="null", file=file.path, line=0))
@@ -147,8 +147,24 @@ def ends_after_evaluation(file: ParamFile, sections: Sequence[Section]) -> bool:
     return bool(last) and last != sections[-1:] and any(rule.role == "eval" for rule in last[0].rules)
 
 
-def section_slots(file: ParamFile, section: Section, header: str) -> Sequence[tuple[str, Slot]]:
-    """Return the slots of one section by role.
+def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> Sequence[tuple[str, Slot]]:
+    """Return the slots of one section by role; a line that nothing reads may have any key.
+
+    Raises:
+        ParamsError: a line is missing, added or out of place.
+    """
+    try:
+        pairs = _section_pairs(file, sections[number], file.headers[number][0])
+    except ParamsError:
+        idle = _idle_pairs(file, sections, number)
+        if idle is None:
+            raise
+        pairs = idle
+    return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
+
+
+def _section_pairs(file: ParamFile, section: Section, header: str) -> Pairs:
+    """Return which line of a section is for which rule.
 
     Raises:
         ParamsError: a line is missing, added or out of place.
@@ -180,7 +196,7 @@ def section_slots(file: ParamFile, section: Section, header: str) -> Sequence[tu
             line=extra.line,
             found=f"{extra.key}:{extra.value}",
         )
-    return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
+    return pairs
 
 
 def wanted(rule: SlotRule) -> str:
@@ -426,6 +442,11 @@ def sounds_like(role: str, key: str) -> bool:
     return named in (None, kind) or (kind == "kl_quant" and named == "pact")
 
 
+def stands_right(rule: SlotRule, slot: Slot) -> bool:
+    """Return whether a line looks as if it stood for ``rule``, by its key and its value."""
+    return rule.allows(slot.key) and looks_like(rule.role, slot.value) and sounds_like(rule.role, slot.key)
+
+
 def meaning(role: str) -> str:
     """Return what ``role`` is for; roles of users' own profiles are arguments."""
     return ROLES.get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
@@ -496,8 +517,8 @@ def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Lint
     except ParamsError as error:
         return None, (refusal(error, CODE),)
     findings, renamed, plain = [], file, True
-    for number, section in enumerate(sections[: len(file.headers)]):
-        finding, change = _examine(file, section, number)
+    for number in range(min(len(sections), len(file.headers))):
+        finding, change = _examine(file, sections, number)
         findings += [finding] if finding else []
         if change is not None and change.kind == "rename":
             param = file.section(file.headers[number][0])[change.place]
@@ -521,9 +542,9 @@ def distance(file: ParamFile, suite: Lines) -> int:
         return len(file.lines) + 1
     total = 0
     for number, section in enumerate(sections[: len(file.headers)]):
-        header, params = file.headers[number][0], file.section(file.headers[number][0])
+        params = file.section(file.headers[number][0])
         try:
-            section_slots(file, section, header)
+            section_slots(file, sections, number)
         except ParamsError:
             odd = [change.oddities for change in _changes(section, params)]
             total += 1 + min(odd, default=len(params))
@@ -542,16 +563,18 @@ def refusal(error: InputError, code: str) -> LintFinding:
     return LintFinding(code, "error", str(error.file), error.line or 0, error.key or "", "; ".join(parts))
 
 
-def _examine(file: ParamFile, section: Section, number: int) -> tuple[LintFinding | None, _Change | None]:
+def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple[LintFinding | None, _Change | None]:
     """Return what is wrong with a section, and the one change that would mend it if it is plain."""
-    header, start = file.headers[number]
+    section, (header, start) = sections[number], file.headers[number]
     params = file.section(header)
     try:
-        section_slots(file, section, header)
+        section_slots(file, sections, number)
     except ParamsError as caught:
         error, changes = caught, _best(list(_changes(section, params)))
     else:
-        changes = _shifts(section, params)
+        pairs = () if _fitted(section.rules, params) else _idle_pairs(file, sections, number) or ()
+        own = {param: param._replace(key=rule.keys[0]) for rule, param in pairs if not rule.allows(param.key)}
+        changes = _shifts(section, [own.get(param, param) for param in params])
         if not changes:
             return None, None
         error = ParamsError(f"section [{header}] has {len(params)} lines, expected {len(params) + 1}")
@@ -576,12 +599,17 @@ def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
     return _best([one for one in _changes(section, params) if one.kind == "insert" and one.oddities < odd])
 
 
-def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
-    """Return which line is for which rule, or None where they do not fit."""
+def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:
+    """Return which line is for which rule, or None where they do not fit.
+
+    With ``idle``, roles that nothing reads, those and lines whose value is null may have any key.
+    """
     pairs, index = [], 0
     for rule in rules:
         param = params[index] if index < len(params) else None
         fits = param is not None and (rule.allows(param.key) if param is not _MISSING else rule.kind == "slot")
+        if idle is not None and param is not None and rule.kind == "slot":
+            fits = fits or param.value.strip() == "null" or rule.role in idle
         if rule.kind == "optional" and not fits:
             continue
         if param is None or not fits:
@@ -589,6 +617,35 @@ def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
         pairs.append((rule, param))
         index += 1
     return pairs if index == len(params) else None
+
+
+def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pairs | None:
+    """Return which line is for which rule where keys are wrong on lines only that nothing reads; None where they are not.
+
+    A line missing or added, after which the keys are right and no more values look out of place, is that instead.
+    """
+    section, params = sections[number], file.section(file.headers[number][0])
+    pairs = _fitted(section.rules, params, _idle_exports(file, sections))
+    if pairs is None:
+        return None
+    wrong = [(rule, param) for rule, param in pairs if not rule.allows(param.key)]
+    rest = [(rule, param) for rule, param in pairs if rule.allows(param.key)]
+    names = {key for rule in section.rules for key in rule.keys if "*" not in key and key != "null"}
+    if any(not rule.keys and param.key in names for rule, param in rest):
+        return None  # what stands there is another line's
+    odd = len(wrong) + sum(_odd(section, rule, param) for rule, param in rest)
+    shifts = (one for one in _changes(section, params) if one.kind != "rename")
+    return None if any(one.oddities <= odd for one in shifts) else pairs
+
+
+def _idle_exports(file: ParamFile, sections: Sequence[Section]) -> frozenset[str]:
+    """Return the roles of exports whose trainer is null, which nothing runs then."""
+    for section, (header, _) in zip(sections, file.headers, strict=False):
+        pairs = _fitted(section.rules, file.section(header), frozenset())
+        if pairs and any(rule.role == "trainer" for rule, _ in pairs):
+            kinds = (rule.role.removeprefix("train_") for rule, param in pairs if param.value.strip() == "null")
+            return frozenset(f"export_{kind}" for kind in kinds)
+    return frozenset()
 
 
 def _changes(section: Section, params: Sequence[Param]) -> Iterator[_Change]:
