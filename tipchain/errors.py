@@ -22,7 +22,8 @@ A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, IntEnum
 from functools import lru_cache
 from os import PathLike
@@ -54,6 +55,12 @@ BAD = (Outcome.FAIL, Outcome.ERROR)
 def newly_bad(before: Outcome | None, after: Outcome) -> bool:
     """Tell whether something fails or errors that did neither before, or was not there (None)."""
     return after in BAD and before not in BAD
+
+
+def tally(outcomes: Iterable[Outcome] | Mapping[Outcome, int]) -> str:
+    """Return how many ended how, as ``12 PASS, 1 FAIL``; "" for none."""
+    counts = Counter(outcomes)
+    return ", ".join(f"{counts[one]} {one.value}" for one in Outcome if counts[one])
 
 
 class ExitCode(IntEnum):

@@ -11,8 +11,9 @@ from bundle_samples import STAGES, tipchain
 
 from tipchain.bundle import making
 from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle
-from tipchain.bundle.manifest import damages, files_below, read_manifest
+from tipchain.bundle.manifest import damages, read_manifest
 from tipchain.commands.bundle import describe
+from tipchain.core.files import files_below
 from tipchain.errors import Outcome, OutputError
 from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record

@@ -15,9 +15,9 @@ from tiny_project import make_tiny_project
 from tipchain.bundle import making
 from tipchain.bundle.evidence import describe_folder
 from tipchain.bundle.making import kept_weights
-from tipchain.bundle.manifest import damages, files_below, moves_of, open_bundle, read_manifest, write_manifest
+from tipchain.bundle.manifest import damages, moves_of, open_bundle, read_manifest, write_manifest
 from tipchain.cli import main
-from tipchain.core.files import sha256_of
+from tipchain.core.files import files_below, sha256_of
 from tipchain.errors import BundleError
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import load_case

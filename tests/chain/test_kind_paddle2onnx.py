@@ -106,7 +106,7 @@ def test_detection_exports_first_and_names_files_by_the_model(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("value", "message"), [("nrom", "unknown model 'nrom'"), ("fpgm", "whose export is null")])
+@pytest.mark.parametrize(("value", "message"), [("nrom", "unknown export 'nrom'"), ("fpgm", "whose export is null")])
 def test_detection_refuses_models_that_it_cannot_export(value, message, tmp_path):
     with pytest.raises(ParamsError, match=message):
         planned(tmp_path, DETECTION.replace("infer_mode:norm", f"infer_mode:{value}"), suite="paddledetection")

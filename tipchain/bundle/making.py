@@ -29,11 +29,10 @@ from tipchain.bundle.manifest import (
     BundledWeights,
     BundleManifest,
     CaseIdentity,
-    files_below,
     open_bundle,
     write_manifest,
 )
-from tipchain.core.files import atomic_write, commit, sha256_of
+from tipchain.core.files import atomic_write, commit, files_below, sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count, installed_versions
 from tipchain.errors import BundleError, Outcome, OutputError, TipchainError, UsageError

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import append, atomic_write, git, sha256_of
+from tipchain.core.files import append, atomic_write, files_below, git, sha256_of
 from tipchain.core.json_text import parse_as, parse_json, read_json
 from tipchain.errors import BundleError
 
@@ -214,13 +214,6 @@ def damages(folder: Path, manifest: BundleManifest) -> list[str]:
     known = {MANIFEST, *manifest.files}
     problems += [f"not of the bundle: {name}" for name in files_below(folder) if name not in known]
     return problems
-
-
-def files_below(folder: Path) -> list[str]:
-    """Return the posix paths of all files and links below ``folder``, sorted."""
-    return sorted(
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
-    )
 
 
 def open_bundle(folder: Path) -> BundleManifest:

@@ -314,7 +314,7 @@ def without_escapes(text: str) -> str:
 
 VARIABLE = "PADDLE_LOG_DIR"
 LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
-TAIL_BYTES = 65536
+TAIL_BYTES, WORKER_LINES = 65536, 20
 _ERROR = re.compile(
     r"Traceback \(most recent call last\)|\w*(?:Error|Exception)\b|\bFatal\b|terminate called|\bSIG[A-Z]{3,}\b"
     r"|[Oo]ut of memory"
@@ -331,14 +331,14 @@ def names_folder(argv: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in own)
 
 
-def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
+def worker_error(folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return name and last lines of the first worker's log that tells of an error; ("", ()) if none does."""
     for path in sorted(folder.glob("workerlog.*"), key=_number):
         lines: tuple[str, ...] = ()
         with suppress(OSError):
             lines = last_lines(log_end(path, TAIL_BYTES), 1000)
         if any(map(_ERROR.search, lines)):
-            return path.name, lines[-count:]
+            return path.name, lines[-WORKER_LINES:]
     return "", ()
 
 

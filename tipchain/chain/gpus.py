@@ -146,6 +146,22 @@ class Leases:
             taken.append(gpu)
         return ""
 
+    def take_some(self, names: Sequence[str], count: int, holder: str) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Take ``count`` of ``names`` for ``holder``, or none; return them, and who has those that could not be had."""
+        taken: list[str] = []
+        others: dict[str, str] = {}
+        for name in names:
+            if len(taken) == count:
+                break
+            if self.take((name,), holder):
+                others[name] = self.holder(name)
+            else:
+                taken.append(name)
+        if len(taken) < count:
+            self.give_back(taken)
+            return (), others
+        return tuple(taken), {}
+
     def give_back(self, gpus: Sequence[str]) -> None:
         """Give back leases that were taken."""
         for gpu in gpus:

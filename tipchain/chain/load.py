@@ -25,7 +25,7 @@ from tipchain.chain.slots import (
     read_slots,
     stands_right,
 )
-from tipchain.chain.suites import ALL, Marks, Suite
+from tipchain.chain.suites import Marks, Suite
 from tipchain.errors import ParamsError, UsageError, suggestion
 from tipchain.modes import Device, Mode, parse_device
 
@@ -272,7 +272,6 @@ def load_plan(
     legacy: bool = False,
     lenient: bool = False,
     options: Options | None = None,
-    fixes: frozenset[str] = ALL,
 ) -> Plan:
     """Return the plan of the parameter file at ``path``.
 
@@ -284,14 +283,14 @@ def load_plan(
         legacy: the original driver's commands, defects included.
         lenient: let unknown trainers and mistyped booleans pass with a note.
         options: what the command line adds.
-        fixes: the fixes in force; all but for tests.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
         ProfileError: the suite's profile is wrong.
         UsageError: unknown kind, suite or device, a mode that the kind does not have, or a setting that names no line.
     """
-    options = _rooted(options or Options())
+    options = options or Options()
+    options = options if options.root != "." else options._replace(root=str(Path.cwd()))
     text, notes = read_text(path), tuple[str, ...]()
     file = _parsed(text, path, legacy=legacy)
     if options.settings:
@@ -313,7 +312,6 @@ def load_plan(
                     legacy=legacy,
                     lenient=lenient,
                     options=options,
-                    fixes=fixes,
                 )
             ),
             *notes,
@@ -326,7 +324,7 @@ def load_plan(
     if legacy:
         return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
     try:
-        spec = build_spec(file, chosen, mode, lenient=lenient, text=text, fixes=fixes)
+        spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
     except ParamsError as error:
         if suite or error.hint or fits(file, chosen):
             raise
@@ -338,10 +336,6 @@ def load_plan(
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
-
-
-def _rooted(options: Options) -> Options:
-    return options if options.root != "." else options._replace(root=str(Path.cwd()))
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
@@ -372,9 +366,3 @@ def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) ->
         UsageError: no kind is called ``chain``.
     """
     return tell_kind(_parsed(read_text(path), path, legacy=True), mode, chain)
-
-
-def nothing_planned(plan: Plan) -> str:
-    """Return why a plan without commands has none."""
-    reasons = "".join(f"\n  {note}" for note in plan.notes)
-    return f"{plan.params}: nothing to run in mode {plan.mode.value}" + reasons

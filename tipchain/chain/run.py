@@ -524,26 +524,13 @@ class Observer(Protocol):
         """Take note that time goes by; several times a second."""
 
 
-class RunRecord(Protocol):
-    """What a run writes down so that it can be resumed (`tipchain.chain.run.Journal`)."""
-
-    def before(self, command: Command, place: Place) -> None:
-        """Take note of the inputs of a command that is about to start."""
-
-    def record(self, result: Result, place: Place) -> None:
-        """Write down how a command ended."""
-
-    def finished(self, command: Command, place: Place) -> Result | None:
-        """Return the earlier PASS of ``command`` if its inputs are unchanged."""
-
-
 def run_plan(
     plan: Plan,
     place: Place,
     observer: Observer,
     *,
     policy: Policy | None = None,
-    record: RunRecord | None = None,
+    record: Journal | None = None,
     leases: Leases | None = None,
 ) -> tuple[tuple[Result, ...], bool]:
     """Run the plan's commands; return their results, in the plan's order, and whether the user interrupted.
@@ -580,7 +567,7 @@ class _Runner:
         policy: Policy,
         gpus: Gpus,
         leases: Leases,
-        record: RunRecord | None,
+        record: Journal | None,
     ) -> None:
         self.place, self.observer, self.policy = place, observer, policy
         self.gpus, self.leases, self.record = gpus, leases, record

@@ -704,11 +704,8 @@ def _said(
     after = params[last.place].line if last.place < len(params) else bounds[1]
     seen = error.message.partition(";")[0].partition(": expected")[0]
     where = f"line {error.line}: " if seen.startswith("expected") and error.line != after else ""
-    return f"{where}{seen}: a line is missing {_between(before, after)}{_what(changes)}", after
-
-
-def _between(before: int, after: int) -> str:
-    return f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
+    place = f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
+    return f"{where}{seen}: a line is missing {place}{_what(changes)}", after
 
 
 def _what(changes: Sequence[_Change]) -> str:

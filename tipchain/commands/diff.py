@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.core.files import check_writable, writing
 from tipchain.core.language import escaped, in_rows, language, say
-from tipchain.errors import Outcome, UsageError, exit_code
+from tipchain.errors import Outcome, UsageError, exit_code, tally
 from tipchain.framework_types import Array
 
 if TYPE_CHECKING:
@@ -137,6 +137,5 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
         for note in parts[1:]:
             lines += in_rows(spoken(note), WIDTH, " " * 7, " " * 9)
     print("\n".join(lines))
-    counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
-    summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
-    print(f"\n{say(f'{len(verdicts)} compared: {summary}')}  ({tolerance})")
+    summary = say(f"{len(verdicts)} compared: {tally(one.outcome for one in verdicts)}")
+    print(f"\n{summary}  ({tolerance})")

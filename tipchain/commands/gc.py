@@ -13,7 +13,7 @@ from pathlib import Path
 from tipchain.bundle.manifest import who
 from tipchain.commands.options import count, seconds
 from tipchain.core.files import writing
-from tipchain.core.language import aligned, clean, say
+from tipchain.core.language import aligned, clean, many, say
 from tipchain.errors import ExitCode, UsageError
 from tipchain.nightly.cleanup import (
     PIN,
@@ -151,8 +151,8 @@ def _name(stored: StoredFolder) -> str:
 
 def _many(doomed: Sequence[Doomed]) -> str:
     counts: Counter[str] = Counter(one.stored.kind for one in doomed)
-    words = {"night": ("night", "nights"), "run": ("run", "runs"), "rest": ("remainder", "remainders")}
-    return ", ".join(f"{counts[kind]} {words[kind][counts[kind] != 1]}" for kind in words if counts[kind])
+    words = {"night": "night", "run": "run", "rest": "remainder"}
+    return ", ".join(many(counts[kind], word) for kind, word in words.items() if counts[kind])
 
 
 def _agreed(choice: CleanupChoice) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tipchain.commands.options import add_root
 from tipchain.core.blame import serving
-from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, writing
+from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
 from tipchain.framework_types import Array
@@ -298,7 +298,7 @@ def run(args: argparse.Namespace) -> int:
         if not all(part.strip() for part in spec.partition(":")[::2]):
             raise UsageError(f"{flag}: {spec!r} is no builder\n  expected: module:callable, such as my_net.port:build")
     name = _checked_id(args.id or args.torch.partition(":")[0].rpartition(".")[2])
-    root = Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
+    root = root_of_callables()
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
     _check_free(path, force=args.force)
     inputs, outputs = try_inputs(args.torch, root, args.input or [read_input(SHAPE)])

@@ -12,9 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from posixpath import dirname, normpath
 
-from tipchain.chain.load import load_plan, nothing_planned
+from tipchain.chain.load import load_plan
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
-from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
+from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show, whole
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
@@ -270,7 +270,7 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--warm-up",
         metavar="N",
-        type=_lines,
+        type=whole,
         help="in benchmark_train: lines of speed that are left out at the start of a log (default: as many as the "
         "suite's driver leaves out, 2 to 100)",
     )
@@ -295,12 +295,6 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, metavar="PATTERN", action="append", default=[], help=text)
 
 
-def _lines(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines; expected 0 or more")
-    return int(text)
-
-
 def planned(args: argparse.Namespace, run: str | None = None, *, legacy: bool = False) -> Plan:
     """Return the plan that a command line asks for, with the commands that it selects."""
     plan = load_plan(
@@ -318,7 +312,8 @@ def planned(args: argparse.Namespace, run: str | None = None, *, legacy: bool = 
 def is_empty(plan: Plan) -> bool:
     """Tell whether nothing is planned, and say why."""
     if not plan.commands:
-        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
+        reasons = "".join(f"\n  {note}" for note in plan.notes)
+        print(say(f"error: {plan.params}: nothing to run in mode {plan.mode.value}{reasons}"), file=sys.stderr)
     return not plan.commands
 
 
@@ -386,12 +381,9 @@ def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 4 if there is nothing in it."""
     plan = planned(args, legacy=args.legacy)
-    show(args.json, partial(plan_json, plan), partial(_shown, plan, args.shell))
+    text = render_script if args.shell else partial(render_tree, width=terminal_width())
+    show(args.json, partial(plan_json, plan), partial(text, plan))
     if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
     print_notes(plan)
     return ExitCode.PASSED
-
-
-def _shown(plan: Plan, shell: bool) -> str:
-    return render_script(plan) if shell else render_tree(plan, width=terminal_width())

@@ -37,7 +37,7 @@ from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, new_run, prune, run_header
 from tipchain.core.language import clean, say, terminal_width, use_color
-from tipchain.core.progress import Estimate, Screen, elapsed
+from tipchain.core.progress import Estimate, Screen, elapsed, with_output
 from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
 from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
@@ -136,13 +136,12 @@ class LiveView:
         if self._rows and self.screen.due:
             self._redraw()
 
-    def _line(self, row: _Row) -> str:
-        line = " ".join(clean(row.line).split())
-        text = f"{row.head} {elapsed(self.clock() - row.begin):>5}  {row.name}"
-        return f"{text}  {line}" if line else text
-
     def _redraw(self) -> None:
-        lines = [self._line(row) for row in self._rows.values()]
+        now = self.clock()
+        lines = [
+            with_output(f"{row.head} {elapsed(now - row.begin):>5}  {row.name}", row.line)
+            for row in self._rows.values()
+        ]
         left = self._left() if lines else None
         self.screen.draw(lines if left is None or left < 1 else [say(f"about {elapsed(left)} left"), *lines])
 

@@ -115,6 +115,21 @@ def take_lock(path: Path, told: str = "", *, mode: int = 0o666, flags: int = 0) 
     return handle
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock, without waiting for it, while the block runs.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be opened.
+    """
+    handle = take_lock(path)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
 def is_locked(path: Path) -> bool:
     """Tell whether a process holds a file's lock; of one that is not there, or cannot be read, none does."""
     try:
@@ -135,8 +150,7 @@ def prune(out: Path, keep: int = KEPT_RUNS) -> int:
     freed = 0
     for run in sorted((out / "runs").glob("*/"))[: -keep or None]:
         # Held, another user's, on a disk that is read-only: what cannot be removed stays, and hinders no run.
-        with suppress(OSError), (run / RUN_LOCK).open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError), locked(run / RUN_LOCK):
             for file in run.rglob("*"):
                 if file.suffix in LARGE and file.is_file() and not file.is_symlink():
                     stat = file.stat()
@@ -251,6 +265,13 @@ def atomic_write(path: Path, data: bytes | str) -> None:
 def _encoded(text: str) -> bytes:
     """Return ``text`` as UTF-8; bytes of a path's name that are none are escaped, as JSON does it, too."""
     return text.encode(errors="backslashreplace")
+
+
+def files_below(folder: Path) -> list[str]:
+    """Return the posix paths of all files and links below ``folder``, sorted."""
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -102,7 +102,7 @@ def language() -> str:
 
 def say(text: str) -> str:
     """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
-    return text if language() == "en" else "\n".join(map(_said, text.split("\n")))
+    return text if language() == "en" else "\n".join(_read(line)[0] for line in text.split("\n"))
 
 
 def template(message: str) -> str:
@@ -174,10 +174,6 @@ def _kind(name: str, after: str = "") -> str:
         return ".+?"
     # A list in code is not cut at its commas; of a text that ends with a mark, the message begins elsewhere.
     return r"(?:\[[^]`]*\]|[^`[])*?" + ("" if after.startswith("`") else "(?<![:;,])")
-
-
-def _said(text: str) -> str:
-    return _read(text)[0]
 
 
 @lru_cache(maxsize=16384)

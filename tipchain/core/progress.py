@@ -335,6 +335,12 @@ class Progress:
         return clean(f"{elapsed(self.clock() - self._begin):>5}  {text}")
 
 
+def with_output(head: str, line: str) -> str:
+    """Return a line for what runs, with the last line of its output behind it, if there is one."""
+    last = " ".join(clean(line).split())
+    return f"{head}  {last}" if last else head
+
+
 def terminal_size(stream: TextIO) -> os.terminal_size:
     """Return the size of the terminal that ``stream`` is; of one that does not know it (0x0), 80 columns and 24 lines."""
     try:

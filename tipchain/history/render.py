@@ -18,7 +18,7 @@ from tipchain.core import language
 from tipchain.core.json_text import Json, as_json, number_json
 from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
-from tipchain.errors import Outcome, newly_bad
+from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
 from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
@@ -55,11 +55,6 @@ def cut(line: str, width: int = WIDTH) -> str:
     return language.cut(say("".join(letter if letter.isprintable() else " " for letter in line)), width)
 
 
-def counts_text(entry: Entry) -> str:
-    """Return how many items ended how, as ``12 PASS, 1 FAIL``."""
-    return ", ".join(f"{count} {outcome.value}" for outcome, count in entry.counts.items()) or "no item"
-
-
 def list_text(entries: Sequence[Entry]) -> str:
     """Return a table of entries."""
     width = max([len(one.name) for one in entries] + [4])
@@ -67,7 +62,7 @@ def list_text(entries: Sequence[Entry]) -> str:
     for one in entries:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
-        rest = f"{counts_text(one)}{shares}{left}: {one.title}"
+        rest = f"{tally(one.counts) or 'no item'}{shares}{left}: {one.title}"
         lines.append(language.cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {say(rest)}", WIDTH))
     return "\n".join(lines)
 
@@ -93,7 +88,7 @@ def head_lines(entry: Entry) -> list[str]:
         "started": f"{entry.started}, {entry.seconds:.0f} s" + ("" if entry.finished else ", not finished"),
         "machine": machine,
         "commit": entry.commit,
-        "items": counts_text(entry),
+        "items": tally(entry.counts) or "no item",
         "shares": ", ".join(f"{one.part} {one.name} on {one.machine}" for one in entry.shares),
         "missing": entry.missing and f"shares {entry.missing}",
         "wrong": entry.wrong,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
-from tipchain.core.files import RUN_LOCK, atomic_write, is_locked
+from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, locked
 from tipchain.core.json_text import Json, read_json
 from tipchain.errors import InputError, RecordError, UsageError
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
@@ -163,7 +163,10 @@ def find_stored(
     roots = [*projects, *(one.project for one in ordered if one.project)]
     needed = Baselines(roots, {one.folder for one in ordered})
     latest = {one.group: one for one in ordered if one.finished}
-    rest = [_link(one) for one in dead_links()]
+    rest = [
+        StoredFolder(folder=one, kind="rest", group=one.parent, began=one.lstat().st_mtime, size=0)
+        for one in dead_links()
+    ]
     old = [(one, time) for one in needed.unfinished if now - (time := one.stat().st_mtime) > UNWRITTEN_S]
     rest += [replace(_rest(one), began=time, kept=why_needed(one)) for one, time in old]
     ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
@@ -240,10 +243,6 @@ def _runs(runs: Path) -> Iterator[StoredFolder]:
 
 def _rest(folder: Path) -> StoredFolder:
     return StoredFolder(folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder))
-
-
-def _link(link: Path) -> StoredFolder:
-    return StoredFolder(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
 
 
 def _began(folder: Path, started: str = "") -> float:
@@ -509,12 +508,11 @@ def _held(one: StoredFolder) -> Iterator[None]:
         finally:
             lock.release()
         return
-    with (one.folder / RUN_LOCK).open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"{one.folder}: this run still goes on, in another process") from None
-        yield
+    try:
+        with locked(one.folder / RUN_LOCK):
+            yield
+    except BlockingIOError:
+        raise UsageError(f"{one.folder}: this run still goes on, in another process") from None
 
 
 def _refuse_mounts(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
 from tipchain.core.language import clean, cut, many, say, template
 from tipchain.core.quantities import duration
-from tipchain.errors import Outcome, worst
+from tipchain.errors import Outcome, tally, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
@@ -258,11 +258,10 @@ def _covered(rows: Sequence[KindRow]) -> Markup:
     """Return how many of the checkout's files the night covers, and how these ended."""
     files, there = sum(row.files for row in rows), [row.there for row in rows if row.there is not None]
     ended = sum((Counter(row.ended) for row in rows), Counter[Outcome]())
-    told = ", ".join(f"{ended[one]} {one.value}" for one in Outcome if ended[one])
     covers = (
         f"{files} of {many(sum(there), 'parameter file')} in the checkout" if there else many(files, "parameter file")
     )
-    return element("p", f"The night covers {covers}: {told}.")
+    return element("p", f"The night covers {covers}: {tally(ended)}.")
 
 
 def _table(rows: Sequence[KindRow], title: str) -> Markup:

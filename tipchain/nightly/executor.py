@@ -377,22 +377,13 @@ class CpuSlots:
             process = self._leases.holder(TURN)
             return (), f"{many(count, 'CPU slot')}: an item of another night is before it ({process})"
         self._has_turn = True
-        taken: list[str] = []
-        others: dict[str, None] = {}
-        for name in self._names:
-            if len(taken) == count:
-                break
-            if self._leases.take((name,), holder):
-                others[self._leases.holder(name)] = None
-            else:
-                taken.append(name)
+        taken, others = self._leases.take_some(self._names, count, holder)
         if len(taken) < count:
-            self._leases.give_back(taken)
             self._waits = True
-            return (), f"{many(count, 'CPU slot')}, held by {', '.join(others)}"
+            return (), f"{many(count, 'CPU slot')}, held by {', '.join(dict.fromkeys(others.values()))}"
         self.pass_turn()
         self._taken += min(count, self.count)
-        return tuple(taken), ""
+        return taken, ""
 
     def give_back(self, names: tuple[str, ...]) -> None:
         """Give slots back that were taken."""
@@ -525,20 +516,10 @@ class LocalExecutor:
 
     def _take_gpus(self, count: int, holder: str) -> tuple[tuple[str, ...], str]:
         """Lease so many GPUs, or none; return them, and "" or what has to be waited for."""
-        taken: list[str] = []
-        reason = ""
-        for gpu in self.gpus.numbers if count else ():
-            if len(taken) == count:
-                break
-            said = self.leases.take((gpu,), holder)
-            if said:
-                reason = said
-            else:
-                taken.append(gpu)
-        if len(taken) < count:
-            self.leases.give_back(taken)
-            return (), reason or f"{count} GPUs"
-        return tuple(taken), ""
+        taken, others = self.leases.take_some(self.gpus.numbers if count else (), count, holder)
+        if len(taken) == count:
+            return taken, ""
+        return (), next((f"GPU {gpu}, held by {other}" for gpu, other in [*others.items()][::-1]), f"{count} GPUs")
 
     def _run(self, one: _Running, tmp: Path) -> None:
         """Run an item to its end, in a thread of the pool."""

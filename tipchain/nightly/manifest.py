@@ -90,10 +90,6 @@ def _ucf101_kind(path: Path, kind: str) -> str:
     return ""
 
 
-def _any(path: Path) -> str:
-    return "" if any(path.iterdir()) else f"{path}/*"
-
-
 LAYOUTS: Mapping[str, ManifestLayout] = {
     "imagenet": ManifestLayout(
         expected="train/<class>/ and val/<class>/, or train_list.txt and val_list.txt", missing=_imagenet
@@ -102,7 +98,9 @@ LAYOUTS: Mapping[str, ManifestLayout] = {
         expected="rawframes/ or videos/, with *train_split_1_*.txt and *val_split_1_*.txt", missing=_ucf101
     ),
     "classes": ManifestLayout(expected="train/<class>/ and val/<class>/", missing=_class_folders),
-    "any": ManifestLayout(expected="a folder that is not empty", missing=_any),
+    "any": ManifestLayout(
+        expected="a folder that is not empty", missing=lambda path: "" if any(path.iterdir()) else f"{path}/*"
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 from xml.etree import ElementTree as ET
 
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, say, use_color
-from tipchain.core.progress import Screen, elapsed
+from tipchain.core.progress import Screen, elapsed, with_output
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
 from tipchain.nightly.coordinator import NightResult, NightState
@@ -81,8 +81,7 @@ def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -
     if state.waiting:
         yield cut(say(f"the next item waits for {clean(state.waiting)}"), width)
     for one in state.running:
-        line = " ".join(clean(one.line).split())
-        yield cut(f"  {elapsed(one.seconds):>7}  {clean(one.id)}" + (f"  {line}" if line else ""), width)
+        yield cut(with_output(f"  {elapsed(one.seconds):>7}  {clean(one.id)}", one.line), width)
     if not night.finished and not holder:
         yield say(f"tipchain nightly resume --night {night.name} goes on")
 
@@ -218,11 +217,8 @@ class NightView:
         self._idle = idle
 
     def _redraw(self, state: NightState) -> None:
-        lines = [say(state.line()), *_waiting(state)]
-        for one in state.running:
-            last = " ".join(clean(one.line).split())
-            lines.append(f"{elapsed(one.seconds):>8}  {clean(one.id)}" + (f"  {last}" if last else ""))
-        self.screen.draw(lines)
+        running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in state.running)
+        self.screen.draw([say(state.line()), *_waiting(state), *running])
 
 
 def _waiting(state: NightState) -> list[str]:

@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tipchain.core.files import sha256_of
-from tipchain.core.images import LAYOUT, class_names, read_split, split_file
+from tipchain.core.files import files_below, sha256_of
+from tipchain.core.images import LAYOUT, SPLITS, SUFFIXES, class_names, read_split, split_file
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.progress import Pace, Progress
 from tipchain.errors import DataError, UsageError
@@ -43,7 +43,6 @@ SCANS = "datasets/data/digits.csv.gz"
 SEED = 0
 WHOLE_VAL = 360
 LITE_PER_CLASS = 2
-SPLITS = ("train", "val")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -652,7 +651,7 @@ def check_data(folder: Path) -> None:
             )
         if hashlib.sha256(data).hexdigest() != entry["sha256"]:
             raise DataError("is damaged: its checksum differs from the manifest's", file=path, hint=hint)
-    for name in _contents(folder):
+    for name in files_below(folder):
         if name not in files and name != MANIFEST:
             raise DataError(
                 "is not one of the folder's own files and would be taken for data",
@@ -678,12 +677,6 @@ def _read_manifest(folder: Path) -> dict[str, Json] | None:
         return None
     whole = all(isinstance(entry, dict) and {"size", "sha256"} <= set(entry) for entry in found["files"].values())
     return found if whole else None
-
-
-def _contents(folder: Path) -> Iterator[str]:
-    for path in sorted(folder.rglob("*")):
-        if not path.is_dir() or path.is_symlink():
-            yield path.relative_to(folder).as_posix()
 
 
 @contextmanager
@@ -716,7 +709,7 @@ def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
     """Raise if ``folder`` holds a file that no version of us made: it would be lost."""
     manifest = _read_manifest(folder) or {"files": {}}
     ours = ours | set(manifest["files"]) | {MANIFEST}
-    foreign = [name for name in _contents(folder) if name not in ours] if folder.is_dir() else [folder.name]
+    foreign = [name for name in files_below(folder) if name not in ours] if folder.is_dir() else [folder.name]
     if foreign or folder.is_symlink():
         raise DataError(
             "must be made again, but holds files that are not ours",
@@ -750,8 +743,6 @@ def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -
 
 
 # A data folder of the user's own, in ImageNet's layout: ``train/<class>/<image>`` and ``val/<class>/<image>``.
-
-IMAGE_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def check_image_folder(folder: Path) -> tuple[str, ...]:
@@ -787,8 +778,8 @@ def _classes(folder: Path, layout: str) -> tuple[str, ...]:
 
 
 def _check_class(folder: Path) -> None:
-    if not any(path.suffix.lower() in IMAGE_SUFFIXES and path.is_file() for path in folder.iterdir()):
-        raise DataError("has no image", file=folder, expected=f"a file ending in {', '.join(IMAGE_SUFFIXES)}")
+    if not any(path.suffix.lower() in SUFFIXES and path.is_file() for path in folder.iterdir()):
+        raise DataError("has no image", file=folder, expected=f"a file ending in {', '.join(SUFFIXES)}")
 
 
 def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:

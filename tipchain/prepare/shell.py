@@ -522,7 +522,8 @@ class ShellState:
                 end += 2 if word[end] == "\\" else 1
             pieces, rest = self.pieces(word[1:end], quoted=True), word[end + 1 :]
         elif match := VARIABLE.match(word):
-            pieces = self._piece(self._value(match.group(1) or match.group(2)), quoted=quoted)
+            name = match.group(1) or match.group(2)
+            pieces = self._piece(self.cwd if name == "PWD" else self.values.get(name), quoted=quoted)
             rest = word[match.end() :]
         elif word.startswith("$(") and (end := _parenthesis_end(word)):
             pieces, rest = self._piece(self._output(word[2:end].strip()), quoted=quoted), word[end + 1 :]
@@ -535,9 +536,6 @@ class ShellState:
     @staticmethod
     def _piece(value: str | None, *, quoted: bool) -> list[WordPart] | None:
         return None if value is None else [WordPart(value, quoted=quoted)]
-
-    def _value(self, name: str) -> str | None:
-        return self.cwd if name == "PWD" else self.values.get(name)
 
     def _output(self, command: str) -> str | None:
         """Return what a command in ``$(...)`` prints: the working folder or a line of the parameter file."""

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from tipchain.chain.plan import Result
 from tipchain.core.language import many, say
-from tipchain.errors import BAD, ExitCode, Outcome
+from tipchain.errors import BAD, ExitCode, Outcome, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.model import RunReport
 
@@ -113,9 +113,12 @@ def summarize_run(report: RunReport, verdict: str) -> str:
     """Return a run as Markdown: the verdict, each cause with what to change, and how many checks ended how."""
     code = report.exit_code
     sign = SIGNS[Outcome.PASS if code is ExitCode.PASSED else Outcome.FAIL if code is ExitCode.FAILED else Outcome.SKIP]
-    counts = ", ".join(f"{report.outcomes.count(one)} {one.value}" for one in Outcome if one in report.outcomes)
     commit = str(report.where.get("commit", ""))
-    facts = [markdown(f"{report.title} {report.mode}".strip()), f"commit {markdown(commit)}" if commit else "", counts]
+    facts = [
+        markdown(f"{report.title} {report.mode}".strip()),
+        f"commit {markdown(commit)}" if commit else "",
+        tally(report.outcomes),
+    ]
     lines = [f"## {sign} {markdown(say(verdict))}", "", "; ".join(filter(None, facts)), ""]
     return "\n".join([*lines, *(line for one in report.diagnoses for line in cause_markdown(one))]) + "\n"
 

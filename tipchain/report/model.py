@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, result_json
-from tipchain.core.json_text import JsonObject, as_json, number_json, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, number_json, parse_as, read_json
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.modes import INFO, LATEST, STAGES
@@ -286,29 +286,21 @@ def _text(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
 
 
+LEFT_OUT = ("chain", "where", "models", "page", "diagnoses", "undiagnosed")
+"""What is not in the JSON where it is not known: the history tells reports apart by this document."""
+
+
 def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, object]:
     """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
-    return {
+    whole: dict[str, Json] = {
         "format": FORMAT,
-        "title": report.title,
-        "mode": report.mode,
-        **({"chain": report.chain} if report.chain else {}),
-        "run": report.run,
-        "started": report.started,
-        "seconds": number_json(report.seconds),
-        "versions": dict(report.versions),
-        # Left out where it is not known: the history tells reports apart by this document.
-        **({"where": dict(report.where)} if report.where else {}),
-        **({"models": dict(report.models)} if report.models else {}),
-        **({"page": report.page} if report.page else {}),
-        "exit_code": int(report.exit_code if exit_code is None else exit_code),
-        "interrupted": report.interrupted,
-        "notes": list(report.notes),
+        **as_json(replace(report, results=(), verdicts=()), number_json),
         "results": [result_json(result) for result in report.results],
         "verdicts": _verdicts_json(report.verdicts),
-        **({"diagnoses": as_json(report.diagnoses, number_json)} if report.diagnoses else {}),
-        **({"undiagnosed": report.undiagnosed} if report.undiagnosed else {}),
+        "exit_code": int(report.exit_code if exit_code is None else exit_code),
     }
+    del whole["stated"]
+    return {name: value for name, value in whole.items() if value or name not in LEFT_OUT}
 
 
 def load_report(path: Path) -> RunReport:

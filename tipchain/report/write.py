@@ -121,7 +121,8 @@ def _sections(report: RunReport) -> Iterator[Section]:
             element("div", [_step(one, opened=one is first) for one in report.results], class_="steps"),
         )
     if report.verdicts:
-        yield "stages", "Stages", _stages(report)
+        steps = [_stage(name, ones, report) for name, ones in by_stage(report.verdicts).items()]
+        yield "stages", "Stages", element("div", steps, class_="steps")
     if report.diagnoses:
         yield "causes", "Causes", causes(report.diagnoses)
     if report.notes:
@@ -152,11 +153,6 @@ def _step(result: Result, *, opened: bool) -> Markup:
     if result.tail:
         inside.append(element("pre", element("code", "\n".join(result.tail)), class_="log", tabindex="0"))
     return element("details", head, element("div", inside, class_="told"), open=opened, class_="step")
-
-
-def _stages(report: RunReport) -> Markup:
-    groups = by_stage(report.verdicts)
-    return element("div", [_stage(name, ones, report) for name, ones in groups.items()], class_="steps")
 
 
 def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:

@@ -122,7 +122,6 @@ class Request:
         legacy: the original driver's commands, defects included.
         lenient: let mistyped values pass with a note.
         options: what the command line adds; its run and root are settled.
-        fixes: the fixes in force.
     """
 
     text: str
@@ -133,7 +132,6 @@ class Request:
     legacy: bool = False
     lenient: bool = False
     options: Options
-    fixes: frozenset[str] = ALL
 
 
 class Planner(Protocol):
@@ -194,7 +192,7 @@ class Chain(PlanDraft):
         if not request.legacy:
             check_folder_name(name, name.value)
         self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value
-        self.fixes = NONE if request.legacy else request.fixes
+        self.fixes = NONE if request.legacy else ALL
         self.python: Words = (options.python,) if options.python else split_words(python.value, python)
         folder, run = folders(options, self.model, request.mode)
         if request.legacy:
@@ -237,10 +235,10 @@ class Chain(PlanDraft):
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected=known)
         return self.slots[EXPORTS[mode]]
 
-    def exporting(self, program: Words) -> Words:
+    def exporting(self, program: Words, more: Words = ()) -> Words:
         """Return the words of such an export."""
-        named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("export_save"))
-        return (*self.python, *program, *named)
+        named = (*self.words("export_weight"), *self.words("filename", self.model))
+        return (*self.python, *program, *named, *more, *self.words("export_save"))
 
     def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
         """Return the plan.

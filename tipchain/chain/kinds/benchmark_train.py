@@ -424,7 +424,7 @@ class _Plan(_Maker):
             run=f"{self.request.options.run}/{label}{'_profiling' if profiled else ''}", device=None
         )
         file = parse_params(text, path)
-        spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient, fixes=self.request.fixes)
+        spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient)
         inner = expand(spec._replace(alignment=None), path, options)
         edited = {self.line(role) for role in (*self.driver.null, self.driver.profile)}
         for one in inner.findings:

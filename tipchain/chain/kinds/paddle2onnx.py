@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tipchain.chain.emitter import exported_files
-from tipchain.chain.kinds.base import EXPORTS, Chain, Layout, Request, choose_layout, read_lines
-from tipchain.chain.params import Slot, Words, flag, split_words
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.params import Slot, Words, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
 
@@ -127,20 +127,10 @@ class _Plan(Chain):
         Raises:
             ParamsError: there is no such model, or no program that exports it.
         """
-        slots = self.slots
-        if mode not in EXPORTS:
-            raise slots["infer_modes"].error(f"unknown model {mode!r}", expected="|".join((*EXPORTS, "null")))
-        program = slots[EXPORTS[mode]]
+        program = self.export_of(mode)
         if program.absent and self.fixes:
             raise program.error(f"infer_mode names {mode}, whose export is null")
-        words = (
-            *self.flag("export_weight"),
-            *self.flag("filename", self.model),
-            *self.flag("extra_export"),
-            *self.on_cpu(program),
-            *self.flag("export_save"),
-        )
-        argv = (*self.python, *self.split(program), *words)
+        argv = self.exporting(self.split(program), (*self.words("extra_export"), *self.on_cpu(program)))
         return self.add(
             Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if self.fixes else ()),
             log="export.log",
@@ -157,12 +147,12 @@ class _Plan(Chain):
         """Add the conversion of the model in ``folder`` to the file ``onnx``, the inference, and the comparison."""
         slots = self.slots
         argv = self.beside_python(self.split(slots["convert"]))
-        argv += self.flag("model_dir", folder)
-        argv += (*self.flag("model_filename"), *self.flag("params_filename"), *self.flag("save_file", onnx))
-        argv += self.flag("opset")
-        checker = self.flag("checker")
+        argv += self.words("model_dir", folder)
+        argv += (*self.words("model_filename"), *self.words("params_filename"), *self.words("save_file", onnx))
+        argv += self.words("opset")
+        checker = self.words("checker")
         argv += self.unless_gone(checker[0], slots["checker"]) if checker[:1] == (DEV_VERSION,) else checker
-        argv += self.flag("extra_convert") if "extra_convert" in slots else ()
+        argv += self.words("extra_convert")
         if self.suite == "paddleclas":
             argv += self.unless_gone(DEV_VERSION, slots["convert"])
         leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if self.fixes else ()
@@ -220,24 +210,24 @@ class _Plan(Chain):
         """Return the arguments of inference, in the suite's order."""
         if self.suite == "paddleclas":
             settings = ("infer_model_dir", "use_onnx", "infer_device")
-            given = [(role, self.flag(role)) for role in settings]
+            given = [(role, self.words(role)) for role in settings]
             # An option without its setting would take the next word for it.
             kept = [words for _, words in given if words or not self.fixes]
-            return (*(word for words in kept for word in ("-o", *words)), *self.flag("infer_config"))
+            return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
         if self.suite == "paddledetection":
             return (
-                *self.flag("infer_config", f"{folder}/infer_cfg.yml"),
-                *self.flag("onnx_file", onnx),
-                *self.flag("infer_data"),
-                *self.flag("extra_infer"),
+                *self.words("infer_config", f"{folder}/infer_cfg.yml"),
+                *self.words("onnx_file", onnx),
+                *self.words("infer_data"),
+                *self.words("extra_infer"),
             )
         if self.suite == "paddlevideo":
             return (
-                *self.flag("infer_config"),
-                *self.flag("infer_data"),
-                *self.flag("onnx_file", self.slots["save_file"].value),
+                *self.words("infer_config"),
+                *self.words("infer_data"),
+                *self.words("onnx_file", self.slots["save_file"].value),
             )
-        return (*self.flag("infer_data"), *self.flag("onnx_file", self.slots["save_file"].value))
+        return (*self.words("infer_data"), *self.words("onnx_file", self.slots["save_file"].value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]
@@ -252,9 +242,6 @@ class _Plan(Chain):
         folder = posixpath.dirname(self.request.options.python or "")
         given = folder and words and "/" not in words[0]
         return (f"{folder}/{words[0]}", *words[1:]) if given and self.fixes else words
-
-    def flag(self, role: str, value: str | None = None) -> Words:
-        return flag(self.slots[role], value, fixes=self.fixes)
 
     def split(self, slot: Slot) -> Words:
         return split_words(slot.value, slot, pipes=not self.fixes)

@@ -343,10 +343,6 @@ def _misfit(job: NodeJob) -> str:
     )
 
 
-def _not_run(work: Work, failure: str) -> Ended:
-    return Ended(id=work.item.id, attempt=work.attempt, failure=failure, machine=socket.gethostname())
-
-
 def _work_here(job: NodeJob, own: Path) -> Work:
     """Return an item's work with the paths of this node, its folder made."""
     if not job.settings.shipped:
@@ -388,7 +384,8 @@ class _Run(threading.Thread):
             tmp.mkdir()
             port = ports.take(self.work.item.id)
         except OSError as error:
-            self.ended = _not_run(self.work, f"{socket.gethostname()}: {error}")
+            host, work = socket.gethostname(), self.work
+            self.ended = Ended(id=work.item.id, attempt=work.attempt, failure=f"{host}: {error}", machine=host)
             return
         try:
             self.ended = run_attempt(self.work, lambda: self._environment(tmp, port), watch=self._watch, stop=self.stop)
