@@ -286,8 +286,7 @@ def explain_layers(
     """
     places: dict[str, str] = {}
     pace = pace or Pace()
-    serious = grave(findings)
-    faults = _first_faults(verdicts)
+    serious, faults = grave(findings), _first_faults(verdicts)
     built = _built_otherwise(serious)
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
@@ -305,8 +304,6 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         shown = located.shown(verdict)
-        within = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
-        within = [one for one in within if below(one, path) is not None]
         told = diagnose(
             shown,
             verdict,
@@ -318,7 +315,7 @@ def explain_layers(
             like=like,
             pace=pace,
             most=MOST_RUNS if searched < SEARCHED and (shown is located or shown.enlarged[0]) else LEAST_RUNS,
-            inside={*within} - {path} if path in located.again or (located.later and within[1:]) else None,
+            inside=_wrong_inside(path, located, verdicts),
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
@@ -337,6 +334,13 @@ def explain_layers(
                 settled[group] = cause
     lines = {(one.code, one.port_path) for one in found if QUOTED.search(one.fix)}
     return [one for one in found if (one.code, one.port_path) not in lines or QUOTED.search(one.fix)], places
+
+
+def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
+    """Return the layers at fault in one whose code is wrong at several places; None where it is not known to be."""
+    wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+    within = [one for one in wrong if below(one, path) is not None]
+    return {*within} - {path} if path in located.again or (located.later and len(within) > 1) else None
 
 
 def placed(
