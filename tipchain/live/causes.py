@@ -350,12 +350,14 @@ def placed(
     path = None if verdict is None else places.get(verdict.port_path)
     if verdict is None or path is None or path == verdict.port_path:
         return verdict
-    ours = _counterpart(path, verdict, located)
-    types = [
-        type(dict(layers).get(one)).__name__
-        for layers, one in ((models[0].named_modules(), ours), (models[1].named_sublayers(include_self=True), path))
-    ]
-    return replace(verdict, port_path=path, port_type=types[1], reference_path=ours, reference_type=types[0])
+    ours, (reference, port) = _counterpart(path, verdict, located), models
+    return replace(
+        verdict,
+        port_path=path,
+        port_type=type(dict(port.named_sublayers(include_self=True)).get(path)).__name__,
+        reference_path=ours,
+        reference_type=type(dict(reference.named_modules()).get(ours)).__name__,
+    )
 
 
 def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
@@ -475,15 +477,12 @@ def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[o
     found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)
     if found is None:
         return None
-    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
-    types = [
-        type(layers[number].get(path)).__name__ for number, path in enumerate((found.reference_path, found.port_path))
-    ]
+    layers, port_layers = (dict(side.layers(model)) for side, model in zip(sides, models, strict=True))
     return LayerVerdict(
         reference_path=found.reference_path,
         port_path=found.port_path,
-        reference_type=types[0],
-        port_type=types[1],
+        reference_type=type(layers.get(found.reference_path)).__name__,
+        port_type=type(port_layers.get(found.port_path)).__name__,
         direction="construction",
         closeness=Closeness.DIFFERS,
         reason=found.message,
