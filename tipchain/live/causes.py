@@ -286,8 +286,7 @@ def explain_layers(
     """
     places: dict[str, str] = {}
     pace = pace or Pace()
-    serious = grave(findings)
-    faults = _first_faults(verdicts)
+    serious, faults = grave(findings), _first_faults(verdicts)
     built = _built_otherwise(serious)
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
@@ -305,8 +304,6 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         shown = located.shown(verdict)
-        within = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
-        within = [one for one in within if below(one, path) is not None]
         told = diagnose(
             shown,
             verdict,
@@ -318,7 +315,7 @@ def explain_layers(
             like=like,
             pace=pace,
             most=MOST_RUNS if searched < SEARCHED and (shown is located or shown.enlarged[0]) else LEAST_RUNS,
-            inside={*within} - {path} if path in located.again or (located.later and within[1:]) else None,
+            inside=_wrong_inside(path, located, verdicts),
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
@@ -339,6 +336,13 @@ def explain_layers(
     return [one for one in found if (one.code, one.port_path) not in lines or QUOTED.search(one.fix)], places
 
 
+def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
+    """Return the layers at fault in one whose code is wrong at several places; None where it is not known to be."""
+    wrong = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+    within = [one for one in wrong if below(one, path) is not None]
+    return {*within} - {path} if path in located.again or (located.later and len(within) > 1) else None
+
+
 def placed(
     verdict: LayerVerdict | None, places: Mapping[str, str], located: Located, models: tuple[Model, Model]
 ) -> LayerVerdict | None:
@@ -346,12 +350,14 @@ def placed(
     path = None if verdict is None else places.get(verdict.port_path)
     if verdict is None or path is None or path == verdict.port_path:
         return verdict
-    ours = _counterpart(path, verdict, located)
-    types = [
-        type(dict(layers).get(one)).__name__
-        for layers, one in ((models[0].named_modules(), ours), (models[1].named_sublayers(include_self=True), path))
-    ]
-    return replace(verdict, port_path=path, port_type=types[1], reference_path=ours, reference_type=types[0])
+    ours, (reference, port) = _counterpart(path, verdict, located), models
+    return replace(
+        verdict,
+        port_path=path,
+        port_type=type(dict(port.named_sublayers(include_self=True)).get(path)).__name__,
+        reference_path=ours,
+        reference_type=type(dict(reference.named_modules()).get(ours)).__name__,
+    )
 
 
 def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
@@ -471,15 +477,12 @@ def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[o
     found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)
     if found is None:
         return None
-    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
-    types = [
-        type(layers[number].get(path)).__name__ for number, path in enumerate((found.reference_path, found.port_path))
-    ]
+    layers, port_layers = (dict(side.layers(model)) for side, model in zip(sides, models, strict=True))
     return LayerVerdict(
         reference_path=found.reference_path,
         port_path=found.port_path,
-        reference_type=types[0],
-        port_type=types[1],
+        reference_type=type(layers.get(found.reference_path)).__name__,
+        port_type=type(port_layers.get(found.port_path)).__name__,
         direction="construction",
         closeness=Closeness.DIFFERS,
         reason=found.message,

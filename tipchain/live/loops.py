@@ -53,12 +53,11 @@ class Loops:
 
     def open(self, *, rate: float = 1.0) -> tuple[Loop, Loop]:
         """Return both loops over fresh copies of the models; the reference's learning rates times ``rate``."""
-        models = self.recipe.copies()
-        built = self.recipe.build(models)
-        _multiply(built[0], rate)
-        slots, _ = slots_of(models[0], models[1], self.names)
-        made = [Loop(self, number, models[number], *built[number], slots) for number in (0, 1)]
-        return made[0], made[1]
+        reference, port = models = self.recipe.copies()
+        built, port_built = self.recipe.build(models)
+        _multiply(built, rate)
+        slots, _ = slots_of(reference, port, self.names)
+        return Loop(self, 0, reference, *built, slots), Loop(self, 1, port, *port_built, slots)
 
 
 class Loop:
@@ -301,7 +300,8 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
         for side, loop in (("reference", one), ("port", other)):
             curves[f"step/{side}"] += [float(value.mean()) for value in list(loop.losses.values())[:1]]
         states = [{"model": loop.state(), **loop.extras()} for loop in (one, moved, other)]
-        missing = _missing(states[0], states[2])
+        state, _, port_state = states
+        missing = _missing(state, port_state)
         if missing:
             return Compared(outcome=Outcome.FAIL, reason=missing, step=number, curves=curves)
         chaotic = _allow(allowed_loss, one.losses, moved.losses)
@@ -319,11 +319,11 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
             return Compared(outcome=Outcome.SKIP, reason=reason, curves=curves)
         moving = moving or any(
             distance(first[what][name], value) > 0
-            for what, tensors in states[0].items()
+            for what, tensors in state.items()
             for name, value in tensors.items()
             if name in first.get(what, {})
         )
-        compared = sum(len(_common(states[0][what], states[2].get(what, {}))) for what in states[0])
+        compared = sum(len(_common(tensors, port_state.get(what, {}))) for what, tensors in state.items())
     if not moving:
         reason = f"proves nothing: no tensor moved in {recipe.iterations} steps; pass more iterations"
         return Compared(outcome=Outcome.ERROR, reason=reason, curves=curves)
@@ -337,12 +337,14 @@ def _share(loops: Loops) -> float:
     """Return how far the moved reference's parameters are off, relative to each."""
     (one, other), (moved, _) = loops.open(), loops.open()
     shake(loops.recipe.sides.reference, moved.model, NOISE, loops.recipe.seed)
-    firsts = []
-    for loop in (one, other, moved):
+
+    def first(loop: Loop) -> float:
         loop.step(0)
-        firsts.append(sum(float(value.sum()) for value in loop.losses.values()))
-    wanted, drift = abs(firsts[1] - firsts[0]), abs(firsts[2] - firsts[0])
-    if not drift or not wanted <= SAME_SINGLE * abs(firsts[0]):
+        return sum(float(value.sum()) for value in loop.losses.values())
+
+    expected, actual, drifted = first(one), first(other), first(moved)
+    wanted, drift = abs(actual - expected), abs(drifted - expected)
+    if not drift or not wanted <= SAME_SINGLE * abs(expected):
         return NOISE
     return min(NOISE * max(wanted / drift, 1.0), MOST_SHAKE)
 
@@ -479,6 +481,11 @@ class _Watched:
     states: list[dict[str, dict[str, Array]]] = field(default_factory=list)
     losses: list[dict[str, Array]] = field(default_factory=list)
 
+    @property
+    def updated(self) -> list[int]:
+        """The steps in which it updated."""
+        return [one.step for one in self.updates]
+
     def run(self, count: int) -> _Watched:
         """Run so many steps, and keep what each leaves."""
         optimizer, model = self.loop.optimizer, self.loop.model
@@ -603,23 +610,21 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         message=_clearing(ours, theirs),
         fix="call optimizer.clear_grad() after each optimizer.step(), and only there",
     )
-    steps = [[one.step for one in side.updates] for side in (ours, theirs)]
-    if steps[0] != steps[1] and steps[0]:
-        wanted = set(steps[0])
+    expected, actual = ours.updated, theirs.updated
+    if expected and expected != actual:
         yield _Treatment(
             code="accumulation-steps",
-            message=_often(steps, len(ours.losses)),
+            message=_often(ours, theirs),
             clears=False,
             fix="update after as many batches as the reference does",
-            before=lambda watched, _: watched.now in wanted,
+            before=lambda watched, _: watched.now in expected,
         )
     ratio = _ratio(ours, theirs)
     if ratio is not None and abs(ratio - 1) > SAME_SINGLE:
         code, message, fix = _scaled(ratio, backwards, theirs)
         yield _Treatment(before=_multiplying(lambda _: 1 / ratio), code=code, message=message, fix=fix)
-    limits = [_limit(side) for side in (ours, theirs)]
-    if limits[0] is not None and ratio is not None:
-        limit = limits[0]
+    limit = _limit(ours)
+    if limit is not None and ratio is not None:
 
         def before(watched: _Watched, _: int) -> bool:
             norm = watched.norm()
@@ -630,8 +635,8 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         yield _Treatment(
             code="gradient-clipping",
             before=before,
-            message=f"the reference clips gradients to a norm of {limits[0]:.6g}; the port's updates get other gradients",
-            fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limits[0]:.6g}), or grad_clip=",
+            message=f"the reference clips gradients to a norm of {limit:.6g}; the port's updates get other gradients",
+            fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limit:.6g}), or grad_clip=",
         )
     if [one.rate for one in ours.updates] != [one.rate for one in theirs.updates] and ours.updates and theirs.updates:
         at = next(
@@ -670,27 +675,28 @@ def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, s
 
 
 def _clearing(ours: _Watched, theirs: _Watched) -> str:
-    told = []
-    for who, one in (("the port", theirs), ("the reference", ours)):
+    def told(who: str, one: _Watched) -> str:
         much = "never clears" if not one.cleared else f"clears {one.cleared} times in {len(one.losses)} steps"
-        told.append(f"{who} {much}")
-    return f"gradients are cleared at other steps, so that they add up: {told[0]}, {told[1]}, {len(ours.updates)} updates expected"
+        return f"{who} {much}"
+
+    return f"gradients are cleared at other steps, so that they add up: {told('the port', theirs)}, {told('the reference', ours)}, {len(ours.updates)} updates expected"
 
 
-def _often(steps: Sequence[Sequence[int]], count: int) -> str:
-    told = [
+def _often(ours: _Watched, theirs: _Watched) -> str:
+    count = len(ours.losses)
+    expected, actual = (
         f"{len(one)} times in {count} steps (after step {', '.join(map(str, one[:3]))}{', …' if len(one) > 3 else ''})"
-        for one in steps
-    ]
-    return f"the port updates {told[1]}, the reference {told[0]}"
+        for one in (ours.updated, theirs.updated)
+    )
+    return f"the port updates {actual}, the reference {expected}"
 
 
 def _ratio(ours: _Watched, theirs: _Watched) -> float | None:
     """Return by which factor the norms of the first update's gradients differ, None where there is none."""
     if not ours.updates or not theirs.updates:
         return None
-    sides = [one.updates[0].norm for one in (ours, theirs)]
-    return sides[1] / sides[0] if all(sides) else None
+    expected, actual = ours.updates[0].norm, theirs.updates[0].norm
+    return actual / expected if expected and actual else None
 
 
 def _limit(watched: _Watched) -> float | None:
@@ -761,15 +767,15 @@ def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
     for what, other in paired(ours.states[-1], theirs.states[-1]).items():
         if what == "model":
             continue
-        sides = [(ours, what), (theirs, other)]
-        tracks = [_track(watched, name) for watched, name in sides]
-        if None in tracks or not tracks[0] or not tracks[1]:
+        track, port_track = _track(ours, what), _track(theirs, other)
+        if track is None or port_track is None:
             continue
-        (one, two) = (_recognize(*track) for track in tracks if track is not None)
-        apart = max((distance(a, b) for a, b in zip(tracks[0][0], tracks[1][0], strict=True)), default=0.0)
+        (expected, _), (actual, _) = track, port_track
+        one, two = _recognize(*track), _recognize(*port_track)
+        apart = max((distance(a, b) for a, b in zip(expected, actual, strict=True)), default=0.0)
         if one is None or two is None or not apart:
             continue
-        left = max(distance(a, b) for a, b in zip(_average(*tracks[0], two), tracks[1][0], strict=True))
+        left = max(distance(a, b) for a, b in zip(_average(*track, two), actual, strict=True))
         share = max(0.0, 1 - left / apart)
         if share < EXPLAINED:
             continue
@@ -851,25 +857,25 @@ def _average(kept: Sequence[Array], given: Sequence[Array], rule: _Rule) -> list
 
 
 def _average_words(what: str, ours: _Rule, theirs: _Rule) -> dict[str, str]:
-    shown = [_shown(one.decays) for one in (ours, theirs)]
+    expected, actual = _shown(ours.decays), _shown(theirs.decays)
     pairs = [pair for pair in zip(ours.decays, theirs.decays, strict=True) if not np.isnan(pair).any()]
     if ours.early != theirs.early and all(abs(a - b) < SAME_SINGLE for a, b in pairs):
-        who = ("after", "before") if theirs.early else ("before", "after")
+        when, port_when = ("after", "before") if theirs.early else ("before", "after")
         return {
             "code": "ema-order",
-            "message": f"the port's average ({what}) takes the parameters {who[1]} the update, the reference's {who[0]} it",
-            "fix": f"update the average {who[0]} optimizer.step()",
+            "message": f"the port's average ({what}) takes the parameters {port_when} the update, the reference's {when} it",
+            "fix": f"update the average {when} optimizer.step()",
         }
     if all(abs(one - 1) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         return {
             "code": "ema-missing",
-            "message": f"the port's average ({what}) never moves, the reference's has a decay of {shown[0]}",
+            "message": f"the port's average ({what}) never moves, the reference's has a decay of {expected}",
             "fix": "update the average at each step",
         }
-    words = f"the port's average ({what}) has a decay of {shown[1]}, the reference's of {shown[0]}"
+    words = f"the port's average ({what}) has a decay of {actual}, the reference's of {expected}"
     if all(abs(one) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         words += ": it is the parameters themselves, no copy of them or a decay of 0"
-    return {"code": "ema-decay", "message": words, "fix": f"give the port's average a decay of {shown[0]}"}
+    return {"code": "ema-decay", "message": words, "fix": f"give the port's average a decay of {expected}"}
 
 
 def _shown(decays: Sequence[float]) -> str:
@@ -885,12 +891,11 @@ def _shown(decays: Sequence[float]) -> str:
 
 def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
     """Yield what is seen to differ in how often both loops update, where no treatment has put it right."""
-    steps = [[one.step for one in side.updates] for side in (ours, theirs)]
-    if steps[0] != steps[1]:
+    if ours.updated != theirs.updated:
         yield Diagnosis(
             code="accumulation-steps",
             port_path=STEP,
-            message=_often(steps, len(ours.losses)),
+            message=_often(ours, theirs),
             evidence="updates were counted",
             fix="update after as many batches as the reference does",
         )
@@ -900,11 +905,10 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
         if other is None or other.size != 1 or not float(value.sum()):
             continue
         factor = float(other.sum()) / float(value.sum())
-        same = not [
-            one
-            for one in zip(ours.states[-1]["model"].values(), theirs.states[-1]["model"].values(), strict=False)
-            if one[0].shape == one[1].shape and distance(*one) > SAME_SINGLE * rms(one[0])
-        ]
+        same = not any(
+            one.shape == two.shape and distance(one, two) > SAME_SINGLE * rms(one)
+            for one, two in zip(ours.states[-1]["model"].values(), theirs.states[-1]["model"].values(), strict=False)
+        )
         if same and abs(factor - 1) > SAME_SINGLE:
             yield Diagnosis(
                 code="returned-loss",
@@ -917,14 +921,14 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
 
 
 def _unknown(ours: _Watched, theirs: _Watched) -> Diagnosis:
-    counts = [
+    expected, actual = (
         f"{len(one.updates)} updates, {one.backwards} backward passes, gradients cleared {one.cleared} times"
         for one in (ours, theirs)
-    ]
+    )
     return Diagnosis(
         code="unknown",
         port_path=STEP,
         message="the training steps differ, the cause is unknown",
-        evidence=f"in {len(ours.losses)} steps: reference {counts[0]}; port {counts[1]}",
+        evidence=f"in {len(ours.losses)} steps: reference {expected}; port {actual}",
         fix="compare the two steps line by line: what is cleared, divided, clipped, updated and averaged, in which order",
     )

@@ -131,7 +131,7 @@ def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | Non
         return None
     places = [_places(one, other) for one, other in zip(expected, actual, strict=True)]
     reached = [_places(other, one) for one, other in zip(expected, actual, strict=True)]
-    counts = sum(map(len, expected)), sum(map(len, actual))
+    count, port_count = sum(map(len, expected)), sum(map(len, actual))
     if all(None not in one for one in places):
         found = [[n for n in one if n is not None] for one in places]
         if all(
@@ -144,17 +144,17 @@ def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | Non
                 "sort the results as the reference does",
                 explained=1.0,
             )
-        if counts[1] < counts[0]:
+        if port_count < count:
             return DataCause(
                 "result-count",
-                f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
+                f"size: the port keeps {port_count} of the reference's {count} rows: another threshold, or another number of best ones?",
                 "keep as many results as the reference: the same threshold, the same top-k",
                 explained=1.0,
             )
-    if counts[1] > counts[0] and all(None not in one for one in reached):
+    if port_count > count and all(None not in one for one in reached):
         return DataCause(
             "result-count",
-            f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
+            f"size: the port keeps {port_count} rows, the reference {count} of them: another threshold, or another number of best ones?",
             "keep as many results as the reference: the same threshold, the same top-k",
             explained=1.0,
         )
@@ -181,8 +181,7 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | N
     if not moved:
         return None
     shown = ", ".join(f"{one!r:.30} is {other!r:.30}" for one, other in moved[:SHOWN])
-    names = {one for one, _ in pairs}, {other for _, other in pairs}
-    consistent = len(pairs) == len(names[0]) == len(names[1])
+    consistent = len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
     if consistent and len(pairs) > 1:
         return DataCause(
             "class-order",
@@ -325,14 +324,15 @@ def check_predictions(
             except (Exception, SystemExit) as error:  # noqa: BLE001, PERF203  (user code)
                 reason = f"sample {number}: the {who}'s prediction raised {blame(error)}"
                 return PieceCheck(outcome=Outcome.ERROR, reason=reason)
-        found.append((pair[0], pair[1]))
-        apart = _first_apart(pair[0].result, pair[1].result, moved.run(copy.deepcopy(raw)).result)
+        expected, actual = pair
+        found.append((expected, actual))
+        apart = _first_apart(expected.result, actual.result, moved.run(copy.deepcopy(raw)).result)
         if apart is not None and first is None:
             first = (number, *apart)
     if not any(one.result for pair in found for one in pair):
         return PieceCheck(outcome=Outcome.ERROR, reason="nothing was compared: the predictions returned nothing")
     if first is None:
-        entries = len(found[0][0].result)
+        entries = len(next(expected.result for expected, _ in found))
         reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
         return PieceCheck(outcome=Outcome.PASS, reason=reason)
     where, diagnoses = _where(sides, ours, theirs, raws, found, first, causes=causes)
@@ -366,7 +366,7 @@ def _where(
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
         if causes:
-            diagnoses += explain_results([pair[0].result for pair in found], [b for _, b in after], PREDICT)
+            diagnoses += explain_results([expected.result for expected, _ in found], [b for _, b in after], PREDICT)
     if not said:
         said.append(
             "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
@@ -403,8 +403,10 @@ def _after(
     results = []
     for raw, (one, other) in zip(raws, found, strict=True):
         outputs = [arrays for _, arrays in one.returned]
-        shapes = [[[array.shape for array in arrays] for _, arrays in side.returned] for side in (one, other)]
-        if shapes[0] != shapes[1]:
+        shapes, port_shapes = (
+            [[array.shape for array in arrays] for _, arrays in side.returned] for side in (one, other)
+        )
+        if shapes != port_shapes:
             return None
         try:
             results.append((one.result, theirs.run(copy.deepcopy(raw), outputs).result))
@@ -528,15 +530,16 @@ class Fed:
 
     def check_data(self, sides: Sides, seed: int) -> Iterator[tuple[str, PieceCheck]]:
         """Yield the stages of data with what they came to."""
-        for stage, pair in self.data.items():
-            yield stage, check_data(sides, (pair[0], pair[1]), samples=self.samples, seed=seed, path=stage)
+        for stage, (reference, port) in self.data.items():
+            yield stage, check_data(sides, (reference, port), samples=self.samples, seed=seed, path=stage)
 
     def check_metrics(self, sides: Sides, outputs: object, labels: object) -> PieceCheck:
         """Return what the metrics came to, given the reference's outputs, if there are any, and the labels."""
         if self.metrics is None:
             raise UsageError("no metrics were given")
         usable = None if labels is None else outputs
-        return check_metrics(sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None)
+        reference, port = self.metrics
+        return check_metrics(sides, (reference, port), usable, labels if usable is not None else None)
 
     def check_predictions(
         self, sides: Sides, models: tuple[object, object], inputs: object, seed: int, *, causes: bool
@@ -546,4 +549,5 @@ class Fed:
             raise UsageError("no deployment code was given")
         own = dict(inputs) if isinstance(inputs, Mapping) else inputs
         raws: Sequence[Nested] = [own] if self.samples is None else self.samples
-        return check_predictions(sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes)
+        reference, port = self.predict
+        return check_predictions(sides, models, (reference, port), raws, seed=seed, causes=causes)

@@ -99,9 +99,11 @@ def count_all(located: Located, store: Store, first: LayerVerdict | None) -> lis
 def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[Histogram]:
     """Yield the histograms of a layer's outputs, or, of a fault in backward, of its inputs' gradients."""
     calls = _calls(located, first)
-    if calls is None or not calls[1].path:
+    if calls is None:
+        return
+    _, theirs = calls
+    if not theirs.path:
         return  # the model's own outputs come anyway
-    theirs = calls[1]
     if first.direction == "backward":
         what, names = "gradient of input", theirs.input_names
         tensors = [[one.gradient for one in call.inputs] for call in calls]

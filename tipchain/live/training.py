@@ -117,26 +117,24 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
         parted = None if same or excused else _parted_at_once(recipe)
         if parted is not None:
             return parted
-        models = recipe.copies()
-        size = sum(recipe.sides.reference.view(one).nbytes for _, one in recipe.sides.reference.parameters(models[0]))
+        model, port_model = models = recipe.copies()
+        size = sum(recipe.sides.reference.view(one).nbytes for _, one in recipe.sides.reference.parameters(model))
         built: list[Nested] = list(recipe.build(models))
-        reference = _train(recipe, 0, models[0], built[0], watched=True)
-        built[0] = None
+        reference = _train(recipe, 0, model, built.pop(0), watched=True)
         collect(size)  # what an optimizer keeps of each parameter
-        port = _train(recipe, 1, models[1], built[1], follows=reference.drawn)
-        built[1] = None
+        port = _train(recipe, 1, port_model, built.pop(), follows=reference.drawn)
         collect(size)
         other, share = recipe.copied(0), NOISE
         if same:
             shake(recipe.sides.reference, other, NOISE, recipe.seed)
-            first = abs(_first_loss(recipe, 0, other)[0] - reference.losses[0])
-            wanted = abs(port.losses[0] - reference.losses[0])
-            share = min(NOISE * max(wanted / first, 1.0), MOST_SHAKE) if first else NOISE
+            first, _, _ = _first_loss(recipe, 0, other)
+            drift, wanted = abs(first - reference.losses[0]), abs(port.losses[0] - reference.losses[0])
+            share = min(NOISE * max(wanted / drift, 1.0), MOST_SHAKE) if drift else NOISE
             del other
             collect(size)
             other = recipe.copied(0)
         shake(recipe.sides.reference, other, share, recipe.seed)
-        moved = _train(recipe, 0, other, recipe.build((other, models[1]))[0], rate=1 + CONSTANT)
+        moved = _train(recipe, 0, other, recipe.build((other, port_model))[0], rate=1 + CONSTANT)
     collect(size)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
@@ -193,8 +191,7 @@ def _judge_state(
     updates = reference.updates
     scale = max(updates.values(), default=0.0)
     paths = {pair.reference: pair.port for pair in recipe.pairs}
-    worst: tuple[float, str] | None = None
-    compared = 0
+    worst, worst_name, compared = 0.0, "", 0
     for name, after in reference.state.items():
         other = port.state.get(name)
         if other is None or other.shape != after.shape:
@@ -202,11 +199,11 @@ def _judge_state(
         compared += 1
         allowed = allowed_apart(after, distance(after, moved.state[name]), updates[name], scale)
         apart = distance(after, other)
-        if not apart <= allowed and (worst is None or apart / max(allowed, TINY) > worst[0]):
-            worst = apart / max(allowed, TINY), name
-    if worst is not None:
-        path, _, leaf = worst[1].rpartition(":")
-        reason = f"after {recipe.iterations} updates {leaf} of {paths[path] or 'the model'} is {worst[0]:.3g} times as far off as allowed"
+        if not apart <= allowed and (not worst_name or apart / max(allowed, TINY) > worst):
+            worst, worst_name = apart / max(allowed, TINY), name
+    if worst_name:
+        path, _, leaf = worst_name.rpartition(":")
+        reason = f"after {recipe.iterations} updates {leaf} of {paths[path] or 'the model'} is {worst:.3g} times as far off as allowed"
         return Training(outcome=Outcome.FAIL, reason=reason, port_path=paths[path], curves=curves)
     if not compared or not scale:
         reason = "proves nothing: no parameter moved" if compared else "no parameter could be compared"
@@ -391,12 +388,12 @@ def check_buffers(
     Returns:
         A verdict about each layer with a buffer that differs, and a cause for each.
     """
-    match = _names(models, names)
-    ours = _called(sides.reference, models[0], inputs, located.reference, match)
-    theirs = _called(sides.port, models[1], inputs, located.port, match)
+    match, (model, port_model) = _names(models, names), models
+    ours = _called(sides.reference, model, inputs, located.reference, match)
+    theirs = _called(sides.port, port_model, inputs, located.port, match)
     theirs = theirs.renamed(_by_values(ours, theirs, located, limit))
     paths = {pair.reference.path: pair.port.path for pair in located.matching.pairs}
-    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
+    layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
     verdicts: dict[str, LayerVerdict] = {}
     causes: list[Diagnosis] = []
     both = [name for name in ours.after if name in theirs.after]
@@ -417,12 +414,12 @@ def check_buffers(
                 else "one call leaves its buffer `{}` as it is, the reference's changes"
             )
             told = stays.format(leaf)
-        layer = layers[1].get(port)
+        layer = port_layers.get(port)
         shown = f"`{port}`" if port else "the model"
         verdicts[port] = LayerVerdict(
             reference_path=path,
             port_path=port,
-            reference_type=type(layers[0].get(path)).__name__,
+            reference_type=type(layers.get(path)).__name__,
             port_type=type(layer).__name__,
             direction="forward",
             own=apart,
@@ -477,9 +474,9 @@ def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> 
             "shared-buffer",
             f"it is always equal to `{twin.rpartition('.')[2]}`: both names are one tensor, a copy (`clone`) is missing",
         )
-    steps = [held.after[name] - ours.before[name] for held in (ours, theirs)]
-    factor = float((steps[0] * steps[1]).sum() / max(float((steps[0] ** 2).sum()), TINY))
-    if factor and relative(steps[1], factor * steps[0]) <= SAME_SINGLE:
+    step, port_step = (held.after[name] - ours.before[name] for held in (ours, theirs))
+    factor = float((step * port_step).sum() / max(float((step**2).sum()), TINY))
+    if factor and relative(port_step, factor * step) <= SAME_SINGLE:
         return "buffer-momentum", (
             f"it moves {factor:.6g} times as far as the reference's: its decay (momentum) is another one, or is taken for its complement"
         )
@@ -499,14 +496,14 @@ def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -
     """
     found: dict[str, str] = {}
     for pair in located.matching.pairs:
-        own = [
+        own, port_own = (
             [name for name in held.after if name not in other.after and name.rpartition(".")[0] == path]
             for held, other, path in ((ours, theirs, pair.reference.path), (theirs, ours, pair.port.path))
-        ]
+        )
         ends = sorted(
             (relative(ours.after[one], theirs.after[other]), one, other)
-            for one in own[0]
-            for other in own[1]
+            for one in own
+            for other in port_own
             if ours.before[one].shape == theirs.before[other].shape
             and relative(ours.before[one], theirs.before[other]) <= limit
         )

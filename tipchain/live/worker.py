@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tipchain.core.blame import UsersError
 from tipchain.core.files import append, atomic_write
@@ -29,6 +29,7 @@ from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest
     from tipchain.report.page import Section
+    from tipchain.weights.given_names import NameMap
 
 PATIENCE_S = 30.0
 """How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
@@ -333,38 +334,12 @@ def _work(asked: JsonObject, progress: Progress) -> int:
         import torch
 
     from tipchain.frameworks.torch_ import Dynamo
-    from tipchain.live.align import align
-    from tipchain.live.causes import place_pieces
-    from tipchain.live.sources import builders_of, feed_callables, feed_case, open_callables, open_case, read_outputs
     from tipchain.weights.given_names import read_names
 
     Dynamo(torch).install()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
-    if asked.get("case"):
-        case = (Path(asked["case"]), asked["mode"])
-        chosen = {
-            "reseed": asked.get("reseed", 0),
-            "data_path": Path(asked["data_path"]) if asked.get("data_path") else None,
-        }
-        given = open_case(*case, **chosen, names=names)
-        if asked.get("only") is not None and not UPDATES & set(asked["only"]):
-            # Nothing that failed updates parameters: training both models in float64 as well takes the most memory of all.
-            given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
-        if not asked.get("certify"):
-            given |= feed_case(*case, **chosen, only=asked.get("only"))
-    else:
-        given = open_callables(
-            asked["reference"],
-            asked["port"],
-            Path(asked["inputs"]),
-            asked,
-            names=names,
-            copy_weights=asked.get("copy_weights", True),
-        )
-        given |= feed_callables(asked)
-        if asked.get("outputs"):
-            given["outputs"] = read_outputs(asked["outputs"])
+    given = (_of_case if asked.get("case") else _of_callables)(asked, names)
     notes, lacking = given.pop("notes", []), given.pop("lacking", {})
     given.update(asked.get("options", {}))
     if "within" in given:  # counted from the command's start: importing and building take seconds of it
@@ -374,20 +349,66 @@ def _work(asked: JsonObject, progress: Progress) -> int:
     if asked.get("certify"):
         if lacking:
             raise UsageError(next(iter(lacking.values())))
-        from tipchain.live.certify import certify
+        document = _certified(asked, given, progress)
+    else:
+        document = _aligned(asked, given, progress, notes, lacking)
+    Path(asked["report"]).write_text(json.dumps(document, indent=1))
+    return ExitCode.PASSED
 
-        pace = Pace(progress=progress)
-        found = certify(
-            given.pop("reference"),
-            given.pop("port"),
-            given.pop("inputs"),
-            most=asked["certify"],
-            tell=lambda number, of: pace.tell("planting faults", number - 1, of),
-            **given,
-        )
-        text, code = str(found), int(found.exit_code)
-        Path(asked["report"]).write_text(json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1))
-        return ExitCode.PASSED
+
+def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
+    """Return the arguments of `tipchain.align` that a case has."""
+    from tipchain.live.sources import feed_case, open_case
+
+    case, only = (Path(asked["case"]), asked["mode"]), asked.get("only")
+    data_path = Path(asked["data_path"]) if asked.get("data_path") else None
+    chosen = {"reseed": asked.get("reseed", 0), "data_path": data_path}
+    given = open_case(*case, **chosen, names=names)
+    if only is not None and not UPDATES & set(only):
+        # Nothing that failed updates parameters: training both models in float64 as well takes the most memory of all.
+        given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
+    return given if asked.get("certify") else given | feed_case(*case, **chosen, only=only)
+
+
+def _of_callables(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
+    """Return the arguments of `tipchain.align` that are named one by one."""
+    from tipchain.live.sources import feed_callables, open_callables, read_outputs
+
+    given = open_callables(
+        asked["reference"],
+        asked["port"],
+        Path(asked["inputs"]),
+        asked,
+        names=names,
+        copy_weights=asked.get("copy_weights", True),
+    )
+    given |= feed_callables(asked)
+    return given | {"outputs": read_outputs(asked["outputs"])} if asked.get("outputs") else given
+
+
+def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
+    from tipchain.live.certify import certify
+
+    pace = Pace(progress=progress)
+    found = certify(
+        given.pop("reference"),
+        given.pop("port"),
+        given.pop("inputs"),
+        most=asked["certify"],
+        tell=lambda number, of: pace.tell("planting faults", number - 1, of),
+        **given,
+    )
+    return {**found.to_document(), "text": str(found), "exit_code": int(found.exit_code)}
+
+
+def _aligned(
+    asked: JsonObject, given: dict[str, Any], progress: Progress, notes: list[str], lacking: dict[str, str]
+) -> JsonObject:
+    """Return the report; stages whose data could not be made are errors."""
+    from tipchain.live.align import align
+    from tipchain.live.causes import place_pieces
+    from tipchain.live.sources import builders_of
+
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
     report = replace(
         report,
@@ -397,11 +418,7 @@ def _work(asked: JsonObject, progress: Progress) -> int:
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
         reasons=report.reasons | lacking,
     )
-    document = json.loads(report.to_json())
-    document["text"] = str(report)
-    document["exit_code"] = int(report.exit_code)
-    Path(asked["report"]).write_text(json.dumps(document, indent=1))
-    return ExitCode.PASSED
+    return {**json.loads(report.to_json()), "text": str(report), "exit_code": int(report.exit_code)}
 
 
 @contextmanager

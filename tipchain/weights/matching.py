@@ -124,10 +124,10 @@ def _unlike(found: Structure) -> Structure:
     """
     ours, theirs = ({(one.path, one.kind, one.shape) for one in side} for side in (found.unknown, found.missing))
     both = ours & theirs
-    left = [
+    unknown, missing = (
         [one for one in side if (one.path, one.kind, one.shape) not in both] for side in (found.unknown, found.missing)
-    ]
-    return replace(found, unknown=left[0], missing=left[1]) if any(left) or found.doubts else found
+    )
+    return replace(found, unknown=unknown, missing=missing) if unknown or missing or found.doubts else found
 
 
 def _problems(found: Structure) -> Iterator[str]:
@@ -170,10 +170,10 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = port, tuple(one for one in doubt.actual if one != port)
-    opened = [{_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing)]
+    opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
-    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in opened[1]})
-    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened[0]})
+    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
+    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
     free = dict(theirs)
     alone = []
     for name, shapes in ours.items():
@@ -319,12 +319,13 @@ class OwnMatrices:
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
         """
-        ways = [self._way(side, *one) for side, one in enumerate((ours, theirs))]
-        if None not in ways:
-            return ways[0] != ways[1]
-        if ours[0].kind == theirs[0].kind == OWN_KIND:
+        way, port_way = self._way(0, *ours), self._way(1, *theirs)
+        if way is not None and port_way is not None:
+            return way != port_way
+        (layer, slot), (port_layer, _) = ours, theirs
+        if layer.kind == port_layer.kind == OWN_KIND:
             self.assumed.append(
-                f"{ours[1].name} {list(ours[1].shape)} is square, and of a class of its own in both models: taken as it is"
+                f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
             )
             return False
         return None
@@ -585,13 +586,11 @@ class _Matching:
         kept = packed_candidates(matrices, found.unknown)
         if packed or kept:
             taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
-            holding = (
-                {one.path[:-1] for one, _, _ in kept},
-                {leaf.path[:-1] for _, pieces, _ in kept for leaf in pieces},
-            )
+            port_holding = {one.path[:-1] for one, _, _ in kept}
+            holding = {leaf.path[:-1] for _, pieces, _ in kept for leaf in pieces}
             rest = match_by_structure(
-                [leaf for leaf in ours if leaf not in taken and leaf.path[:-1] not in holding[1]],
-                [leaf for leaf in theirs if leaf not in taken and leaf.path[:-1] not in holding[0]],
+                [leaf for leaf in ours if leaf not in taken and leaf.path[:-1] not in holding],
+                [leaf for leaf in theirs if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
             names = tuple(_own_name(*theirs[piece]) for piece in pieces)

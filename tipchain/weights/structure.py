@@ -21,7 +21,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
+from operator import itemgetter
 from typing import Literal
 
 from tipchain.weights.sides import OWN_KIND
@@ -121,8 +123,8 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
         ours, theirs = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
         keys = _keys(ours, theirs)
-        sides = [_forest([leaf for leaf in side if leaf in keys], keys) for side in (ours, theirs)]
-        _match_nodes(sides[0], sides[1], "content", found)
+        one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (ours, theirs))
+        _match_nodes(one, other, "content", found)
     matched = {id(leaf) for pair in found.pairs for leaf in (pair.expected, pair.actual)}
     doubtful = {id(leaf) for doubt in found.doubts for leaf in doubt.leaves}
     spoken = {name for doubt in found.doubts for name in doubt.actual}
@@ -237,13 +239,13 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     for shared in (True, False):
         rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
         for level in range(LEVELS):
-            counts = [Counter(_likeness(leaf)[level] for leaf in side) for side in rest]
-            even = {key for key, count in counts[0].items() if counts[1][key] == count}
+            ours, theirs = (Counter(_likeness(leaf)[level] for leaf in side) for side in rest)
+            even = {key for key, count in ours.items() if theirs[key] == count}
             for side in rest:
                 found.update((leaf, key) for leaf in side if (key := _likeness(leaf)[level]) in even)
             rest = [[leaf for leaf in side if leaf not in found] for side in rest]
-    both = {_likeness(leaf)[0] for leaf in rest[0]} & {_likeness(leaf)[0] for leaf in rest[1]}
-    found.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in both)
+    mine, its = ({_likeness(leaf)[0] for leaf in side} for side in rest)
+    found.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in mine & its)
     return found
 
 
@@ -344,10 +346,9 @@ class _Scope:
         """Open the largest containers of whose content the two sides have not as many, until there are none."""
         sides = (ours, theirs)
         while True:
-            counts = [Counter(node.content for node in side) for side in sides]
+            mine, its = (Counter(node.content for node in side) for side in sides)
             uneven = [
-                [node for node in side if node.children and counts[0][node.content] != counts[1][node.content]]
-                for side in sides
+                [node for node in side if node.children and mine[node.content] != its[node.content]] for side in sides
             ]
             if not any(uneven):
                 return sides
@@ -424,20 +425,20 @@ class _Scope:
 
     def _is_name(self, label: Path) -> bool:
         """Tell whether every number in it is a name: both lists have the same numbers; else it is a position."""
+        ours, theirs = self._lists
         return all(
-            self._lists[0][label[:depth]] == self._lists[1][label[:depth]]
-            for depth, segment in enumerate(label)
-            if segment.isdigit()
+            ours[label[:depth]] == theirs[label[:depth]] for depth, segment in enumerate(label) if segment.isdigit()
         )
 
     def _by_names(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> dict[_Node, _Node] | str:
         """Return the pairs that names tell, or why they contradict each other."""
-        labels = [{node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))]
-        named = {label: node for node, label in labels[1].items() if self._is_name(label)}
-        equal = {node: named[label] for node, label in labels[0].items() if label in named}
+        labels = {node: self._label(node, 0) for node in ours}
+        port_labels = {node: self._label(node, 1) for node in theirs}
+        named = {label: node for node, label in port_labels.items() if self._is_name(label)}
+        equal = {node: named[label] for node, label in labels.items() if label in named}
         if len(equal) == len(ours) == len(theirs):
             return equal
-        words = _by_words(*labels)
+        words = _by_words(labels, port_labels)
         told = {**words, **equal}
         if len(set(told.values())) < len(told) or any(
             words.get(one, other) is not other for one, other in equal.items()
@@ -459,43 +460,43 @@ class _Scope:
         """Return opened containers, smallest first, whose decided nodes all belong to each other's."""
         votes: Counter[tuple[_Node, _Node]] = Counter()
         totals: Counter[_Node] = Counter()
+        inside, port_inside = self.inside
         for node, (image, _) in self.decided.items():
-            holders = self.inside[0][node], self.inside[1][image]
-            totals.update((*holders[0], *holders[1]))
-            votes.update((one, other) for one in holders[0] for other in holders[1])
-        agreed = [pair for pair, count in votes.items() if count == totals[pair[0]] == totals[pair[1]]]
-        return sorted(agreed, key=lambda pair: len(pair[0].leaves) + len(pair[1].leaves))
+            holders, port_holders = inside[node], port_inside[image]
+            totals.update((*holders, *port_holders))
+            votes.update(product(holders, port_holders))
+        agreed = [(one, other) for (one, other), count in votes.items() if count == totals[one] == totals[other]]
+        return sorted(agreed, key=lambda pair: sum(len(node.leaves) for node in pair))
 
     def _together(
         self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
     ) -> list[tuple[list[_Node], list[_Node]]]:
         """Divide a class by the containers that what is decided already puts together; decide where one is left."""
         mine, its = self._left(ours, theirs)
+        inside, port_inside = self.inside
         parts = []
         for one, other in partners:
-            within = (
-                [node for node in mine if one in self.inside[0][node]],
-                [node for node in its if other in self.inside[1][node]],
-            )
-            if not within[0] or len(within[0]) != len(within[1]):
+            within = [node for node in mine if one in inside[node]]
+            port_within = [node for node in its if other in port_inside[node]]
+            if not within or len(within) != len(port_within):
                 continue
-            if len(within[0]) == 1:
-                self._take(within[0][0], within[1][0], "content")
-            elif len(within[0]) < len(mine):
-                parts.append(within)
+            if len(within) == 1:
+                self._take(within[0], port_within[0], "content")
+            elif len(within) < len(mine):
+                parts.append((within, port_within))
             else:
                 continue
-            mine = [node for node in mine if node not in within[0]]
-            its = [node for node in its if node not in within[1]]
+            mine = [node for node in mine if node not in within]
+            its = [node for node in its if node not in port_within]
         if mine and its:
             parts.append((mine, its))
         return parts
 
     def _refuse_torn(self) -> None:
         """Take back what tears a container, where one of the other side that fits it as a whole is torn, too."""
-        torn = self._torn(0), self._torn(1)
-        for one, mine in torn[0].items():
-            other = next((other for other in torn[1] if other.content == one.content), None)
+        torn, port_torn = self._torn(0), self._torn(1)
+        for one, mine in torn.items():
+            other = next((other for other in port_torn if other.content == one.content), None)
             if other is None or not all(node in self.decided for node in mine):
                 continue
             images = [self.decided.pop(node)[0] for node in mine]
@@ -581,16 +582,18 @@ class _Scope:
 
     def _refuse_moved(self) -> None:
         """Take back what content alone put together, where names or order say that leaves moved between containers."""
-        named = [{self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)]
+        named, port_named = (
+            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)
+        )
         for one, (other, how) in list(self.decided.items()):
-            labels = self._label(one, 0), self._label(other, 1)
-            words = [Counter(_words(label)[0]) for label in labels]
-            if how != "content" or labels[0] == labels[1] or words[0] & words[1]:
+            label, port_label = self._label(one, 0), self._label(other, 1)
+            words, port_words = (Counter(_words(name)[0]) for name in (label, port_label))
+            if how != "content" or label == port_label or words & port_words:
                 continue
             reason = ""
-            twin = named[0].get(labels[1]) if all(words) else None
-            if labels[0] in named[1] and twin is not None and dict(twin.content).keys() & dict(one.content).keys():
-                reason = f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
+            twin = named.get(port_label) if words and port_words else None
+            if label in port_named and twin is not None and dict(twin.content).keys() & dict(one.content).keys():
+                reason = f"the port has another {'.'.join(label)}, and torch another {'.'.join(port_label)}"
             elif near := self._crossed(one, other, "keys"):
                 reason = f"the two models declare it and {near.own_name} in different orders"
             if reason:
@@ -630,22 +633,22 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
 
 def _by_words(ours: Mapping[_Node, Path], theirs: Mapping[_Node, Path]) -> dict[_Node, _Node]:
     """Return the nodes that the words in their names, and the ranks of the numbers, put together one to one."""
-    groups: list[dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]] = []
-    for labels in (ours, theirs):
-        group: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
-        for node, label in labels.items():
-            words, numbers = _words(label)
-            group[tuple(words)].append((numbers, node))
-        groups.append(group)
+    groups, port_groups = _grouped(ours), _grouped(theirs)
     found: dict[_Node, _Node] = {}
-    for one, other in _alike_words(list(groups[0]), list(groups[1])):
-        members = [
-            sorted(group[words], key=lambda member: member[0])
-            for group, words in zip(groups, (one, other), strict=True)
-        ]
-        ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in members)
-        if ranked and len(members[0]) == len(members[1]):
-            found.update((mine, its) for (_, mine), (_, its) in zip(*members, strict=True))
+    for one, other in _alike_words(list(groups), list(port_groups)):
+        members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
+        ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
+        if ranked and len(members) == len(port_members):
+            found.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
+    return found
+
+
+def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:
+    """Return nodes with the numbers in their names, by the words in them."""
+    found: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
+    for node, label in labels.items():
+        words, numbers = _words(label)
+        found[tuple(words)].append((numbers, node))
     return found
 
 
@@ -658,17 +661,12 @@ def _alike_words(
         return
     same = set(ours) & set(theirs)
     yield from ((words, words) for words in ours if words in same)
-    rest = [[words for words in side if words not in same] for side in (ours, theirs)]
-    telling = [
-        {words: Counter(words) - _shared(side) for words in left}
-        for side, left in zip((ours, theirs), rest, strict=True)
-    ]
-    initials = [{words: {word[0] for word in told} for words, told in side.items()} for side in telling]
+    telling, port_telling = (_telling([words for words in side if words not in same], side) for side in (ours, theirs))
     scores = {
-        (one, other): _likeness_of_words(telling[0][one], telling[1][other])
-        for one in rest[0]
-        for other in rest[1]
-        if initials[0][one] & initials[1][other]
+        (one, other): _likeness_of_words(told, port_told)
+        for one, (told, initials) in telling.items()
+        for other, (port_told, port_initials) in port_telling.items()
+        if initials & port_initials
     }
     best: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
     for pair, score in scores.items():
@@ -681,23 +679,26 @@ def _alike_words(
             yield one, other
 
 
-def _shared(side: Sequence[tuple[str, ...]]) -> Counter[str]:
-    """Return the words that all of one side's names have, which tell nothing apart."""
-    shared = Counter(side[0])
+def _telling(
+    names: Sequence[tuple[str, ...]], side: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], tuple[Counter[str], set[str]]]:
+    """Return the words of some names that not all of their side's have, and how these words begin."""
+    shared = Counter(side[0]) if names else Counter[str]()
     for words in side:
         shared &= Counter(words)
-    return shared
+    told = {words: Counter(words) - shared for words in names}
+    return {words: (left, {word[0] for word in left}) for words, left in told.items()}
 
 
 def _likeness_of_words(ours: Counter[str], theirs: Counter[str]) -> float:
     """Return how many words two names have in common; a short form counts half."""
     equal = ours & theirs
-    rest = [list((side - equal).elements()) for side in (ours, theirs)]
+    rest, port_rest = (list((side - equal).elements()) for side in (ours, theirs))
     short = 0
-    for word in rest[0]:
-        partner = next((other for other in rest[1] if _is_short_form(word, other)), None)
+    for word in rest:
+        partner = next((other for other in port_rest if _is_short_form(word, other)), None)
         if partner is not None:
-            rest[1].remove(partner)
+            port_rest.remove(partner)
             short += 1
     return equal.total() + short / 2
 

@@ -70,17 +70,20 @@ class SamplePair:
     @property
     def ours(self) -> Sequence[Sample]:
         """The reference's."""
-        return self.read[0].samples
+        reference, _ = self.read
+        return reference.samples
 
     @property
     def theirs(self) -> Sequence[Sample]:
         """The port's."""
-        return self.read[1].samples
+        _, port = self.read
+        return port.samples
 
     @property
     def counts(self) -> tuple[int | None, int | None]:
         """Samples of each side, None where it is not known."""
-        return self.read[0].total, self.read[1].total
+        reference, port = self.read
+        return reference.total, port.total
 
     @property
     def tensors(self) -> Sequence[LiveSide]:
@@ -90,7 +93,8 @@ class SamplePair:
     @property
     def datasets(self) -> tuple[Dataset | None, Dataset | None]:
         """Both sides' data sets, None where there are none."""
-        return self.opened[0].dataset, self.opened[1].dataset
+        reference, port = self.opened
+        return reference.dataset, port.dataset
 
     def random(self, seed: int) -> list[bool]:
         """Tell of each side whether it gives something else when it is read once more, after another seed."""
@@ -204,7 +208,8 @@ def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[
         # Side's transform of one raw sample, and of what it makes one field.
         def run(raw: Array) -> Array:
             assert pair.transforms is not None
-            source = transformed(pair.transforms[0], [raw], pair.tensors, "reference")
+            transform, _ = pair.transforms
+            source = transformed(transform, [raw], pair.tensors, "reference")
             return source.read().samples[0].fields[name]
 
         found = explain_reruns(run, raws, es, acts)
@@ -216,11 +221,11 @@ def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[
     if not known:
         return [], ""
     # Where one side alone shows what it reads, the other is taken to read the same, which trying then proves.
-    raws_of = [known[0], known[-1]]
-    read = explain_images(*raws_of)
+    ours, theirs = known[0], known[-1]
+    read = explain_images(ours, theirs)
     if read:
         return [replace(one, message=f"{one.message}, as it is read, before the transform") for one in read], ""
-    return explain_pipelines((raws_of[0], raws_of[1]), es, acts)
+    return explain_pipelines((ours, theirs), es, acts)
 
 
 def _uneven(pair: SamplePair, off: Sequence[int]) -> list[int]:
@@ -383,8 +388,8 @@ def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> 
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
     off = [number for number, pair in enumerate(zip(ours, theirs, strict=False)) if differing(*pair, fields)]
-    counts = pairing.counts
-    if not off and (counts[0] == counts[1] or None in counts) and _as_many(pairing):
+    counts, (read, port_read) = pairing.counts, pairing.read
+    if not off and (None in counts or len(set(counts)) == 1) and _as_many(pairing):
         return PieceCheck(outcome=Outcome.PASS, reason=_equal(pairing), numbers=numbers)
     random = pairing.random(seed)
     places = places_of(ours, theirs, fields)
@@ -394,11 +399,10 @@ def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> 
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
     reason = _reason(pairing, off, fields)
-    complete = pairing.read[0].whole or len(ours) == len(theirs)
-    order = explain_order(places, len(ours), batch=pairing.read[1].batch) if complete else None
+    complete = read.whole or len(ours) == len(theirs)
+    order = explain_order(places, len(ours), batch=port_read.batch) if complete else None
     if order is None and not off:
-        counts = pairing.counts
-        order = explain_counts(counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch))
+        order = explain_counts(counts, (len(ours), len(theirs)), (read.batch, port_read.batch))
     if order is not None:
         evidence = f"{sum(one is not None for one in places)} of the port's {len(theirs)} samples are among the reference's {len(ours)}"
         return PieceCheck(
@@ -440,7 +444,8 @@ def _judge_random(
             )
         reason = "both sides give something else at every read (shuffling, augmentation): compare them without"
         return PieceCheck(outcome=Outcome.SKIP, reason=reason)
-    which, other = ("port", "reference") if random[1] else ("reference", "port")
+    reference_alone, _ = random
+    which, other = ("reference", "port") if reference_alone else ("port", "reference")
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
     fix = f"{'remove' if which == 'port' else 'add'} {'shuffle=True' if shuffled else 'the random transforms'} {'from' if which == 'port' else 'to'} the port"
     message = (
@@ -462,7 +467,7 @@ def _judge_random(
 def _equal(pairing: SamplePair) -> str:
     compared = min(len(pairing.ours), len(pairing.theirs))
     whole = all(one.whole for one in pairing.read)
-    total = pairing.counts[0]
+    total, _ = pairing.counts
     of = "" if whole else f" of {total}" if total else ", the first"
     return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pairing)])}"
 
@@ -474,9 +479,9 @@ def _notes(pairing: SamplePair) -> Iterator[str]:
         one, two = ours.fields[name], theirs.fields[other]
         if one.dtype != two.dtype:
             yield f"{name or 'their dtype'}: {one.dtype} expected, {two.dtype} actual"
-    sizes = [one.batch for one in pairing.read]
-    if None not in sizes and sizes[0] != sizes[1]:
-        yield f"batches of {sizes[0]} expected, of {sizes[1]} actual"
+    expected, actual = (one.batch for one in pairing.read)
+    if expected is not None and actual is not None and expected != actual:
+        yield f"batches of {expected} expected, of {actual} actual"
 
 
 def _reason(pairing: SamplePair, off: Sequence[int], fields: Mapping[str, str]) -> str:

@@ -98,10 +98,10 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
     if e.ndim == 1:
         fix = f"cut or pad the port's samples to the reference's {len(e)} values"
         return DataCause("size", f"size: {shapes}", fix)
-    axes = channel_axis(e.shape), channel_axis(a.shape)
-    if None not in axes and axes[0] != axes[1]:
+    axis, other = channel_axis(e.shape), channel_axis(a.shape)
+    if axis is not None and other is not None and axis != other:
         return DataCause("size", f"layout and size: {shapes}", fix)
-    if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
+    if axis is not None and e.shape[axis] != a.shape[axis]:
         return DataCause(
             "channels",
             f"size: {shapes}: another number of channels",
@@ -114,11 +114,11 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     """Recognize images of which one is the middle of the other."""
     high, wide = plane(expected[0].shape)
     cut = []
-    for pair in zip(expected, actual, strict=True):
-        gaps = [pair[0].shape[axis] - pair[1].shape[axis] for axis in (high, wide)]
+    for one, other in zip(expected, actual, strict=True):
+        gaps = [one.shape[axis] - other.shape[axis] for axis in (high, wide)]
         if min(gaps) < 0 < max(gaps):
             return None
-        large, small = pair if max(gaps) > 0 else pair[::-1]
+        large, small = (one, other) if max(gaps) > 0 else (other, one)
         for axis, gap in zip((high, wide), map(abs, gaps), strict=True):
             begin = gap // 2
             place = [slice(None)] * large.ndim
@@ -136,14 +136,13 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
 def _resized(e: Array, a: Array, shapes: str) -> DataCause:
     """Name sizes of which one keeps the shape of the image, and the other does not."""
     high, wide = plane(e.shape)
-    sides = [(one.shape[high], one.shape[wide]) for one in (e, a)]
-    square = [one[0] == one[1] for one in sides]
-    same = min(sides[0]) == min(sides[1])
+    expected, actual = ((one.shape[high], one.shape[wide]) for one in (e, a))
+    short, square = min(expected), len(set(actual)) == 1
     cause = DataCause("size", f"size: {shapes}", "resize and crop to the reference's size")
-    if square[0] != square[1] and same:
-        kept, exact = ("reference", "port") if square[1] else ("port", "reference")
-        words = f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
-        ours = f"Resize({min(sides[0])})" if square[1] else f"Resize(({sides[0][0]}, {sides[0][1]}))"
+    if (len(set(expected)) == 1) is not square and short == min(actual):
+        kept, exact = ("reference", "port") if square else ("port", "reference")
+        words = f"size: {shapes}: the {kept} resizes the short side to {short}, the {exact} both sides"
+        ours = f"Resize({short})" if square else f"Resize({expected})"
         return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
     return cause
 
@@ -204,15 +203,15 @@ def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, floa
                     "convert to float32 before arithmetic: uint8 wraps around at 256",
                 )
                 yield cause, apart([change(one) % 256 for one in expected], actual)
-    (low, high), beyond = _ends(actual), _ends(expected)
-    if low < high and (beyond[0] < low or beyond[1] > high):
+    (least, most), (low, high) = _ends(expected), _ends(actual)
+    if low < high and (least < low or most > high):
         cause = DataCause(
             "clipped",
             f"values: the port clips them to {low:.4g}..{high:.4g}",
             "do not clip what the reference does not",
         )
         yield cause, apart([one.clip(low, high) for one in expected], actual)
-    half = [one.astype(np.float16).astype(np.float64) for one in expected] if max(map(abs, beyond)) < 6e4 else None
+    half = [one.astype(np.float16).astype(np.float64) for one in expected] if max(-least, most) < 6e4 else None
     if half is not None:
         cause = DataCause("dtype", "dtype: the port's values went through float16", "keep the image in float32")
         yield cause, apart(half, actual)
@@ -238,18 +237,21 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
         )
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
-    named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
+    named, fix, odd, told, turned = "", "normalize with the reference's mean and std", True, False, False
+    if both is not None:
+        reference, port = both
+        named = f": the reference's normalization is {reference.name}, the port's {port.name}"
+        fix = _fix(reference.mean, reference.std, reference.name)
+        odd = max(reference.rank, port.rank) > 0
+        told = port.name.endswith(("of pixels in 0..255", "divided by 255 twice"))
+        turned = {reference.name, port.name} == {reference.plain, f"{reference.plain}{OPPOSITE}"}
     kept = next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
-    odd = both is None or max(both[0].rank, both[1].rank) > 0
-    fix = (
-        "normalize with the reference's mean and std" if both is None else _fix(both[0].mean, both[0].std, both[0].name)
-    )
     if kept and odd:
-        if both is None or not both[1].name.endswith(("of pixels in 0..255", "divided by 255 twice")):
+        if not told:
             how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
             named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
         return DataCause("scale", _line(factor, shift) + named, fix)
-    if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
+    if turned:
         fix = "give mean and std in the order of the image's channels"
         return DataCause(REVERSED, _line(factor, shift) + named, fix)
     return DataCause("normalization", _line(factor, shift) + named, fix)
@@ -279,8 +281,8 @@ def _line(factor: Array, shift: Array) -> str:
 def _fix(mean: Array, std: Array, name: str) -> str:
     if name.startswith("none"):
         return "remove the port's normalization: the reference has none"
-    shown = ["[" + ", ".join(f"{one:.4g}" for one in values) + "]" for values in (mean, std)]
-    return f"pass mean={shown[0]}, std={shown[1]} (of pixels in 0..1) to the port's Normalize"
+    means, stds = (", ".join(f"{one:.4g}" for one in values) for values in (mean, std))
+    return f"pass mean=[{means}], std=[{stds}] (of pixels in 0..1) to the port's Normalize"
 
 
 # What makes two finished images differ: layout, channel order, scale, mean and std, dtype, place, padding.
@@ -321,11 +323,11 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
     if any(np.isnan(one).any() for one in (*expected, *actual)):
         if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
             return []
-        counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
+        ours, theirs = (sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual))
         return [
             DataCause(
                 "nan",
-                f"values: {counts[0]} NaN expected, {counts[1]} actual",
+                f"values: {ours} NaN expected, {theirs} actual",
                 "look for a division by zero: a standard deviation of 0, an empty crop",
             )
         ]
@@ -485,15 +487,12 @@ def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[DataCause,
     frame = frames.pop() if len(frames) == 1 else None
     if frame is None:
         return
-    predicted, words = [], []
-    for images in (expected, actual):
-        found = _filling(images, frame)
-        if found is None:
-            return
-        words.append(found[0])
-        predicted.append(found[1])
-    message = f"padding: the reference fills {'/'.join(map(str, frame))} px (top/bottom/left/right) with {words[0]}, the port with {words[1]}"
-    yield ((DataCause("padding-value", message, f"pad with {words[0]}"),), apart(predicted[1], actual))
+    filling, port_filling = _filling(expected, frame), _filling(actual, frame)
+    if filling is None or port_filling is None:
+        return
+    (what, _), (port_what, predicted) = filling, port_filling
+    message = f"padding: the reference fills {'/'.join(map(str, frame))} px (top/bottom/left/right) with {what}, the port with {port_what}"
+    yield ((DataCause("padding-value", message, f"pad with {what}"),), apart(predicted, actual))
 
 
 def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:

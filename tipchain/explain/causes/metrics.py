@@ -107,11 +107,12 @@ def _explained(expected: Array, actual: Array, predicted: Array) -> float:
 
 def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize both sides' ways of counting, and name what sets them apart."""
-    known = [[way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs)]
-    pairs = [(differences(one, other), one, other) for one in known[0] for other in known[1]]
+    known = ([way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs))
+    pairs = list(product(*known))
     if not pairs:
         return []
-    names, one, other = min(pairs, key=lambda pair: (len(pair[0]), _oddity(pair[1]) + _oddity(pair[2])))
+    one, other = min(pairs, key=lambda pair: (len(differences(*pair)), sum(map(_oddity, pair))))
+    names = differences(one, other)
     if "metric" in names:  # of another metric the rest is another too
         names = [one for one in names if one in ("metric", "over", "unit")]
     evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
@@ -276,23 +277,24 @@ def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_Gue
                 f"the {whom}'s metric was given scores rounded down to 1/{bins}",
                 bool(side),
             )
+    name, port_name = names
     for size in range(CHUNKS + 1):
         which = f"batches of {size}" if size else "each batch"
         message = f"the port's value is the mean of the reference's values of {which}"
         fix = "sum hits and samples over all batches and divide once at the end"
-        yield _Guess("batch-average", message, fix, _by_batches(case, names[0], size))
+        yield _Guess("batch-average", message, fix, _by_batches(case, name, size))
     for code, message, fix, change in CHANGES:
-        yield _Guess(code, message, fix, _rerun(case, names[0], change))
+        yield _Guess(code, message, fix, _rerun(case, name, change))
     for label in _labels(case):
         message = f"the port leaves out samples of label {label}, the reference counts them"
-        left = _rerun(case, names[0], partial(without, label=label))
+        left = _rerun(case, name, partial(without, label=label))
         yield _Guess("ignored-label", message, f"count label {label} too", left)
     for label in _labels(case):
         yield _Guess(
             "ignored-label",
             f"the port counts samples of label {label}, the reference leaves them out",
             f"leave out samples of label {label}: ignore_index={label}",
-            _rerun(case, names[1], partial(without, label=label), 1),
+            _rerun(case, port_name, partial(without, label=label), 1),
             "without them the port gives the reference's values",
             of_port=True,
         )
@@ -342,7 +344,8 @@ def _by_batches(case: MetricPair, name: str, size: int) -> Array:
                 return np.nan
             outputs, labels = join(batches)
             batches = [(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)]
-        return float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches]))
+        meter, _ = case.meters
+        return float(np.mean([meter.values([one]).get(name, np.nan) for one in batches]))
 
     return _tried(case, mean)
 
@@ -420,12 +423,12 @@ def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Arr
             return [(batch[0], np.where(batch[1] == label, 0, batch[1]))] if are_arrays(batch) else [batch]
 
         made = [_rerun(case, key, change, side) for side, key in enumerate(keys)]
-        if np.isnan(made).all() or not _all_same(made[0], made[1]):
+        if np.isnan(made).all() or not _all_same(*made):
             continue
-        counted = [_all_same(one, before) for one, before in zip(made, values, strict=True)]
-        if counted not in ([True, False], [False, True]):
+        ours, theirs = (_all_same(one, before) for one, before in zip(made, values, strict=True))
+        if ours is theirs:
             continue
-        who, whom = ("reference", "port") if counted[0] else ("port", "reference")
+        who, whom = ("reference", "port") if ours else ("port", "reference")
         return [
             Diagnosis(
                 code="ignored-label",
@@ -434,7 +437,7 @@ def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Arr
                 evidence=f"with class 0 in place of {label} both give the same, and the {who} what it gives without that",
                 explained=1.0,
                 fix=f"count label {label} as class 0"
-                if counted[0]
+                if ours
                 else f"leave out what has label {label}: ignore_index={label}",
             )
         ]
@@ -472,17 +475,17 @@ def ignored(case: MetricPair) -> Diagnosis | None:
     if probe is None:
         return None
     for label in IGNORED:
-        skips = [_skips(meter, probe, label) for meter in case.meters]
-        if skips not in ([True, False], [False, True]):
+        ours, theirs = (_skips(meter, probe, label) for meter in case.meters)
+        if ours is None or theirs is None or ours is theirs:
             continue
-        which, other = ("reference", "port") if skips[0] else ("port", "reference")
+        which, other = ("reference", "port") if ours else ("port", "reference")
         return Diagnosis(
             code="ignored-label",
             port_path=METRIC,
             message=f"the {which} leaves out samples of label {label}, the {other} counts them",
             evidence="labels were replaced by it, and by another that is no class, which both count",
             explained=1.0,
-            fix=f"{'leave out' if skips[0] else 'count'} samples of label {label}",
+            fix=f"{'leave out' if ours else 'count'} samples of label {label}",
         )
     return None
 
@@ -508,23 +511,21 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     """Return the cause of a metric that goes on counting where the other starts anew."""
     probes = [one.batches for one in case.probes]
     first, between = probes[0], probes[-1] if len(probes) > 1 else probes[0]
-    lasting, after = [], []
-    for meter in case.meters:
-        try:
-            before, again = meter.repeated(first, between)
-        except Exception:  # noqa: BLE001  (as above)
-            return None
-        lasting.append(any(not same(before[name], again.get(name)) for name in before))
-        after.append(again)
-    if lasting[0] == lasting[1]:
-        return None
-    which, other = ("port", "reference") if lasting[1] else ("reference", "port")
-    predicted = None
     try:
-        predicted = case.meters[1 - int(lasting[1])].values([*first, *between, *first])
+        runs = [meter.repeated(first, between) for meter in case.meters]
+    except Exception:  # noqa: BLE001  (as above)
+        return None
+    ours, theirs = (any(not same(before[name], after.get(name)) for name in before) for before, after in runs)
+    if ours == theirs:
+        return None
+    (_, after), (_, port_after) = runs
+    meter, port_meter = case.meters
+    which, other = ("port", "reference") if theirs else ("reference", "port")
+    try:
+        predicted = (meter if theirs else port_meter).values([*first, *between, *first])
     except Exception:  # noqa: BLE001  (as above)
         predicted = None
-    values = list(after[int(lasting[1])].values())
+    values = list((port_after if theirs else after).values())
     exact = predicted is not None and len(predicted) == len(values) and all(map(same, predicted.values(), values))
     return Diagnosis(
         code="not-reset",
@@ -534,7 +535,7 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
         + (": it gives what all of them together give" if exact else ""),
         explained=1.0 if exact else None,
         fix="reset the metric before each evaluation"
-        if lasting[1]
+        if theirs
         else "do not reset the metric, as the reference does not",
     )
 
@@ -547,11 +548,11 @@ def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: object, labe
     if probe is None:
         return None
     try:
-        values = [meter.values(probe.batches) for meter in meters]
+        ours, theirs = (meter.values(probe.batches) for meter in meters)
     except Exception:  # noqa: BLE001  (as above)
         return None
-    case = MetricPair(meters=meters, probes=[probe], values=[(values[0], values[1])])
-    for name, other in zip(*values, strict=False):
+    case = MetricPair(meters=meters, probes=[probe], values=[(ours, theirs)])
+    for name, other in zip(ours, theirs, strict=False):
         found = ways_apart(case, *case.vectors(name, other))
         axis = next((one for one in found if one.code == "argmax-axis"), None)
         if axis is not None:
@@ -581,7 +582,8 @@ def check_metrics(
         FAIL with both values and the causes; ERROR where a metric does not run.
     """
     try:
-        meters = MetricMeter.of(sides.reference, metrics[0]), MetricMeter.of(sides.port, metrics[1])
+        reference, port = metrics
+        meters = MetricMeter.of(sides.reference, reference), MetricMeter.of(sides.port, port)
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
@@ -669,7 +671,8 @@ def _judge(case: MetricPair) -> PieceCheck:
         )
     name, other = off[0]
     at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(name), two.get(other)))
-    one, two = case.values[at][0].get(name), case.values[at][1].get(other)
+    ours, theirs = case.values[at]
+    one, two = ours.get(name), theirs.get(other)
     which = f" {name}" if name else ""
     reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
     causes = [] if lasting is None else [lasting]

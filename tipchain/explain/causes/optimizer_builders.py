@@ -273,15 +273,16 @@ def open_both(
                 f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
                 "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
             )
-    bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
-    one = TorchUpdates(sides.reference.framework, dict(reference.named_parameters()), ours, bound[0])  # type: ignore[arg-type]
+    clip, port_clip = clips
+    bound, port_bound = clipping(clip, reference, ours), clipping(port_clip, port, theirs)
+    one = TorchUpdates(sides.reference.framework, dict(reference.named_parameters()), ours, bound)  # type: ignore[arg-type]
     given = ""
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
     kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[union-attr]
-    other = PaddleUpdates(sides.port.framework, kept, theirs, bound[1])  # type: ignore[arg-type]
+    other = PaddleUpdates(sides.port.framework, kept, theirs, port_bound)  # type: ignore[arg-type]
     if given:
         _same_rate(one, other)
     for name in slots:
@@ -307,17 +308,17 @@ def build_both(
     A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
     its schedule itself.
     """
-    scheduler = schedulers[1] if schedulers else None
-    if _must_have_rate(builders[0]) and not _must_have_rate(builders[1]):
-        theirs, schedule = _build_paddle(sides.port, builders[1], models[1], scheduler, RATE)
-        return _build_torch(builders[0], models[0], float(theirs.get_lr())), theirs, schedule
-    ours = _build_torch(builders[0], models[0], RATE)
+    (builder, port_builder), (model, port_model), (_, scheduler) = builders, models, schedulers or (None, None)
+    if _must_have_rate(builder) and not _must_have_rate(port_builder):
+        theirs, schedule = _build_paddle(sides.port, port_builder, port_model, scheduler, RATE)
+        return _build_torch(builder, model, float(theirs.get_lr())), theirs, schedule
+    ours = _build_torch(builder, model, RATE)
     if not hasattr(ours, "param_groups"):
         raise UsageError(
             f"optimizers: the reference's builder returned a {type(ours).__module__.partition('.')[0]} {type(ours).__name__}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
         )
     rate = float(ours.param_groups[0]["lr"])
-    return ours, *_build_paddle(sides.port, builders[1], models[1], scheduler, rate)
+    return ours, *_build_paddle(sides.port, port_builder, port_model, scheduler, rate)
 
 
 def clipping(clip: Builder | None, model: Model, optimizer: Optimizer) -> Callable[[], object] | None:

@@ -281,14 +281,14 @@ def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, U
     """Return what explains the parameters that are updated differently, the cause of most of them first."""
     found: dict[str, KnobCause] = {}
     known: list[Options] = []
-    missed = 0
+    missed, (ours, theirs) = 0, sides
     for course in _spread([one for one in courses if one.name in failing]):
         if missed >= GIVE_UP:
             break
-        reference = _reference(course, sides[0], [cause.reference for cause in found.values()])
+        reference = _reference(course, ours, [cause.reference for cause in found.values()])
         cause = None
         if reference is not None:
-            cause = explain(course, reference, paddle_formula(sides[1], course.name), known)
+            cause = explain(course, reference, paddle_formula(theirs, course.name), known)
         if cause is None or cause.explained < EXPLAINED:
             missed += 1
             continue
@@ -361,11 +361,11 @@ def _diagnosis(
     failing: set[str],
     sides: tuple[Updates, Updates],
 ) -> Diagnosis:
-    by_name = {course.name: course for course in courses}
+    by_name, (_, port), name = {course.name: course for course in courses}, sides, names[0]
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
     where = _where(names, found, courses, failing, sides)
-    own = found[names[0]].reference
+    own = found[name].reference
     decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
     evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "
     if together - alone > ROUGH:
@@ -387,7 +387,7 @@ def _diagnosis(
         message=f"{message_of(told.knob, told.expected, told.actual, told.form)}{where}",
         evidence=f"{evidence}; updates are apart by up to {effect:.2g} of their size",
         explained=together,
-        fix=_fix(told.knob, found[names[0]].reference, paddle_formula(sides[1], names[0])),
+        fix=_fix(told.knob, own, paddle_formula(port, name)),
     )
 
 
@@ -437,7 +437,8 @@ def _where(
     others = [name for name in found if name not in names]
     if not rest and not others:
         return ""
-    vectors = all(len(sides[0].tensor(name).shape) <= 1 for name in names)
+    reference, _ = sides
+    vectors = all(len(reference.tensor(name).shape) <= 1 for name in names)
     return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
 
 
@@ -579,16 +580,17 @@ def _run(
 ) -> tuple[dict[str, _Watched], list[float]]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
     norms: list[float] = []
-    values = {name: opened.sides[0].value(name) for name in opened.names}
+    reference, _ = opened.sides
+    values = {name: reference.value(name) for name in opened.names}
     watched = {}
     for name, value in values.items():
         chosen = slice(None, None, max(1, value.size // KEPT))
         watched[name] = _Watched(value.reshape(-1)[chosen].copy(), chosen)
     before = (values, dict(values))
-    scales = _scales(before[0], gradients)
+    scales = _scales(values, gradients)
     for step in range(count):
         total = 0.0
-        for name, given in _gradients(before[0], scales, seed, step, gradients):
+        for name, given in _gradients(values, scales, seed, step, gradients):
             kept = watched[name]
             kept.gradients.append(given.reshape(-1)[kept.chosen].copy())
             kept.norms.append(float(np.linalg.norm(given)))
@@ -683,12 +685,13 @@ def _judge(ran: _Ran) -> PieceCheck:
         )
         return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
     first = min(failing, key=lambda name: watched[name].step)
-    courses = _courses(watched, norms, groups_of(opened.sides[1], watched))
+    _, port = opened.sides
+    courses = _courses(watched, norms, groups_of(port, watched))
     step = watched[first].step
-    sizes = [float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates]
+    expected, actual = (float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates)
     reason = (
         f"{len(failing)} of {len(watched)} parameters are updated otherwise; first {first} at update {step + 1}: "
-        f"expected a step of size {sizes[0]:.6g}, actual {sizes[1]:.6g}, apart by {watched[first].worst:.1e} of it{left}"
+        f"expected a step of size {expected:.6g}, actual {actual:.6g}, apart by {watched[first].worst:.1e} of it{left}"
     )
     return PieceCheck(
         outcome=Outcome.FAIL, reason=reason, diagnoses=causes(courses, set(failing), opened.sides), **common

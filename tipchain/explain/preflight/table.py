@@ -443,11 +443,10 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             usual=(0, 1, 2, 3),
         ),
     )
-    ceil = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode), usual=FLAGS)
     yield kind(
         f"MaxPool{axes}d",
         *padded,
-        ceil,
+        CEIL_MODE,
         Trait(
             "dilation",
             "dilation",
@@ -456,31 +455,10 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             lacking="take the largest of shifted slices: Paddle's pool has no dilation",
         ),
     )
-    count: tuple[Trait, ...] = (
-        Trait(
-            "exclusive",
-            "count_include_pad",
-            "exclusive",
-            read=_torch_counts,
-            read_paddle=_paddle_counts,
-            write=lambda value: not value,
-            usual=FLAGS,
-        ),
-    )
-    if axes > 1:
-        count += (
-            Trait(
-                "divisor",
-                "divisor_override",
-                kept=("", "divisor"),
-                read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
-                usual=(),
-            ),
-        )
-    yield kind(f"AvgPool{axes}d", *padded, ceil, *count)
+    yield kind(f"AvgPool{axes}d", *padded, CEIL_MODE, EXCLUSIVE, *([DIVISOR] if axes > 1 else []))
     if axes < 3:
         norm = Trait("norm-type", "norm_type", usual=(2, 1, 3, 4))
-        yield kind(f"LPPool{axes}d", *size, ceil, norm)
+        yield kind(f"LPPool{axes}d", *size, CEIL_MODE, norm)
     yield kind(f"MaxUnpool{axes}d", *padded, paddle=(f"MaxUnPool{axes}D",))
     for name in ("Avg", "Max"):
         output = Trait(
@@ -530,6 +508,25 @@ def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
     pads = _paddle_pool_pads(layer, shape)
     padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
     return not layer.exclusive if padded else UNTOLD
+
+
+CEIL_MODE = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode), usual=FLAGS)
+EXCLUSIVE = Trait(
+    "exclusive",
+    "count_include_pad",
+    "exclusive",
+    read=_torch_counts,
+    read_paddle=_paddle_counts,
+    write=lambda value: not value,
+    usual=FLAGS,
+)
+DIVISOR = Trait(
+    "divisor",
+    "divisor_override",
+    kept=("", "divisor"),
+    read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
+    usual=(),
+)
 
 
 def _adaptive_size(axes: int) -> Reader:
