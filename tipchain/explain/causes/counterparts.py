@@ -148,19 +148,24 @@ def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             keys = walk.key_of(less.given[0]), walk.key_of(kept)
             maker = None if keys[0] is None else walk.makers_of.get(keys[0])
             taker = None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
-            if maker is None or taker is None or keys[1] is None or taker.number > maker.number:
+            if taker is None or keys[1] is None:
                 continue
-            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), None)
-            if place is None:
+            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), -1)
+            if place < 0:
                 continue
-            told, where = walk.told(keys[1]), place_of(maker, piece)
-            yield Hypothesis(
-                code="straight-through",
-                acts=passed_through(taker.number, place, maker.number),
-                confirmed=True,
-                message=f"the gradient of what {called(maker)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
-                fix=f"use `x + (q - x).detach()` for q, the result of {called(maker)}{where}, and x, {told}",
-            )
+            ends = [
+                op for op in walk.ops if set(step.made) & {one for key in walk.made(op) for one in walk.matched[key]}
+            ]
+            makers = {one.number: one for one in (maker, *ends) if one is not None and one.number >= taker.number}
+            for one in makers.values():
+                told, where = walk.told(keys[1]), place_of(one, piece)
+                yield Hypothesis(
+                    code="straight-through",
+                    acts=passed_through(taker.number, place, one.number),
+                    confirmed=True,
+                    message=f"the gradient of what {called(one)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
+                    fix=f"use `x + (q - x).detach()` for q, the result of {called(one)}{where}, and x, {told}",
+                )
 
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:

@@ -469,6 +469,11 @@ def with_argument(number: int, value: object, name: str = "") -> Act:
     return act
 
 
+def with_argument_detached(number: int) -> Act:
+    """Return a call through one of whose arguments no gradient goes."""
+    return lambda original, args, kwargs: original(*args[:number], args[number].detach(), *args[number + 1 :], **kwargs)
+
+
 def with_arguments(values: Mapping[int | str, object]) -> Act:
     """Return a call with other values for some arguments, by position or name."""
 

@@ -41,7 +41,7 @@ from tipchain.explain.causes.steps import (
     norms,
     output_order,
 )
-from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
+from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
@@ -405,7 +405,9 @@ def _diagnose(
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
-            direct = told_by_gradients(piece, trials.base)
+            used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
+            unused = {name for name, one in own_tensors(piece) if id(one) not in used}
+            direct = told_by_gradients(piece, trials.base, unused)
             if direct is not None:
                 return [direct]
         if inside is not None and not piece.backward:
