@@ -114,6 +114,13 @@ def cause(code, explained=1.0, path="net.1"):
         ([cause("epsilon")], [finding("momentum")], ["epsilon", "momentum"]),
         ([cause("scaled-gradient")], [finding("dropout-mode")], ["dropout-mode"]),
         ([cause("unknown", 0.2)], [finding("padding-mode")], ["unknown", "padding-mode"]),
+        ([cause("unknown", 0.2)], [finding("layer-type")], ["layer-type"]),
+        (
+            [cause("missing-dropout"), cause("unknown", 0.1, "net.2")],
+            [finding("dropout-p"), finding("dropout-p", "net.2")],
+            ["dropout-p"],
+        ),
+        ([cause("unknown", 0.2), cause("unknown", 0.2, "net.2")], [finding("dropout-p")], ["dropout-p", "unknown"]),
         ([], [finding("momentum", "a.1"), finding("momentum", "a.2")], ["momentum"]),
     ],
 )

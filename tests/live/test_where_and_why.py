@@ -296,6 +296,20 @@ def test_a_parameter_that_nothing_uses_is_named():
     assert "`scale` is not used" in found.message or "its `scale` is missing" in found.message
 
 
+def test_a_parameter_of_zeros_that_nothing_uses_is_no_gradient_that_was_cut():
+    def build(side, forward):
+        zeros = (
+            torch.nn.Parameter(torch.zeros(3))
+            if side is torch
+            else paddle.create_parameter([3], "float32", is_bias=True)
+        )
+        made = {"a": side.nn.Linear(8, 3), "bias": zeros}
+        return model(side, lambda: made, forward)
+
+    found = told(build(torch, lambda self, x: self.a(x) + self.bias), build(paddle, lambda self, x: self.a(x)), ROWS)
+    assert (found.code, "its `bias` is not used" in found.message) == ("missing-term", True)
+
+
 def test_code_that_comes_to_the_same_is_not_told():
     def ours(self, x):
         scores = self.a(x)
@@ -363,6 +377,48 @@ def test_what_is_rounded_before_it_becomes_a_whole_number():
     found = told(ours, theirs, np.random.default_rng(2).random((4, 5)).astype(np.float32))
     assert found.code == "missing-function"
     assert "lacks `paddle.round`" in found.message
+
+
+def test_a_straight_through_estimator_that_is_missing():
+    def ours(self, x):
+        y = torch.tanh(self.a(x))
+        return self.b(y + (torch.round(y * 4) / 4 - y).detach())
+
+    def theirs(self, x):
+        y = paddle.tanh(self.a(x))
+        return self.b(paddle.round(y * 4) / 4)
+
+    def make(nn):
+        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}
+
+    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
+    assert found.code == "straight-through"
+
+
+def quantized(side, mix, cut):
+    """Return a model whose words take the place of what is quantized, and are drawn towards it."""
+    nn = side.nn
+
+    def forward(self, x):
+        y = self.a(x)
+        q = self.words(y.argmax(-1))
+        return self.b(mix(y, q)), nn.functional.mse_loss(q, cut(y))
+
+    return model(side, lambda: {"a": nn.Linear(8, 8), "words": nn.Embedding(8, 8), "b": nn.Linear(8, 2)}, forward)
+
+
+@pytest.mark.parametrize(
+    ("mix", "cut", "code", "words"),
+    [
+        # Without its subtraction the gradient would be right, and the model wrong.
+        (lambda y, q: y + q - y, lambda y: y.detach(), "straight-through", "of what `subtract` at"),
+        (lambda y, q: y + (q - y).detach(), lambda y: y, "missing-detach", "of `label` of `mse_loss` at"),
+    ],
+)
+def test_a_gradient_that_goes_elsewhere_is_told_and_the_results_stay_right(mix, cut, code, words):
+    reference = quantized(torch, lambda y, q: y + (q - y).detach(), lambda y: y.detach())
+    found = told(reference, quantized(paddle, mix, cut), ROWS)
+    assert (found.code, words in found.message) == (code, True)
 
 
 SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)

@@ -260,6 +260,8 @@ DESCRIBING = frozenset({"scaled-gradient", "nan"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
+UNTRIED = frozenset({"layer-type", "dropout-p"})
+"""Differences of construction that no trial takes away for sure: what a layer of another type does, other draws. They are told for an error unknown."""
 TRAINING_PIECES = ("optimizer", "scheduler")
 """Kinds of findings that are about a piece of the training, not about a layer."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
@@ -404,7 +406,8 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     """Return the causes with those differences of construction that no number has shown, equal ones together.
 
     Where a piece differs by a cause unknown, what is known of its construction takes that one's place; so does what says
-    why where a cause only describes. What another cause of the same error refutes is a finding, and no cause.
+    why where a cause only describes, and what no trial could show of a layer. What another cause of the same error refutes
+    is a finding, and no cause.
     """
     diagnoses = [_as_built(one, findings) for one in diagnoses]
     serious = []
@@ -419,10 +422,11 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
             _joined(diagnoses, same, one.port_path)
     pieces = {one.kind for one in serious if one.kind in TRAINING_PIECES}
     paths = {one.port_path for one in serious}
+    untried = {one.port_path for one in grave(findings) if one.code in UNTRIED and one.effect == "here"}
     kept = [
         one
         for one in diagnoses
-        if not (one.code == UNKNOWN and one.port_path in pieces)
+        if not (one.code == UNKNOWN and one.port_path in pieces | untried)
         and not (one.code in DESCRIBING and one.port_path in paths)
     ]
     groups: dict[tuple[object, ...], list[Finding]] = {}
@@ -439,9 +443,10 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
 
 
 def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
-    """Return a cause in the words of construction, which knows what an index of padding does in Paddle, and layers by their types."""
-    built = cause.evidence.startswith(CONSTRUCTED)
-    codes = PADDING if cause.code in PADDING else ("layer-type",) if built else ()
+    """Return a cause in the words of construction, which knows what an index of padding does in Paddle, layers by their types, and which layer drops."""
+    undropped = cause.code == "missing-dropout"
+    built = cause.evidence.startswith(CONSTRUCTED) or undropped
+    codes = PADDING if cause.code in PADDING else ("dropout-p",) if undropped else ("layer-type",) if built else ()
     told = next((one for one in grave(findings) if one.code in codes and cause.port_path == one.port_path), None)
     if told is None:
         return cause

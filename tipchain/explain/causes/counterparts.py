@@ -36,6 +36,7 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
+    passed_through,
     signature_of,
     with_argument,
     with_arguments,
@@ -130,6 +131,41 @@ def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _given_otherwise(group, piece, walk)
         yield from _given_less(group, piece, walk)
         yield from _missing_step(group, piece, walk)
+
+
+def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield tensors whose gradient goes on to another one as if they were that, as the reference has it.
+
+    It writes ``x + (q - x).detach()``, which is ``q`` and has the gradient of ``x``.
+    """
+    for step in walk.steps:
+        if step.name != "add" or len(step.given) != 2:
+            continue
+        for kept, apart in (step.given, step.given[::-1]):
+            less = walk.makers.get(apart)
+            if less is None or less.name != "subtract" or less.given[1:] != (kept,):
+                continue
+            keys = walk.key_of(less.given[0]), walk.key_of(kept)
+            maker = None if keys[0] is None else walk.makers_of.get(keys[0])
+            taker = None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
+            if taker is None or keys[1] is None:
+                continue
+            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), -1)
+            if place < 0:
+                continue
+            ends = [
+                op for op in walk.ops if set(step.made) & {one for key in walk.made(op) for one in walk.matched[key]}
+            ]
+            makers = {one.number: one for one in (maker, *ends) if one is not None and one.number >= taker.number}
+            for one in makers.values():
+                told, where = walk.told(keys[1]), place_of(one, piece)
+                yield Hypothesis(
+                    code="straight-through",
+                    acts=passed_through(taker.number, place, one.number),
+                    confirmed=True,
+                    message=f"the gradient of what {called(one)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
+                    fix=f"use `x + (q - x).detach()` for q, the result of {called(one)}{where}, and x, {told}",
+                )
 
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:

@@ -253,8 +253,11 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
     )
 
 
-def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
-    """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's."""
+def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> Diagnosis | None:
+    """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's.
+
+    Those ``unused`` are parameters that the port's code gives to nothing.
+    """
     truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
     scale = max((rms(one) for one in truth.values()), default=0.0)
     truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
@@ -280,6 +283,15 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
         place = join(piece.theirs.path, held)
         shown = shown_path(place)
         names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
+        if unused >= {*missing}:
+            return Diagnosis(
+                code="missing-term",
+                port_path=place,
+                message=f"{shown}: its `{names}` is not used, the reference's is",
+                evidence=f"it gets no gradient; the other {len(values)} gradients are the reference's",
+                explained=1.0,
+                fix=f"use `{names}` in the forward of {shown} as the reference does",
+            )
         return Diagnosis(
             code="stop-gradient",
             port_path=place,

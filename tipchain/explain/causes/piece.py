@@ -25,7 +25,7 @@ from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.tolerance import EXPLAINED
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.sides import torch_view
 
 MOST_ELEMENTS = 1 << 22
@@ -387,6 +387,7 @@ class Piece:
     _known: tuple[Tensor, ...] = ()
     _stop: int = -1
     _unmended: float = inf
+    _forward: float = inf
     _statistics: tuple[tuple[Tensor, Array], ...] = ()
 
     @property
@@ -451,7 +452,12 @@ class Piece:
             kept = {
                 name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names
             }
-            self.truth = replace(self.truth, gradients=kept)
+            idle = {
+                name: np.zeros(tuple(one.shape))
+                for name, one in (self.reference.named_parameters() if self.backward else ())
+                if one.requires_grad and name in names and name not in kept
+            }
+            self.truth = replace(self.truth, gradients={**kept, **idle})
             self._draws = drawn_again(self.theirs.call, self.seed)
             side: Any = self.sides.port
             stack.enter_context(side.precision(double=self.double))
@@ -546,14 +552,19 @@ class Piece:
         return relative_arranged(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
-        """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
+        """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given.
+
+        What puts gradients right and the results wrong is infinitely far.
+        """
         gradients = _gradients_apart(self.truth.gradients, outcome.gradients) if self.backward else 0.0
-        if self.backward and not self.loss:
-            return gradients, inf
         ours, theirs = self.truth.outputs, outcome.outputs
         end = sqrt(sum(relative_arranged(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
         if len(ours) > len(theirs) or not ours:
             end = inf
+        if self.backward and not self.loss:
+            if outcome.ops:  # the piece as it is
+                self._forward = max(end, NOISE) * (1 + SAME_DOUBLE)
+            return gradients if end <= self._forward else inf, inf
         end = sqrt(end**2 + gradients**2)
         wanted = self.truth.consumed
         apart = inf if wanted is None or outcome.consumed is None else relative_arranged(wanted, outcome.consumed)

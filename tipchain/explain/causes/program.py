@@ -469,6 +469,11 @@ def with_argument(number: int, value: object, name: str = "") -> Act:
     return act
 
 
+def with_argument_detached(number: int) -> Act:
+    """Return a call through one of whose arguments no gradient goes."""
+    return lambda original, args, kwargs: original(*args[:number], args[number].detach(), *args[number + 1 :], **kwargs)
+
+
 def with_arguments(values: Mapping[int | str, object]) -> Act:
     """Return a call with other values for some arguments, by position or name."""
 
@@ -527,3 +532,21 @@ def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
         return original(*changed, **kwargs)
 
     return act
+
+
+def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given."""
+    seen: list[Tensor] = []
+
+    def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
+        seen[:] = [args[place]]
+        return original(*args, **kwargs)
+
+    def give(result: Tensor) -> Tensor:
+        kept = seen[0].reshape(result.shape)
+        return kept + (result - kept).detach()
+
+    def both(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
+        return give(take(original, args, kwargs))
+
+    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one
+from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
     by_activation,
     by_arguments,
@@ -40,7 +40,7 @@ from tipchain.explain.causes.steps import (
     norms,
     output_order,
 )
-from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
+from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
@@ -401,7 +401,9 @@ def _diagnose(
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
-            direct = told_by_gradients(piece, trials.base)
+            used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
+            unused = {name for name, one in own_tensors(piece) if id(one) not in used}
+            direct = told_by_gradients(piece, trials.base, unused)
             if direct is not None:
                 return [direct]
         if inside is not None and not piece.backward:
@@ -484,6 +486,7 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
         if not trials.settled():
             walk = Walk(piece, ops, trials.before[0])
             walk.run()
+            trials.run(straight_through(piece, walk))
             trials.run(by_counterparts(piece, walk))
             near = walk.around()
             for group in _searched(
@@ -561,6 +564,9 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     ops = trials.base.ops
     if piece.backward:
         yield gradients(piece, ops)
+        forward = Walk(piece, ops, 0.0)
+        forward.run()
+        yield straight_through(piece, forward)
     reference, port = (model.state_dict() for model in models)
     states = (
         {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},

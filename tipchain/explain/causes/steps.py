@@ -27,6 +27,7 @@ from tipchain.explain.causes.program import (
     then,
     then_first,
     with_argument,
+    with_argument_detached,
     with_tensors,
 )
 from tipchain.explain.causes.program import in_order as reordered
@@ -607,6 +608,17 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                     acts={op.number: then_first(lambda one: one.detach())},
                     message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
                     fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                )
+        for op in ops:
+            given = [number for number, one in enumerate(op.args) if piece.floats([one]) and not one.stop_gradient]
+            names = list(op.parameters)
+            for number in given if len(given) > 1 and op.written is None else ():
+                name = names[number] if number < len(names) else str(number)
+                yield Hypothesis(
+                    code="missing-detach",
+                    acts={op.number: with_argument_detached(number)},
+                    message=f"the reference stops the gradient of `{name}` of {called(op)}{place_of(op, piece)}",
+                    fix=f"detach `{name}` of {called(op)}{place_of(op, piece)}: `{op.line}`",
                 )
     if len(cut) > 1:
         places = list(dict.fromkeys(f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in cut))[:3]
