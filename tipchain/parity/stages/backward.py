@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.core.machine import release_memory
+from tipchain.core.machine import collect, release_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
@@ -103,15 +103,14 @@ def _iterate(
                     tensors[f"{prefix}gradient/{name}"] = value
             trainer.step()
             trainer.step_schedule()
-            if number == 0:
-                release_memory(
-                    size
-                )  # new tensors do not fit where the first ones were, until the optimizer has its own
+            if number < SETTLING:
+                release_memory(size)
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss
+    collect(size)  # an optimizer stands in cycles
     moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
     parameters = dict(framework.parameters(model, names, shared=not (moves or bench.truth)))
-    release_memory(size)  # the optimizer's, for the file
+    release_memory(size)  # what the file lies in then was in use
     for name, value in parameters.items():
         tensors[f"{prefix}parameter/{name}"] = value
     for name, value in framework.buffers(model, names):
