@@ -12,8 +12,9 @@ from tipchain.bundle.evidence import Evidence, compare_bundles
 from tipchain.bundle.manifest import BundledWeights, BundleManifest, BundleSide, CaseIdentity
 from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
-from tipchain.parity.recorder import NOISE, TRUTH_STAGES, save_tensors
+from tipchain.parity.recorder import NOISE, TRUTH_STAGES
 from tipchain.parity.stages.judging import Rules
+from tipchain.parity.stages.tensors import save_tensors
 
 RULES = Rules(own={})
 RNG = np.random.default_rng(0)

@@ -69,6 +69,39 @@ def test_what_the_user_set_stays() -> None:
     assert faults_and_pages("kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
 
 
+HOLE = """
+import ctypes, sys
+from tipchain.core.machine import release_memory
+
+def pages():
+    return int(open("/proc/self/statm").read().split()[1])
+
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+taken = [library.malloc(ctypes.c_size_t({size})) for _ in range(2)]
+for one in taken:
+    library.memset(ctypes.c_void_p(one), 1, ctypes.c_size_t({size}))
+full = pages()
+library.free(ctypes.c_void_p(taken[0]))
+kept = pages()
+release_memory(int(sys.argv[1]))
+print(full - kept, full - pages())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(("size", "given"), [(WORTH, True), (WORTH - 1, False)])
+def test_what_is_free_between_others_goes_back_where_that_is_worth_it(size: int, *, given: bool) -> None:
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    command = [sys.executable, "-c", HOLE.format(size=LARGE), str(size)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    by_itself, asked = map(int, done.stdout.split())
+    pages = LARGE // resource.getpagesize()
+    assert by_itself < pages / 10
+    assert (asked > pages * 0.9) is given
+
+
 def test_an_error_passes_through() -> None:
     with pytest.raises(ValueError, match="inside"), keep_memory():
         raise ValueError("inside")

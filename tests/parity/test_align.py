@@ -15,7 +15,7 @@ from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.core.files import RUN_VARIABLE
 from tipchain.numbers.dumps import load_record
-from tipchain.parity.stages.judging import TensorFile
+from tipchain.parity.stages.tensors import TensorFile
 
 pytestmark = pytest.mark.frameworks
 

@@ -15,10 +15,11 @@ from tipchain import frameworks
 from tipchain.core import machine
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.paddle_ import held_parameters
+from tipchain.numbers.compare import PIECE
 from tipchain.paddle_tools import program
 from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
-from tipchain.parity.stages.judging import TensorFile
+from tipchain.parity.stages.tensors import TensorFile, TensorWriter, room_for, save_tensors
 
 
 class CountingFramework:
@@ -126,7 +127,7 @@ def test_tensors_of_every_shape_and_dtype_are_read_back_as_they_were(tmp_path):
         "odd": np.arange(3, dtype=np.int16),
         "complex": np.array([1j], np.complex64),
     }
-    recorder.save_tensors(path, tensors)
+    save_tensors(path, tensors)
     theirs = load_file(path)
     with TensorFile(path) as ours:
         assert set(theirs) == set(ours) == set(tensors)
@@ -134,7 +135,7 @@ def test_tensors_of_every_shape_and_dtype_are_read_back_as_they_were(tmp_path):
             for found in (theirs[name], ours[name]):
                 assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
     with pytest.raises(OSError, match="wide is of dtype"):
-        recorder.save_tensors(path, {"wide": np.zeros(1, np.longdouble)})
+        save_tensors(path, {"wide": np.zeros(1, np.longdouble)})
     assert set(load_file(path)) == set(tensors), "a file that was whole stays"
 
 
@@ -236,17 +237,127 @@ def test_only_parameters_that_are_loaded_over_are_not_drawn(side):
     assert sum(one > 0 for one in values()) >= 4, "and afterwards all is as usual"
 
 
+MANY = {
+    "a matrix of Paddle's": np.arange(3 * 5.0).reshape(5, 3).T / 7,
+    "a large one": np.random.default_rng(0).normal(size=(300, 70)).T,
+    "another layout": np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+    "odd": np.arange(3, dtype=np.float32),
+    "none": np.zeros((0, 3)),
+    "step": np.arange(5),
+    "half": np.arange(3, dtype=np.float16),
+    "mask": np.array([True, False, True]),
+    "rms": np.array(1 / 3),
+    "more, 名": np.arange(2 * PIECE + 1) / 3,
+}
+
+
+def open_writer(path: Path) -> TensorWriter:
+    return TensorWriter(path, sum(room_for(name, array) for name, array in MANY.items()))
+
+
+def is_kept(name: str, found: np.ndarray) -> bool:
+    """Tell whether a tensor is what was written: floats of eight bytes in four, unless it is a single number."""
+    array = MANY[name]
+    wanted = array.astype(np.float32) if array.dtype == np.float64 and array.ndim else array
+    return (found.dtype, found.shape, found.tolist()) == (wanted.dtype, wanted.shape, wanted.tolist())
+
+
+def test_tensors_that_are_written_one_by_one_can_be_read_at_once_and_in_the_file(tmp_path):
+    path = tmp_path / "t.safetensors"
+    writer = open_writer(path)
+    for name, array in MANY.items():
+        writer[name] = array
+        assert is_kept(name, writer[name])
+    with pytest.raises(KeyError, match="odd is written"):
+        writer["odd"] = MANY["odd"]
+    assert all(is_kept(name, writer[name]) for name in MANY)
+    assert not path.exists()
+    writer.finish()
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    theirs = load_file(path)
+    with TensorFile(path) as ours:
+        assert set(ours) == set(theirs) == set(MANY)
+        assert all(is_kept(name, ours[name]) and is_kept(name, theirs[name]) for name in MANY)
+        assert all(ours[name].flags.aligned for name in MANY)
+
+
+def test_a_file_of_tensors_that_is_never_finished_leaves_nothing(tmp_path):
+    path = tmp_path / "t.safetensors"
+    path.write_bytes(b"before")
+    writer = open_writer(path)
+    writer["odd"] = MANY["odd"]
+    del writer
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(path.name, b"before")]
+    writer = open_writer(path)
+    writer["odd"], writer["wide"] = MANY["odd"], np.zeros(1, np.longdouble)
+    with pytest.raises(OSError, match="wide is of dtype"):
+        writer.finish()
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(path.name, b"before")]
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("side", DRAWN)
-def test_gradients_in_float64_come_in_float32_where_that_is_asked_for(side):
+def test_gradients_are_written_from_the_frameworks_own_memory(side, tmp_path):
     framework = load_framework(side)
-    layer = framework.widened(getattr(framework, side).nn.Linear(3, 2))
+    layer = framework.widened(getattr(framework, side).nn.Linear(3, 700))
     (layer(framework.leaf(np.array([[1 / 3, 1, 2]]))) ** 2).sum().backward()
-    whole, single = (dict(framework.gradients(layer, {}, single=one)) for one in (False, True))
-    assert [one.dtype for one in whole.values()] == [np.float64] * 2
-    assert [one.dtype for one in single.values()] == [np.float32] * 2
+    whole = dict(framework.gradients(layer, {}))
+    writer = TensorWriter(tmp_path / "t.safetensors", 1000)
+    for name, value in framework.gradients(layer, {}, shared=True):
+        writer[name] = value
+    assert whole["weight"].shape == (700, 3)
     for name, one in whole.items():
-        assert np.array_equal(single[name], one.astype(np.float32))
+        assert one.dtype == np.float64
+        assert np.array_equal(writer[name], one.astype(np.float32))
+
+
+GROUPS = {
+    "plain": {},
+    "as alignment's": {"momentum": 0.9, "weight_decay": 1e-4},
+    "nesterov": {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True},
+    "damped": {"momentum": 0.9, "dampening": 0.3, "maximize": True},
+}
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("args", GROUPS.values(), ids=GROUPS)
+def test_an_sgd_that_updates_in_one_pass_gives_the_same_but_for_rounding_at_the_end(args, dtype):
+    framework = load_framework("torch")
+    torch = framework.torch
+
+    def train(**way: object) -> tuple[object, list[object]]:
+        torch.manual_seed(0)
+        layer, build = torch.nn.Linear(37, 41).to(getattr(torch, dtype)), torch.optim.SGD
+        trainer = framework.trainer(
+            layer, lambda _, rate: build(layer.parameters(), rate, **args, **way), 0.1, {}, None, {}
+        )
+        values = []
+        for number in range(5):
+            for one in layer.parameters():
+                one.grad = torch.randn_like(one) * 10.0 ** (number - 3)
+            trainer.step()
+            values += [one.detach().clone() for one in layer.parameters()]
+        return trainer.optimizer.param_groups[0]["fused"], values
+
+    fused, found = train()
+    alone, wanted = train(foreach=False)
+    assert (fused, alone) == (True, None), "who says how updates are made is obeyed"
+    for a, b in zip(found, wanted, strict=True):
+        assert int((a != b).sum()) < 16, "what does not fill one of the processor's registers"
+        assert float((a - b).abs().max()) <= 2 * torch.finfo(a.dtype).eps * float(b.abs().max())
+
+
+@pytest.mark.frameworks
+def test_an_sgd_with_sparse_gradients_is_left_as_it_is():
+    framework = load_framework("torch")
+    torch = framework.torch
+    layer = torch.nn.Embedding(5, 3, sparse=True)
+    before = layer.weight.detach().clone()
+    trainer = framework.trainer(layer, torch.optim.SGD, 0.5, {}, None, {})
+    layer(torch.tensor([1, 1])).sum().backward()
+    trainer.step()
+    assert (before - layer.weight).detach().tolist() == [[0.0] * 3, [1.0] * 3, *[[0.0] * 3] * 3]
 
 
 CPUINFO = "processor : 0\nvendor_id : {}\nflags : fpu {}\n\nprocessor : 1\n"

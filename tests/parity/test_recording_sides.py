@@ -148,6 +148,15 @@ def test_what_nobody_is_left_to_record_has_the_reason_why(side):
     assert paddle.finished
 
 
+def test_what_a_process_was_writing_when_it_was_ended_goes_with_it(side, tmp_path):
+    torch = side("torch", STAGES)
+    for name in (".1f.bp_align_torch.safetensors", ".2f.bp_align_paddle.safetensors", "bp_align_torch.safetensors"):
+        (tmp_path / name).touch()
+    torch.stop()
+    left = {path.name for path in tmp_path.glob("*.safetensors")}
+    assert left == {".2f.bp_align_paddle.safetensors", "bp_align_torch.safetensors"}
+
+
 def test_a_process_that_waits_is_asked_and_then_let_go(side):
     torch = side("torch", ("backward",), waits=True)
     (only,) = torch.processes

@@ -21,7 +21,8 @@ from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.parity.envelope import compare_curves
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages import judge_dumps
-from tipchain.parity.stages.judging import Dumps, Rules, TensorFile, details
+from tipchain.parity.stages.judging import Dumps, Rules, details
+from tipchain.parity.stages.tensors import TensorFile
 
 # Arrays of two references held against each other.
 

@@ -152,6 +152,18 @@ def collect(size: int) -> None:
         gc.collect()
 
 
+def release_memory(size: int) -> None:
+    """Give the system what is free, if ``size`` bytes may be: what is to be written in a moment then lies in pages that were in use.
+
+    A page that nobody has touched for a while costs a virtual machine ten times as much, where idle memory goes back to the host.
+    """
+    collect(size)
+    if size >= WORTH and _is_glibc():
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _is_glibc() -> bool:
     with suppress(ValueError, AttributeError, OSError):  # another system does not know the name
         return bool(os.confstr("CS_GNU_LIBC_VERSION"))

@@ -644,9 +644,7 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
-    def gradients(
-        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
@@ -656,8 +654,6 @@ class PaddleFramework:
             if any(one is not None for one in found):
                 pairs = zip(slot.parts, found, strict=True)
                 dense = [self.paddle.zeros_like(part.tensor) if one is None else one for part, one in pairs]
-                if single:
-                    dense = [one.astype("float32") if one.dtype == self.paddle.float64 else one for one in dense]
                 yield slot.name, self._whole(slot, dense, shared=shared)
 
     def gradient(self, parameter: Tensor) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
-from tipchain.core.files import replacing_path, sha256_of
+from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
@@ -34,7 +34,7 @@ from tipchain.parity.inputs import Reading, imported_sources
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
-from tipchain.parity.stages.judging import DTYPES, TensorFile
+from tipchain.parity.stages.tensors import TensorFile, TensorWriter, save_tensors
 
 if TYPE_CHECKING:
     from tipchain.frameworks.torch_ import TorchFloat64
@@ -280,7 +280,9 @@ def _check_weights(needs: StageNeeds) -> None:
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
-    if recording.tensors:
+    if isinstance(recording.tensors, TensorWriter):
+        recording.tensors.finish()
+    elif recording.tensors:
         save_tensors(folder / tensors_name(stage, job.side), recording.tensors)
     meta = {
         "side": job.side,
@@ -304,30 +306,6 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
             save_tensors(folder / tensors_name(stage, "torch"), recording.reference_tensors)
         meta = {**meta, "side": INFO[stage].reference}
         save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
-
-
-def save_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
-    """Write a safetensors file beside ``path`` and rename it.
-
-    The library's own writer takes four times the processor seconds for large tensors.
-
-    Raises:
-        OSError: a tensor is of a dtype that such a file cannot hold.
-    """
-    names = {np.dtype(one): name for name, one in DTYPES.items()}
-    arrays = {name: np.ascontiguousarray(array).reshape(np.shape(array)) for name, array in tensors.items()}
-    header, end = {}, 0
-    for name, array in sorted(arrays.items(), key=lambda one: (-one[1].itemsize, one[0])):
-        if array.dtype not in names:
-            raise OSError(f"{path} cannot be written: {name} is of dtype {array.dtype}")
-        begin, end = end, end + array.nbytes
-        header[name] = {"dtype": names[array.dtype], "shape": array.shape, "data_offsets": (begin, end)}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with replacing_path(path) as beside, beside.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for name in header:
-            file.write(arrays[name].reshape(-1).data)
 
 
 def main(argv: list[str]) -> int:
@@ -479,6 +457,8 @@ class RecordingSide:
         for process in self.processes:
             process.stop(patience=0.0 if process.order else 5.0)
         self.processes.clear()
+        for path in Path(self.job.folder).glob(f".*_{self.side}.safetensors"):  # what a process that was ended was at
+            path.unlink(missing_ok=True)
 
     @property
     def current(self) -> str:

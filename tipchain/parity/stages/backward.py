@@ -5,36 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import TypeVar
 
 import numpy as np
 
+from tipchain.core.machine import collect, release_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
+from tipchain.modes import tensors_name
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
-from tipchain.parity.stages.judging import (
-    Dumps,
-    Judged,
-    NamedTensors,
-    Rules,
-    TensorFile,
-    details,
-    judge_batches,
-    tensor_bound,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, judge_batches, tensor_bound, tensor_paths
+from tipchain.parity.stages.tensors import NamedTensors, TensorFile, TensorWriter, room_for
 from tipchain.weights.matching import STATISTICS
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
 
+Tensors = dict[str, Array] | TensorWriter
+"""Where large captures go: a truth's are kept whole, others are written at once."""
+SETTLING = 2
+"""Iterations after which free memory goes back: until the optimizer has its own, new gradients do not fit where old ones were."""
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
@@ -46,51 +44,80 @@ def record(bench: Bench) -> Recording:
     """
     modes = bench.case.backward.modes
     arrays: dict[str, Array] = {}
-    tensors: dict[str, Array] = {}
+    tensors: Tensors | None = None
     log = BatchLog(kept=bench.case.backward.iterations)
     for number, mode in enumerate(modes):
-        prefix = f"{mode}/" if number else ""
-        more_arrays, more_tensors = _iterate(bench, mode, log if number == 0 else None)
-        arrays |= {prefix + key: value for key, value in more_arrays.items()}
-        tensors |= {prefix + key: value for key, value in more_tensors.items()}
+        model, criterion = _start(bench, mode)
+        if tensors is None:
+            tensors = {} if bench.truth else _open_writer(bench, model)
+        arrays |= _iterate(bench, mode, model, criterion, tensors, log if number == 0 else None)
+        del model, criterion  # before there is another
+    assert tensors is not None
     if bench.framework.name == "torch" and bench.noise:
-        tensors |= record_noise(bench, tensors)
+        for name, value in record_noise(bench, tensors).items():
+            tensors[name] = value
     details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
     return Recording(arrays=arrays, tensors=tensors, details=details)
 
 
-def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return losses and rates, then gradients, parameters and buffers, of one mode."""
-    settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
-    model, criterion = _start(bench, mode)
+def _prefix(bench: Bench, mode: str) -> str:
+    return "" if mode == bench.case.backward.modes[0] else f"{mode}/"
+
+
+def _open_writer(bench: Bench, model: Model) -> TensorWriter:
+    """Open the file of the stage's tensors, with room for the header and all single numbers."""
+    framework, names = bench.framework, bench.case.weights.names
+    room = 0
+    for prefix in map(partial(_prefix, bench), bench.case.backward.modes):
+        for name, value in framework.parameters(model, names, shared=True):
+            room += sum(room_for(f"{prefix}{kind}/{name}", value) for kind in ("gradient", "parameter"))
+            room += sum(room_for(f"{prefix}{kind}/{name}", np.zeros(())) for kind in ("gradient_noise", "update_rms"))
+        room += sum(room_for(f"{prefix}buffer/{name}", value) for name, value in framework.buffers(model, names))
+    return TensorWriter(bench.folder / tensors_name(STAGE, framework.name), room)
+
+
+def _iterate(
+    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: Tensors, log: BatchLog | None
+) -> dict[str, Array]:
+    """Return losses and rates of one mode; gradients, parameters and buffers go to ``tensors``."""
+    settings, framework, names, prefix = (
+        bench.case.backward,
+        bench.framework,
+        bench.case.weights.names,
+        _prefix(bench, mode),
+    )
     if mode == TRAIN:
         framework.watch_variances(model)
     trainer = bench.trainer(model, settings.learning_rate)
+    size = sum(one.nbytes for _, one in framework.parameters(model, names, shared=True))
+    release_memory(size)
     losses: dict[str, Array] = {}
     rates: dict[str, Array] = {}
-    tensors: dict[str, Array] = {}
     with _surroundings(bench):
         for number, (images, label) in enumerate(_inputs(bench, log)):
-            rates[f"lr_{number}"] = np.array([trainer.learning_rate()])
+            rates[f"{prefix}lr_{number}"] = np.array([trainer.learning_rate()])
             loss = criterion(model(*images), label)
             loss.backward()
             if number == 0:
-                gradients = framework.gradients(model, names, single=not bench.truth)
-                tensors |= {f"gradient/{name}": value for name, value in gradients}
+                for name, value in framework.gradients(model, names, shared=not bench.truth):
+                    tensors[f"{prefix}gradient/{name}"] = value
             trainer.step()
             trainer.step_schedule()
-            losses[f"loss_{number}"] = scalar(framework.array(loss))
-    del trainer, loss  # their memory takes the copies
-    tensors |= {f"parameter/{name}": value for name, value in framework.parameters(model, names)}
-    tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
-    if framework.name == "torch":
-        tensors |= _update_rms(bench, model, tensors)
-    return {**losses, **rates}, {name: _written(bench, value) for name, value in tensors.items()}
-
-
-def _written(bench: Bench, array: Array) -> Array:
-    """Return a tensor as it is written: float32 holds far more of it than any tolerance asks for; a truth stays whole."""
-    return array if bench.truth or array.dtype != np.float64 or not array.ndim else array.astype(np.float32)
+            if number < SETTLING:
+                release_memory(size)
+            losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
+    del trainer, loss
+    collect(size)  # an optimizer stands in cycles
+    moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
+    parameters = dict(framework.parameters(model, names, shared=not (moves or bench.truth)))
+    release_memory(size)  # what the file lies in then was in use
+    for name, value in parameters.items():
+        tensors[f"{prefix}parameter/{name}"] = value
+    for name, value in framework.buffers(model, names):
+        tensors[f"{prefix}buffer/{name}"] = value
+    for name, value in _update_rms(bench, model, parameters) if moves else ():
+        tensors[f"{prefix}update_rms/{name}"] = value
+    return {**losses, **rates}
 
 
 def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
@@ -100,15 +127,12 @@ def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     return model, criterion
 
 
-def _update_rms(bench: Bench, model: object, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
+def _update_rms(bench: Bench, model: Model, parameters: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """Yield the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
     bench.restore(model)
-    found = {}
     for name, before in bench.framework.parameters(model, bench.case.weights.names, shared=True):
-        pieces = _differences(tensors[f"parameter/{name}"], before)
-        squares = sum(float(np.dot(piece, piece)) for piece in pieces)
-        found[f"update_rms/{name}"] = np.array(np.sqrt(squares / max(before.size, 1)))
-    return found
+        squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
+        yield name, np.array(np.sqrt(squares / max(before.size, 1)))
 
 
 def record_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -117,8 +141,8 @@ def record_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Array]
     A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
     """
     noise: dict[str, Array] = {}
-    for number, mode in enumerate(bench.case.backward.modes):
-        noise |= _gradient_noise(bench, mode, f"{mode}/" if number else "", tensors)
+    for mode in bench.case.backward.modes:
+        noise |= _gradient_noise(bench, mode, _prefix(bench, mode), tensors)
     return noise
 
 

@@ -38,10 +38,10 @@ from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent
-from tipchain.parity.recorder import save_tensors
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
+from tipchain.parity.stages.tensors import TensorFile, save_tensors
 
 # Some training steps on one batch: the same code for one process and for each of several.
 

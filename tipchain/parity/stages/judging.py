@@ -8,19 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
-from math import isfinite, prod
+from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
-from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import InputError, Outcome, RecordError, suggestion
-from tipchain.framework_types import Array, Tensor
+from tipchain.core.json_text import JsonObject
+from tipchain.errors import InputError, Outcome, suggestion
+from tipchain.framework_types import Array
 from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
-from tipchain.numbers.pickle_stream import map_file
 from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
 from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.parity.case import SIDES, Case, KnownDeviation
@@ -29,7 +27,6 @@ from tipchain.parity.envelope import FACTOR
 # What judging a stage rests on, and what comes out of it.
 
 
-T = TypeVar("T")
 BENCHMARK = "benchmark"
 """The side of a dump of published numbers."""
 
@@ -252,77 +249,7 @@ def _shown(sample: tuple[int, int, str, object]) -> str:
     return f"{file} with label {label[:12] if isinstance(label, str) else label}"
 
 
-# The large captures of a stage, in a safetensors file beside its dump.
-
-
-DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "u1",
-    "BOOL": "?",
-    "C64": "<c8",
-}
-"""The format's names of what numpy can read where it lies."""
-
-
-class NamedTensors(Mapping[str, T]):
-    """Tensors that are loaded when they are asked for, by the names in ``_names``."""
-
-    _names: dict[str, None]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class TensorFile(NamedTensors[Any]):
-    """The tensors of a safetensors file: views of the mapped file, as far as numpy has their dtype.
-
-    Raises:
-        RecordError: the file is missing or no complete safetensors file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        self.path = path
-        try:
-            self._file: Any = safe_open(path, framework="numpy")
-            self._names = dict.fromkeys(self._file.keys())  # type: ignore[no-untyped-call]
-            self._bytes = map_file(path)
-        except (SafetensorError, OSError) as error:
-            raise RecordError("is no complete safetensors file", file=path, found=error) from error
-        # That every tensor lies within the file, and is as long as its shape says, was just checked.
-        self._start = 8 + int.from_bytes(self._bytes[:8], "little")
-        self._header: dict[str, Json] = json.loads(self._bytes[8 : self._start])
-
-    def __enter__(self) -> TensorFile:  # noqa: PYI034  (typing.Self is not in Python 3.10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        del self._file, self._bytes
-
-    def __getitem__(self, name: str) -> Tensor:
-        if name not in self._names:
-            raise KeyError(name)
-        facts = self._header[name]
-        if facts["dtype"] not in DTYPES:
-            return self._file.get_tensor(name)
-        begin, count = self._start + facts["data_offsets"][0], prod(facts["shape"])
-        return np.frombuffer(self._bytes, DTYPES[facts["dtype"]], count, begin).reshape(facts["shape"])
+# Where the large captures of a stage stand.
 
 
 def tensor_paths(dumps: Dumps) -> tuple[Path, Path]:

@@ -17,16 +17,8 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
-from tipchain.parity.stages.judging import (
-    BENCHMARK,
-    Dumps,
-    Judged,
-    Rules,
-    TensorFile,
-    details,
-    judge_batches,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, tensor_paths
+from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
 
