@@ -22,6 +22,7 @@ SUITES = (
     "paddlevideo",
     "paddlerec",
     "paddlegan",
+    "paddle3d",
     "tutorial",
     "template",
     "alexnet",

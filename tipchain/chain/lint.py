@@ -574,7 +574,8 @@ def lint_file(
     modes = tuple(mode for mode in modes if mode is not Mode.KLQUANT_WHOLE_INFER or chosen.klquant)
     slots, layout = read_layout(file, chosen)
     found = [*refused, *layout]
-    if layout and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
+    refuses = any(one.severity == "error" for one in layout)
+    if refuses and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
