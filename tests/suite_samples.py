@@ -450,6 +450,20 @@ inference:tools/inference.py --model_type edvr
 null:null
 """
 
+PADDLE3D = edit(
+    PADDLEGAN,
+    ("total_iters", "--iters:lite_train_lite_infer=5|whole_train_whole_infer=200"),
+    ("output_dir", "--save_dir:null"),
+    ("dataset.train.batch_size", "--batch_size:lite_train_lite_infer=1|whole_train_whole_infer=1"),
+    ("pretrained_model", "--model:null"),
+    ("train_model_name", "train_model_name:iter_5/model.pdparams"),
+    ("norm_train", "norm_train:tools/train.py --config pillars.yml"),
+    ("eval:", "eval:tools/evaluate.py --config pillars.yml"),
+    ("norm_export", "norm_export:tools/export.py --config pillars.yml --model"),
+    ("inference_dir", "inference_dir:null"),
+    ("inference:", "inference:deploy/pillars/infer.py"),
+)
+
 PADDLEREC = edit(
     TEMPLATE,
     ("gpu_list", "gpu_list:0"),
@@ -472,6 +486,7 @@ SUITE_FILES = {
     "paddlevideo": PADDLEVIDEO,
     "paddlerec": PADDLEREC,
     "paddlegan": PADDLEGAN,
+    "paddle3d": PADDLE3D,
     "tutorial": edit(TUTORIAL, ("--pretrained:\n".strip(), "--pretrained:null")),
     "template": edit(TEMPLATE, ("gpu_list", "gpu_list:0"), ("--use-gpu", "--use-gpu:True|False")),
     "alexnet": edit(TEMPLATE, ("gpu_list", "gpu_list:0"), ("--use-gpu", "--use-gpu:True|False")),

@@ -66,6 +66,15 @@ def test_one_gpu_is_profiled_first(tmp_path):
     assert not any("profiler" in word for word in measured.argv)
 
 
+def test_3d_counts_iterations_and_its_profiler_gets_all_options():
+    path = SAMPLES.parent / "kind_samples/benchmark_train/paddle3d.txt"
+    settings = Options(root="/w", argument="dynamicTostatic_bs2_fp16_DP_N1C1")
+    profiled, measured = load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddle3d", options=settings).commands
+    assert "--profiler_options=batch_range=[3,6];state=GPU;profile_path=model.profile" in profiled.argv
+    assert {"--iters=50", "--batch_size=2", "--amp", "--to_static"} <= set(measured.argv)
+    assert measured.speed == Speed(warm_up=2, unit="samples/s")
+
+
 def test_on_the_cpu_the_profiler_of_gpus_has_nothing_to_do(tmp_path):
     plan = planned(tmp_path, argument=ONE, device="cpu", warm_up=2)
     assert ids(plan) == ["train[bs8_fp32_DP_cpu]"]

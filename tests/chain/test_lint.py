@@ -113,6 +113,12 @@ def test_a_missing_line_is_named_where_it_is(lint, suite, text):
     assert exact >= len(lines) / 4
 
 
+def test_a_line_missing_below_a_null_inference_is_told_and_not_refused(lint):
+    found = lint(edit(TEMPLATE, ("inference:", "inference:null")).replace("--bs:1|4\n", ""))
+    assert not errors(found)
+    assert has(found, "sections", "info", 45, "no line there is read, for the inference is null")
+
+
 @pytest.mark.parametrize(("suite", "text"), [("tipchain", TEMPLATE), ("tutorial", TUTORIAL)])
 def test_an_added_line_is_named_where_it_is(lint, suite, text):
     lines = text.splitlines()

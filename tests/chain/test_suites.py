@@ -28,6 +28,7 @@ LAUNCHERS = {
     "paddlers": "--gpus=",
     "paddleocr": "--gpus=",
     "paddlegan": "--gpus=",
+    "paddle3d": "--gpus=",
     "tutorial": "--gpus=",
     "template": "--gpus=",
     "alexnet": "--gpus=",
@@ -150,7 +151,7 @@ def test_clas_takes_a_device_for_each_leg():
     assert devices == [["Global.device=cpu"], ["Global.device=gpu"]]
 
 
-# panoptic-vars, rec-multi-gpu, kl-index
+# panoptic-vars, rec-multi-gpu, train-folder, kl-index
 
 
 def test_panoptic_vars():
@@ -173,6 +174,17 @@ def test_rec_multi_gpu():
     assert train.launched
     assert all(train.id in command.needs for command in [*steps(found, "eval"), *steps(found, "export")])
     assert "rec-multi-gpu" in codes(found)
+
+
+def test_3d_trains_several_gpus_into_a_folder_and_passes_each_argument_once():
+    changes = ("gpu_list", "gpu_list:0,1"), ("null:null", "--seed:3")
+    original = legacy_spec(edit(SUITE_FILES["paddle3d"], *changes), "f.txt", get_suite("paddle3d"), LITE)
+    (train,) = steps(expand(original, "f.txt"), "train")
+    assert (train.argv.count("--seed=3"), "--save_dir" in " ".join(train.argv)) == (2, False)
+    found = plan("paddle3d", *changes)
+    (train,) = steps(found, "train")
+    assert (train.argv.count("--seed=3"), f"--save_dir=./{found.run}/" in " ".join(train.argv)) == (1, True)
+    assert "train-folder" in codes(found)
 
 
 def test_rec_takes_the_models_name_by_mode():
@@ -282,6 +294,10 @@ ADDED = {
     "paddleseg": {(True, "--save_dir")},
     "medicalseg": {(True, "--save_dir")},
     "paddlers": {(True, "--model_name")},
+    "paddle3d": {
+        *((False, key) for key in ("--mkldnn", "--threads", "--bs", "--precision", "--data", "--benchmark")),
+        *((True, key) for key in ("--data", "--benchmark")),
+    },
 }
 
 
@@ -371,7 +387,9 @@ def test_seg_saves_results_on_the_gpu_too_and_each_legs_apart(suite):
     assert all(word.startswith(f"--save_dir=./{legs.run}/") for word in apart)
 
 
-@pytest.mark.parametrize("suite", ["paddleseg", "medicalseg", "paddlevideo", "paddlerec", "paddlegan", "template"])
+@pytest.mark.parametrize(
+    "suite", ["paddleseg", "medicalseg", "paddlevideo", "paddlerec", "paddlegan", "paddle3d", "template"]
+)
 def test_int8_runs_on_gpus(suite):
     text = edit(SUITE_FILES[suite], with_role(suite, "precision", "fp32|int8"), ("infer_quant", "infer_quant:True"))
     lines = text.splitlines()
@@ -618,6 +636,7 @@ def test_quoted_values_and_patterns_stay_as_they_are(suite):
         ("paddleseg", "to_static_train", ("--to_static",)),
         ("paddlevideo", "to_static_train", ("--to_static",)),
         ("paddlegan", "to_static_train", ("--to_static",)),
+        ("paddle3d", "to_static_train", ("--to_static",)),
     ],
 )
 def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, name, words):
@@ -644,6 +663,7 @@ def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, n
         ("panopticseg", "fp16", {"--precision=fp16"}),
         ("paddlevideo", "fp16", {"--amp", "--amp_level", "O2"}),
         ("paddlegan", "fp16", {"--amp", "--amp_level=O2"}),
+        ("paddle3d", "fp16", {"--amp", "--amp_level=O2"}),
         ("template", "amp", {"--amp=amp", "Global.use_amp=True"}),
     ],
 )

@@ -24,6 +24,7 @@ SUITES = (
     "paddlevideo",
     "paddlerec",
     "paddlegan",
+    "paddle3d",
     "tutorial",
     "template",
     "alexnet",

@@ -130,6 +130,12 @@ CHAINS = (
         prints="ppgan.config INFO: total_iters : 2", writes="test_tipc/output/edvr/0.png",
     ),
     Chain(
+        "paddle3d", "conv_cloud", (("--amp", "--amp:null"), ("trainer:", "trainer:norm_train")),
+        ("./tools/train.py", "--save_dir", "epoch_1/model.pdparams"),
+        ("./tools/export.py", "--", ""), "deploy/cloud/infer.py", ("paddle3d",),
+        prints=r"Inference model(cloud)...\n\ttop-1 class: 3\n\ttop-1 score: 0.97",
+    ),
+    Chain(
         "template", "amp_pact", (("amp:", "amp:null"), ("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
         ("tools/train.py", "output_dir", "latest.pdparams"),
         ("tools/export_model.py", "save_dir", " ".join(PROGRAM)), "infer.py", ("tools",),
@@ -160,8 +166,8 @@ def prepare(chain, root):
     params.write_text(text)
     rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
     body = STUB.format(rules=rules, infer=chain.infer, prints=chain.prints, writes=chain.writes)
-    if chain.suite == "paddlegan":  # its export names the folder in a word of its own
-        body += 'case " $* " in *" tools/export_model.py "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
+    if chain.export[1] == "--":  # the export names the folder in a word of its own
+        body += f'case " $* " in *" {chain.export[0]} "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
         body += '; echo 1 > "$last/a.pdiparams" ;; esac\n'
     return params.relative_to(root), stub(root / "py", body)
 
@@ -227,7 +233,7 @@ def test_an_inference_that_prints_no_result_of_its_suite_fails(chain, tmp_path, 
 
 
 NOISE = r"--- Running IR pass [fc_fuse_pass]\n---    enabled FC MKL-DNN for 1 fc ops\noneDNN v3.2.1\nepoch : 3"
-PRINTERS = [chain for chain in CHAINS if chain.suite in ("paddlevideo", "paddlerec", "paddlegan")]
+PRINTERS = [chain for chain in CHAINS if chain.suite in ("paddlevideo", "paddlerec", "paddlegan", "paddle3d")]
 
 
 @pytest.mark.parametrize("chain", PRINTERS, ids=str)

@@ -296,8 +296,6 @@ class SlotReader:
             return None
         if not slot.absent or (role == "inference" and not self.on("null")):
             return self.split(slot)
-        if role == "inference":
-            self.tell("null", slot, "is null, so nothing is inferred; the original runs `python null`", "info")
         return None
 
     def by_mode(self, role: str) -> str:
@@ -397,12 +395,13 @@ class InferenceReader(SlotReader):
         for index, path in enumerate(self.list_of(slot)):
             if path == "null" and self.suite.whole.skips_null:
                 continue
+            text = texts[index] if index < len(texts) else ""
             if path in NOTHING and self.on("null"):
-                self.tell("null", slot, "null is no model; the original exports it without weights", "info")
+                if text not in NOTHING or not self.slots["device"].absent:
+                    self.tell("null", slot, "null is no model; the original exports it without weights", "info")
                 continue
             if index >= len(texts) and self.on("null"):
                 self.tell("default", exports, f"has no entry for the model {path}, which is inferred with as it is")
-            text = texts[index] if index < len(texts) else ""
             export = None if text in NOTHING else split_words(text, exports)
             quant = quants[index] if index < len(quants) else ""
             if self.mode is Mode.KLQUANT_WHOLE_INFER and self.on("kl-index"):
@@ -470,10 +469,10 @@ class InferenceReader(SlotReader):
     def _axis(self, role: str) -> Axis:
         slot = self.slots[role]
         values = self.list_of(slot)
-        absent = slot.key in NOTHING or slot.absent
+        absent, infers = slot.key in NOTHING or slot.absent, not self.slots["inference"].absent
         if role in ("device", "mkldnn", "trt") and not absent:
-            self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else ())
-        if slot.key not in NOTHING and not values:
+            self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else (), used=infers)
+        if slot.key not in NOTHING and not values and infers:
             self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
         if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
             return Axis(slot=slot, values=("null",), replaced=True)
@@ -643,7 +642,7 @@ class TrainingReader(SlotReader):
                 more.remove(part)
                 self.tell("null", part, "adds nothing to the training; the original hands it this word", "info")
         words = [word for part in (command, *more) for word in self.split(part)]
-        quant = "train_pact" in self.slots and self.slots["train_pact"].key == name
+        quant = rule.kind == "pact"
         return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
 
     def _export(self, rule: TrainerRule) -> Words | None:

@@ -422,6 +422,8 @@ class Expansion(PlanDraft):
     def infer(self, source: Source) -> None:
         """Add the inferences with a model, on each device of the list."""
         if self.spec.inference is None:
+            message = "is null, so nothing is inferred; the original runs `python null`"
+            self.tell("null", message, self.spec.slots["inference"], "info")
             self.tell("null", "inference is null, so nothing is inferred")
             return
         self.told_data(source)

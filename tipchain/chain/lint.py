@@ -575,7 +575,8 @@ def lint_file(
     modes = tuple(mode for mode in modes if mode is not Mode.KLQUANT_WHOLE_INFER or chosen.klquant)
     slots, layout = read_layout(file, chosen)
     found = [*refused, *layout]
-    if layout and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
+    refuses = any(one.severity == "error" for one in layout)
+    if refuses and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
         found.append(_remark(file, advice, "sections"))

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 from tipchain.chain.kinds import owner
-from tipchain.chain.params import Param, ParamFile, Slot, split_lines
+from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
 from tipchain.chain.suites import LintFinding, SlotRule
 from tipchain.errors import InputError, ParamsError, did_you_mean
 from tipchain.modes import SCRIPTS, STAGES
@@ -490,9 +490,10 @@ def read_slots(file: ParamFile, suite: Lines) -> Slots:
             lines around it tell.
     """
     slots, findings = read_layout(file, suite)
-    if slots is not None and not findings:
+    errors = [one for one in findings if one.severity == "error"]
+    if slots is not None and not errors:
         return slots
-    first = findings[0]
+    first = errors[0]
     try:
         checked_slots(file, suite)
     except ParamsError as error:
@@ -527,9 +528,9 @@ def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Lint
             params = tuple(one._replace(key=key) if one is param else one for one in renamed.params)
             renamed = renamed._replace(params=params)
         elif finding:
-            plain = False
-    if not findings:
-        return slots, () if first is None else (refusal(first, CODE),)
+            plain = plain and finding.severity != "error"
+    if all(one.severity != "error" for one in findings):
+        return slots, (*findings, *(() if first is None else (refusal(first, CODE),)))
     return checked_slots(renamed, suite) if plain else None, tuple(findings)
 
 
@@ -567,6 +568,7 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
     """Return what is wrong with a section, and the one change that would mend it if it is plain."""
     section, (header, start) = sections[number], file.headers[number]
     params = file.section(header)
+    severity = "error"
     try:
         section_slots(file, sections, number)
     except ParamsError as caught:
@@ -578,11 +580,13 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
         if not changes:
             return None, None
         error = ParamsError(f"section [{header}] has {len(params)} lines, expected {len(params) + 1}")
+        severity = "info" if all(_infers_nothing(params[: change.place], change) for change in changes) else severity
     if not changes:
         return refusal(error, CODE), None
     end = next((line for _, line in file.headers[number + 1 :]), len(file.lines) + 1)
     message, line = _said(changes, params, (start, end), error)
-    finding = LintFinding(code=CODE, severity="error", file=file.path, line=line, key="", message=message)
+    message += "; no line there is read, for the inference is null" if severity == "info" else ""
+    finding = LintFinding(code=CODE, severity=severity, file=file.path, line=line, key="", message=message)
     return finding, changes[0] if len(changes) == 1 else None
 
 
@@ -597,6 +601,12 @@ def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
         return ()
     odd = sum(_odd(section, rule, param) for rule, param in pairs)
     return _best([one for one in _changes(section, params) if one.kind == "insert" and one.oddities < odd])
+
+
+def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
+    """Return whether a line is missing below a program of inference that is null: the lines there are its arguments."""
+    programs = (param for rule, param in change.pairs if rule.role == "inference")
+    return any(param in above and param.value.strip() in NOTHING for param in programs)
 
 
 def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:

@@ -30,6 +30,7 @@ FIXES: Mapping[str, str] = {
     "clas-weights": "the export gets the trained weights for every model name",
     "panoptic-vars": "whole_infer's export gets the model of the file; the original uses variables that it never sets",
     "rec-multi-gpu": "several GPUs of one host are trained on; the original trains nothing there",
+    "train-folder": "a training on several GPUs is told its folder; the original writes another argument in its place",
     "kl-index": "each model has its own quant flag without training, and in klquant_whole_infer it is quantized",
     "typos": "unknown trainers, modes, booleans and keys are refused unless --lenient is given",
     "checkpoint": "the model file is the one that training left, in the folder and by the name that its version uses",

@@ -54,6 +54,7 @@ class Driver:
         profile: role of the line that becomes the profiler's.
         lists: whether epoch and batch are lists of ``mode=value``.
         limits: the driver's own limit with the profiler, without, and on several GPUs; "" for none.
+        quotes: whether the profiler's options are written in quotes; else the command ends at their first ``;``.
     """
 
     section: tuple[str, ...]
@@ -64,6 +65,7 @@ class Driver:
     profile: str = "extra_train"
     lists: bool = False
     limits: tuple[str, str, str] = ("5m", "", "")
+    quotes: bool = True
 
 
 _FIRST = ("bench_batch", "fp_items", "bench_epoch")
@@ -87,11 +89,19 @@ DRIVERS: Mapping[str, Driver] = {
         null=("eval", "extra_eval", "infer_export", "export_save", "export_norm"),
         profile="extra_train2",
     ),
+    "paddle3d": Driver(
+        section=(*_FIRST, *_LAST),
+        skip=2,
+        units=("samples/s", "images/s"),
+        lists=True,
+        limits=("", "", ""),
+        quotes=False,
+    ),
 }
 KEYS: Mapping[str, str] = {
     "bench_batch": "batch_size",
     "fp_items": "fp_items",
-    "bench_epoch": "epoch",
+    "bench_epoch": "epoch|iters",
     "model_type": "model_type",
     "num_workers": "num_workers",
     "repeat": "repeat",
@@ -102,7 +112,7 @@ KEYS: Mapping[str, str] = {
 MEANINGS: Mapping[str, str] = {
     "bench_batch": "batch sizes that are measured",
     "fp_items": "precisions that are measured",
-    "bench_epoch": "epochs of each training",
+    "bench_epoch": "epochs, or iterations, of each training",
     "model_type": "trainers that are measured: norm_train, to_static_train",
     "num_workers": "processes that load data",
     "repeat": "how often the data set is gone through in an epoch",
@@ -296,7 +306,7 @@ class _Plan(_Maker):
         env = dict(self.flags())
         epoch = self.section["bench_epoch"]
         if not re.fullmatch(r"[1-9]\d*", epoch.value):
-            raise epoch.error("is no number of epochs", expected="epoch:1")
+            raise epoch.error("is no number of epochs", expected=f"{epoch.key}:1")
         clean = list(self.lines)
         for run in runs:
             devices = self.devices(run)
@@ -517,7 +527,7 @@ class _Original(_Maker):
         batch = re.sub(r"\D", "", batch)
         precision = "fp32" if precision == "null" else precision
         trainer = ("to_static_train" if kind == TO_STATIC else "norm_train") if clas else ""
-        to_static = TO_STATIC in asked if self.suite.name == "paddlevideo" else kind == TO_STATIC
+        to_static = TO_STATIC in asked if self.suite.name in ("paddlevideo", "paddle3d") else kind == TO_STATIC
         one = ((batch,) if batch else (), (precision,) if precision else (), (count,) if count else ())
         return *one, (trainer,), mode, to_static
 
@@ -539,7 +549,9 @@ class _Original(_Maker):
         self.set("gpu_list", "0" if single else gpus)
         if single:
             slot = self.section["profiler"]
-            self.change(self.driver.profile, lambda _: f'"{slot.key}:{slot.value}"')
+            options = f"{slot.key}:{slot.value}"
+            text = f'"{options}"' if self.driver.quotes else options.partition(";")[0]
+            self.change(self.driver.profile, lambda _: text)
             self.accumulate(run)
             self.train(f"profiling_log/{name}profiling", self.driver.limits[0])
         self.set(self.driver.profile, "null")
