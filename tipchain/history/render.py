@@ -364,10 +364,7 @@ def export(connection: Connection, stream: TextIO, *, table: str, form: str, cho
         form: ``csv`` (with a head; NaN is ``NaN``) or ``jsonl`` (one object a line; NaN is the string ``NaN``).
         chosen: the entries; None for all.
     """
-    query = _query(table)
-    if chosen is not None:
-        query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
-    result = connection.execution_options(yield_per=AT_ONCE).execute(query)
+    result = connection.execution_options(yield_per=AT_ONCE).execute(_query(table, chosen))
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
     return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
@@ -382,9 +379,8 @@ def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[
     """
     steps: dict[str, dict[str, int]] = {}
     for table, value in (("items", "seconds"), ("figures", "value")):
-        query = _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
-        if chosen is not None:
-            query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
+        query = _query(table, chosen).add_columns(entries.c.began)
+        query = query.order_by(None).order_by(entries.c.began, entries.c.id)
         for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
             if row[value] is None:
                 continue
@@ -431,6 +427,7 @@ def _plain(row: Mapping[Any, Json]) -> dict[str, Json]:
     return found
 
 
-def _query(table: str) -> sa.Select[Any]:
+def _query(table: str, chosen: Sequence[Entry] | None) -> sa.Select[Any]:
     source, order = TABLES[table]
-    return rows_of(source).order_by(*order)
+    query = rows_of(source).order_by(*order)
+    return query if chosen is None else query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
