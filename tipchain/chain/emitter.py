@@ -135,11 +135,7 @@ class Filler(NamedTuple):
         value = None if item.value is None else self.fill(item.value, facts)
         if item.value is not None and self.nothing_inside(item.value):
             return ()
-        named = (
-            slot
-            if item.keyed_by == "key"
-            else Slot(role=slot.role, key=slot.value, value=slot.value, file=slot.file, line=slot.line)
-        )
+        named = slot if item.keyed_by == "key" else slot._replace(key=slot.value)
         return flag(
             named, value, raw=item.raw, literal=value is not None, join=item.join, pipes=self.pipes, fixes=self.fixes
         )

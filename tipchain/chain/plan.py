@@ -348,7 +348,7 @@ class Result(NamedTuple):
 
 def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
-    from tipchain.core.json_text import as_json, number_json
+    from tipchain.core.json_text import as_json
 
-    own = {name: as_json(value, number_json) for name, value in result._asdict().items() if name != "command"}
+    own = {name: as_json(value) for name, value in result._asdict().items() if name != "command"}
     return {"command": command_json(result.command), **own}

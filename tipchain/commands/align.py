@@ -25,6 +25,7 @@ from tipchain.commands.options import (
     add_timeout,
     add_verbosity,
     add_within,
+    check_data_path,
     check_targets,
     renamed,
     report_targets,
@@ -174,8 +175,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     dumps: dict[str, Path] = {side: path for side, path in given.items() if path is not None}
     if args.record and args.record in dumps:
         raise UsageError(f"--record {args.record} and {DUMPS[args.record]} exclude each other")
-    if args.data_path is not None and not args.data_path.is_dir():
-        raise UsageError(f"--data-path: no such folder: {args.data_path}")
+    check_data_path(args)
     sides = (args.record,) if args.record else SIDES
     check_builders(case, chosen, [side for side in sides if side not in dumps and not (reference and side == "torch")])
     check_dumps(dumps, chosen)

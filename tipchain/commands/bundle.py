@@ -21,10 +21,11 @@ from tipchain.commands.options import (
     add_stages,
     add_threads,
     add_timeout,
+    check_data_path,
     write_document,
 )
 from tipchain.core.language import escaped, escaped_lines, padded, say
-from tipchain.errors import ExitCode, UsageError
+from tipchain.errors import ExitCode
 from tipchain.modes import Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
@@ -65,16 +66,6 @@ def add_making_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_making_arguments(args: argparse.Namespace) -> None:
-    """Refuse values that cannot be.
-
-    Raises:
-        UsageError: naming the option.
-    """
-    if args.data_path is not None and not args.data_path.is_dir():
-        raise UsageError(f"--data-path: no such folder: {args.data_path}")
-
-
 def run(args: argparse.Namespace) -> int:
     """Make, show or verify a bundle."""
     return {"make": _make, "show": _show, "verify": _verify}[args.action](args)
@@ -91,7 +82,7 @@ def _make(args: argparse.Namespace) -> int:
     from tipchain.parity.align import choose_stages
     from tipchain.parity.case import load_case
 
-    check_making_arguments(args)
+    check_data_path(args)
     mode = parse_mode(args.mode)
     case = load_case(from_root(args.case), args.seed)
     stages = choose_stages(case, mode, parse_stages(args.stages) if args.stages else ())

@@ -215,8 +215,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
+    from tipchain.core.json_text import as_json
     from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
-    from tipchain.history.render import entry_json, item_json, item_text, show_text, to_json
+    from tipchain.history.render import entry_json, item_json, item_text, show_text
 
     with _reading(args) as (connection, _):
         entry = find_entry(connection, args.night)
@@ -235,7 +236,7 @@ def _show(args: argparse.Namespace) -> int:
             )
             for one in chosen
         ]
-    verdicts = {"verdicts": to_json(whole[0].verdicts)} if args.item else {}
+    verdicts = {"verdicts": as_json(whole[0].verdicts)} if args.item else {}
     show(
         args.json,
         lambda: {**entry_json(entry), "items": [item_json(one) for one in whole], **verdicts},
@@ -245,13 +246,14 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _causes(args: argparse.Namespace) -> int:
+    from tipchain.core.json_text import as_json
     from tipchain.history.entries import find_causes
-    from tipchain.history.render import causes_text, to_json
+    from tipchain.history.render import causes_text
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
     with _reading(args) as (connection, _):
         found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
-    show(args.json, lambda: to_json(found), lambda: causes_text(found))
+    show(args.json, lambda: as_json(found), lambda: causes_text(found))
     return ExitCode.PASSED
 
 

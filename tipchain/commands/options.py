@@ -438,6 +438,12 @@ def add_data_path(parser: argparse._ActionsContainer, what: str = "") -> None:
     )
 
 
+def check_data_path(args: argparse.Namespace) -> None:
+    """Refuse a ``--data-path`` that is not there: it may be read in another process."""
+    if args.data_path is not None and not args.data_path.is_dir():
+        raise UsageError(f"--data-path: no such folder: {args.data_path}")
+
+
 def add_threads(parser: argparse._ActionsContainer, what: str) -> None:
     """Declare ``--threads``."""
     parser.add_argument("--threads", type=whole, default=0, metavar="N", help=what)

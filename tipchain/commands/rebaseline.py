@@ -7,9 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import datetime
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +22,15 @@ from tipchain.bundle.manifest import (
     who,
     write_move,
 )
-from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
-from tipchain.commands.options import STDOUT, add_json, add_root, write_document
+from tipchain.commands.bundle import add_making_arguments, default_folder
+from tipchain.commands.options import STDOUT, add_json, add_root, check_data_path, write_document
 from tipchain.core.files import check_writable, find_root
-from tipchain.core.json_text import Json
+from tipchain.core.json_text import as_json
 from tipchain.core.language import say
 from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
 from tipchain.modes import Mode, parse_device, parse_mode
 
 if TYPE_CHECKING:
-    from tipchain.bundle.evidence import Evidence
     from tipchain.parity.case import Case
 
 
@@ -70,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
     if args.seed:
         raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
-    check_making_arguments(args)
+    check_data_path(args)
     check_writable({"--json": args.json})
     place = _place(args)
     read_manifest(place)  # where there is none, no lock is left beside it
@@ -172,7 +169,7 @@ def _decide(args: argparse.Namespace, old: BundleSide, new: BundleSide, case: Ca
         return _stay(args, place, was, case)
     evidence = compare_bundles(old, new, Rules.of(case))
     accepted = bool(evidence) and all(one.accepted for one in evidence)
-    told = [_plain(one) for one in evidence]
+    told = [{"accepted": one.accepted, **as_json(one)} for one in evidence]
     move = _move(args, case, forced=not accepted, old=identity(was), new=identity(now), evidence=told)
     width = max((len(one.stage) for one in evidence), default=0)
     lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
@@ -218,12 +215,6 @@ def _content(place: Path) -> str:
         return read_manifest(place).content
     except BundleError:
         return ""
-
-
-def _plain(one: Evidence) -> dict[str, Json]:
-    """Return evidence as JSON has it: no infinite numbers."""
-    figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
-    return {"stage": one.stage, "accepted": one.accepted, **asdict(one), "figures": figures}
 
 
 def _tell(

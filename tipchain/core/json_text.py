@@ -266,12 +266,19 @@ def _is_dataclass(kind: Setting) -> bool:
     return hasattr(kind, "__dataclass_fields__")
 
 
-def as_json(value: object, number: Callable[[float], float | str] = float) -> Json:
+def _number(value: float) -> float | str:
+    """Return ``value``, or its name if JSON has none for it: ``NaN``, ``Infinity``, ``-Infinity``."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:
     """Return a value as JSON values that `parse_as` reads: dataclasses and named tuples as objects, enumerations by name.
 
     Args:
         value: a dataclass, a named tuple, or whatever may be a field of one.
-        number: what a float becomes; itself, NaN and infinities included, if not said otherwise.
+        number: what a float becomes; NaN and infinities their names, if not said otherwise.
     """
     kind: Setting = type(value)
     if kind in _PLAIN:
@@ -287,13 +294,6 @@ def as_json(value: object, number: Callable[[float], float | str] = float) -> Js
     if isinstance(value, Enum):
         return value.name
     return str(value) if isinstance(value, complex) else value
-
-
-def number_json(value: float) -> float | str:
-    """Return ``value``, or its name if JSON has none for it: ``NaN``, ``Infinity``, ``-Infinity``."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from tipchain.core import language
-from tipchain.core.json_text import Json, as_json, number_json
+from tipchain.core.json_text import Json, as_json
 from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
@@ -306,7 +306,7 @@ def shift_line(one: Shift) -> str:
 
 def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
-    document: dict[str, Json] = to_json(replace(entry, shares=()))
+    document: dict[str, Json] = as_json(replace(entry, shares=()))
     del document["id"], document["key"], document["part"]
     document["shares"] = [
         {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
@@ -317,29 +317,24 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 def item_json(item: ItemFacts) -> dict[str, object]:
     """Return an item with its commands and causes."""
-    document: dict[str, Json] = to_json(item)
+    document: dict[str, Json] = as_json(item)
     del document["row"], document["verdicts"], document["artifacts"]
     return document
 
 
 def comparison_json(found: Comparison) -> dict[str, object]:
     """Return a comparison."""
-    return {**to_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
+    return {**as_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
 
 
 def changes_json(found: Changes) -> dict[str, object]:
     """Return what changed."""
     return {
-        **to_json(found),
+        **as_json(found),
         "entry": entry_json(found.entry),
         "comparison": found.comparison and comparison_json(found.comparison),
         "nothing": found.nothing,
     }
-
-
-def to_json(value: object) -> Json:
-    """Return a value of the history as JSON values; NaN and infinities by name."""
-    return as_json(value, number_json)
 
 
 # The history as CSV or JSON lines, row by row.
@@ -369,10 +364,7 @@ def export(connection: Connection, stream: TextIO, *, table: str, form: str, cho
         form: ``csv`` (with a head; NaN is ``NaN``) or ``jsonl`` (one object a line; NaN is the string ``NaN``).
         chosen: the entries; None for all.
     """
-    query = _query(table)
-    if chosen is not None:
-        query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
-    result = connection.execution_options(yield_per=AT_ONCE).execute(query)
+    result = connection.execution_options(yield_per=AT_ONCE).execute(_query(table, chosen))
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
     return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
@@ -387,9 +379,8 @@ def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[
     """
     steps: dict[str, dict[str, int]] = {}
     for table, value in (("items", "seconds"), ("figures", "value")):
-        query = _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
-        if chosen is not None:
-            query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
+        query = _query(table, chosen).add_columns(entries.c.began)
+        query = query.order_by(None).order_by(entries.c.began, entries.c.id)
         for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
             if row[value] is None:
                 continue
@@ -410,13 +401,9 @@ def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, ob
     writer.writerow(names)
     count = 0
     for row in rows:
-        writer.writerow(_cell(row[name]) for name in names)
+        writer.writerow(as_json(row[name]) for name in names)
         count += 1
     return count
-
-
-def _cell(value: object) -> Json:
-    return number_json(value) if isinstance(value, float) else value
 
 
 def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Json]]) -> int:
@@ -425,8 +412,7 @@ def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Json]]) -> int:
         for name in ("environment", "argv", "part"):
             if name in row:
                 row[name] = json.loads(row[name]) if row[name] else None
-        line = {name: _cell(value) for name, value in row.items()}
-        stream.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        stream.write(json.dumps(as_json(row), ensure_ascii=False, allow_nan=False) + "\n")
         count += 1
     return count
 
@@ -441,6 +427,7 @@ def _plain(row: Mapping[Any, Json]) -> dict[str, Json]:
     return found
 
 
-def _query(table: str) -> sa.Select[Any]:
+def _query(table: str, chosen: Sequence[Entry] | None) -> sa.Select[Any]:
     source, order = TABLES[table]
-    return rows_of(source).order_by(*order)
+    query = rows_of(source).order_by(*order)
+    return query if chosen is None else query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.json_text import as_json, number_json, parse_as, parse_json
+from tipchain.core.json_text import as_json, parse_as, parse_json
 from tipchain.core.language import many
 from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding
@@ -218,7 +218,7 @@ class AlignmentReport:
 
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
-        document = {"passed": self.passed, **as_json(self, number_json)}
+        document = {"passed": self.passed, **as_json(self)}
         for one in filter(None, (document["first_divergence"], *document["layers"])):
             one["closeness"] = Closeness[one["closeness"]].value
         return json.dumps(document, indent=1, allow_nan=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject, as_json, number_json, parse_as
+from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import escaped
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
@@ -235,7 +235,7 @@ def _rounded_up(value: float) -> str:
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
-    found = (as_json(verdict, number_json) for verdict in verdicts)
+    found = (as_json(verdict) for verdict in verdicts)
     return [{name: one for name, one in document.items() if name != "share" or one is not None} for document in found]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, result_json
-from tipchain.core.json_text import Json, JsonObject, as_json, number_json, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.modes import INFO, LATEST, STAGES
@@ -294,7 +294,7 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, ob
     """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
     whole: dict[str, Json] = {
         "format": FORMAT,
-        **as_json(replace(report, results=(), verdicts=()), number_json),
+        **as_json(replace(report, results=(), verdicts=())),
         "results": [result_json(result) for result in report.results],
         "verdicts": _verdicts_json(report.verdicts),
         "exit_code": int(report.exit_code if exit_code is None else exit_code),
