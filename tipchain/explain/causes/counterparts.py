@@ -859,17 +859,14 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> t
     for path, partner in piece.idle.items():
         step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
         if step is not None:
-            return "missing-layer", f"it never calls `{path}`, the reference does{_at(step)}: "
+            where = f" at {step.place} (`{step.line}`)" if step.place else ""
+            return "missing-layer", f"it never calls `{path}`, the reference does{where}: "
     used = {key[0] for op in walk.ops for key in walk.given(op)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
             return "missing-term", f"its `{name}` is not used, the reference's is: "
     return None
-
-
-def _at(step: ReferenceCall) -> str:
-    return f" at {step.place} (`{step.line}`)" if step.place else ""
 
 
 def _turned_round(walk: Walk) -> tuple[str, str] | None:

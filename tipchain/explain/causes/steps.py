@@ -275,13 +275,12 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
     if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
         return
-    available = available_before(op, ops, piece)
     paddle, where, shape = piece.paddle, place_of(op, piece), list(op.result.shape)
     masks: list[tuple[str, str, Tensor]] = []
     if len(shape) >= 2 and shape[-1] == shape[-2]:
         seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
         masks.append(("causal-mask", "what comes later", seen))
-    for name, tensor in available:
+    for name, tensor in available_before(op, ops, piece):
         if "float" not in str(tensor.dtype):
             flags = tensor if "bool" in str(tensor.dtype) else tensor != 0
             for fitted in _fitted(flags, shape):
@@ -296,14 +295,6 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             message=f"it does not mask {told} in front of softmax{where}",
             fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
         )
-    for name, tensor in available:
-        if piece.is_mask(tensor) and "float" in str(tensor.dtype):
-            yield Hypothesis(
-                code="missing-mask",
-                acts={op.number: on_input(tensor.add)},
-                message=f"it does not add the mask {name} in front of softmax{where}",
-                fix=f"add {name} in front of softmax{where}: `{op.line}`",
-            )
 
 
 def _hidden(paddle: ModuleType, seen: Tensor, scores: Tensor) -> Tensor:

@@ -20,7 +20,6 @@ from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.preflight.parameters import FEW, describe_values, is_constant, port_array, same_values
 from tipchain.framework_types import Array, Model, Nested, Tensor
-from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_ENLARGED, SAME_SINGLE
 from tipchain.weights.matching import STATISTICS
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
@@ -280,7 +279,7 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
         names = ", ".join(one.name for one in wrong[:6])
         code = code if len(codes) == 1 else _joint(codes)
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
-    yield from _missing(piece, missing)
+    yield from _missing_bias(piece, missing.get("bias"))
 
 
 def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]) -> Iterator[Hypothesis]:
@@ -334,43 +333,25 @@ def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     return common_path(one if one in known else "" for one in paths)
 
 
-def _along_channels(side: LiveSide, array: Array, rank: int, axis: int) -> Tensor:
-    shape = [1] * rank
-    shape[axis] = -1
-    return side.tensor(array.reshape(shape), gradient=False)
-
-
-def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]:
-    """Yield the port's output with a bias, or a weight and a bias, that only the reference has."""
-    side, kind = piece.sides.port, piece.ours.call.type
-    vectors = {
-        name: array
-        for name, array in missing.items()
-        if "." not in name and array.ndim == 1 and name in ("weight", "bias")
-    }
-    if not vectors or piece.theirs.call.children:
+def _missing_bias(piece: Piece, bias: Array | None) -> Iterator[Hypothesis]:
+    """Yield the port's output with a bias that only the reference has."""
+    if bias is None or bias.ndim != 1 or piece.theirs.call.children:
         return
-    weight, bias = vectors.get("weight"), vectors.get("bias")
-    code = "missing-bias" if weight is None else "missing-affine"
-    size = next(iter(vectors.values())).size
+    side, last = piece.sides.port, piece.ours.call.type in ("Linear", "LayerNorm")
 
     def add(outputs: list[Tensor]) -> list[Tensor]:
-        first = outputs[0]
-        axes = [axis for axis in (1, first.ndim - 1) if first.shape[axis] == size]
-        axis = first.ndim - 1 if kind in ("Linear", "LayerNorm") else axes[0]
-        first = first if weight is None else first * _along_channels(side, weight, first.ndim, axis)
-        first = first if bias is None else first + _along_channels(side, bias, first.ndim, axis)
-        return [first, *outputs[1:]]
+        first, *rest = outputs
+        axis = first.ndim - 1 if last else next(axis for axis in (1, first.ndim - 1) if first.shape[axis] == bias.size)
+        shape = [-1 if one == axis else 1 for one in range(first.ndim)]
+        return [first + side.tensor(bias.reshape(shape), gradient=False), *rest]
 
-    names = " and ".join(vectors)
-    argument = "bias_attr" if code == "missing-bias" else "weight_attr` and `bias_attr"
     yield Hypothesis(
-        code=code,
-        message=f"it has no {names}, the reference has",
+        code="missing-bias",
+        message="it has no bias, the reference has",
         confirmed=True,
         edit=add,
-        fix=f"don't pass `{argument}=False` to `{piece.theirs.path}`, and load the reference's {names}",
-        evidence=f"with the reference's {names} the error is gone",
+        fix=f"don't pass `bias_attr=False` to `{piece.theirs.path}`, and load the reference's bias",
+        evidence="with the reference's bias the error is gone",
     )
 
 

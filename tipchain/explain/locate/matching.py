@@ -586,7 +586,8 @@ def _score(one: Call, other: Call, close: Close) -> float:
         likely = _SHAPES  # a user's own class, or another type that does the same
     else:
         return 0.0
-    return likely + _OUTPUTS * outputs + _INPUTS * inputs + _SHAPES * _same_sizes(one.outputs, other.outputs)
+    sizes, port_sizes = ([sorted(value.shape) for value in call.outputs] for call in (one, other))
+    return likely + _OUTPUTS * outputs + _INPUTS * inputs + _SHAPES * (sizes == port_sizes)
 
 
 def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str | None], close: Close) -> bool:
@@ -605,10 +606,6 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
 
 def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
     return bool(ours) and bool(theirs) and close(ours[0], theirs[0])
-
-
-def _same_sizes(ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> bool:
-    return [sorted(value.shape) for value in ours] == [sorted(value.shape) for value in theirs]
 
 
 def _containers(
