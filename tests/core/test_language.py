@@ -184,6 +184,10 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
     [
         ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
         (
+            "the model itself: it makes `f(x)` with axis=1 at port.py:5, the reference `f(x)` with axis=0",
+            "模型本身：在 port.py:5 处以 axis=1 计算 `f(x)`，参考实现以 axis=0 计算 `f(x)`",
+        ),
+        (
             "NOT the same model: `head`: it lacks `F.relu` after `4` in `head` (net/port.py:48)",
             "模型不一致：`head`：在 `head` 中 `4` 之后缺少 `F.relu`（net/port.py:48）",
         ),

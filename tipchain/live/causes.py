@@ -51,7 +51,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     # What a container lacks or has too much of is told beside one of its layers.
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
     path = next((one for one in named if one in port.layers), cause.port_path)
-    ours = reference.written(NAMED.findall(cause.message))
+    ours = reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
     if ours is None and quoted:
         ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
     return replace(

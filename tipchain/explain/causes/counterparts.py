@@ -799,7 +799,9 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         acts=acts_of(walk.partings, piece.paddle.assign),
         message=message,
         fix=fix,
-        evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
+        evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone"
+        if len(walk.partings) > 1
+        else "with the reference's tensor there the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
 
