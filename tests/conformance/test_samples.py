@@ -23,6 +23,7 @@ SUITES = (
     "paddlerec",
     "paddlegan",
     "paddle3d",
+    "passl",
     "tutorial",
     "template",
     "alexnet",
