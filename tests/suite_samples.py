@@ -464,6 +464,67 @@ PADDLE3D = edit(
     ("inference:", "inference:deploy/pillars/infer.py"),
 )
 
+PASSL = """\
+===========================pre_train_params===========================
+model_name:contrast
+python:python3.7
+gpu_list:0
+-o device:gpu
+-o auto_cast:null
+-o epochs:lite_train_lite_infer=3|whole_train_whole_infer=120
+-o output_dir:./output/
+-o dataloader.batch_size:8
+-o pretrained_model:null
+train_model_name:latest.pd
+train_infer_img_dir:./data/val
+null:null
+##
+trainer:norm_train
+norm_train:tools/train.py -c configs/contrast/contrast.yaml
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================extrct_params===========================
+extract:tools/extract_weight.py
+--prefix:backbone
+--output:ext.pd
+##
+===========================linear_eval_params===========================
+linear:tools/train.py -c configs/contrast/clas.yaml
+--load:null
+-o milestones:[1,]
+##
+===========================infer_params===========================
+-o save_inference_dir:./inference
+--export:null
+norm_export:tools/train.py -c configs/contrast/clas.yaml
+quant_export:null
+fpgm_export:null
+distill_export:null
+kl_quant:null
+export2:null
+pretrained_model_url:null
+infer_model:../inference/
+infer_export:True
+infer_quant:False
+inference:python/predict.py -c infer.yaml
+-o use_gpu:True|False
+-o enable_mkldnn:False
+-o cpu_num_threads:1
+--batch-size:1
+-o use_tensorrt:False
+-o use_fp16:False
+-o model_dir:../inference
+-o infer_imgs:../data/val
+-o save_log_path:null
+-o benchmark:True
+null:null
+null:null
+"""
+
 PADDLEREC = edit(
     TEMPLATE,
     ("gpu_list", "gpu_list:0"),
@@ -487,6 +548,7 @@ SUITE_FILES = {
     "paddlerec": PADDLEREC,
     "paddlegan": PADDLEGAN,
     "paddle3d": PADDLE3D,
+    "passl": PASSL,
     "tutorial": edit(TUTORIAL, ("--pretrained:\n".strip(), "--pretrained:null")),
     "template": edit(TEMPLATE, ("gpu_list", "gpu_list:0"), ("--use-gpu", "--use-gpu:True|False")),
     "alexnet": edit(TEMPLATE, ("gpu_list", "gpu_list:0"), ("--use-gpu", "--use-gpu:True|False")),

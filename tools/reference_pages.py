@@ -307,6 +307,7 @@ def _profile_owners() -> dict[str, type]:
         "trainers.KIND": suites.TrainerRule,
         "train": suites.Step,
         "train.before[]": suites.Before,
+        "train.after[]": suites.After,
         "eval": suites.Step,
         "export[]": suites.Step,
         "infer": suites.Infer,
@@ -335,6 +336,7 @@ ALONE = {
     "train.envelope.reason": "the reason of a `factor` above the default.",
     "defaults": "values of the keys below for all entries.",
     "train.before": "commands in front of each training.",
+    "train.after": "commands between each training and its evaluation.",
 }
 """What keys mean that no attribute holds by itself."""
 
@@ -346,7 +348,7 @@ KINDS: Mapping[str, tuple[Sequence[Callable[[], object]], Callable[[], Mapping[s
 }
 """How the keys of each kind of file are found, and the dataclasses that describe them."""
 NOT_KEYS = {
-    "": ("path", "file", "digest", "sha256", "variant", "reseed", "before"),
+    "": ("path", "file", "digest", "sha256", "variant", "reseed", "before", "after"),
     "inputs.NAME": ("name",),
     "overrides.STAGE.inputs.NAME": ("name",),
     "data.FOLDER": ("name",),

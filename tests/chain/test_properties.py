@@ -213,7 +213,9 @@ def check_plan(plan):
 
 
 def check_left(command, plan):
-    """What is looked for after a training or an export stands in the run's folder."""
+    """What is looked for after a training or an export stands in the run's folder, or the plan says that it may not."""
+    if any("is looked for in the whole checkout" in one.message for one in plan.findings):
+        return  # no argument names the folder
     quantizes = plan.suite == "paddleclas" and not plan.mode.trains
     for one in command.leaves:
         for pattern in one.files:
@@ -300,7 +302,7 @@ def test_a_bare_value_is_split_as_posix_words_or_refused_with_its_line(name, tex
     assert list(argv[start : start + len(words)]) == words
 
 
-BATCHES = ("-o Global.batch_size:", "--batch_size:1", "--bs:", "--batch-size:1")
+BATCHES = ("-o Global.batch_size:", "--batch_size:1", "--bs:", "--batch-size:1", "--rec_batch_num:")
 
 
 @given(st.sampled_from(NAMES), WORD.filter(lambda word: "|" not in word))

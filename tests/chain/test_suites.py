@@ -29,6 +29,7 @@ LAUNCHERS = {
     "paddleocr": "--gpus=",
     "paddlegan": "--gpus=",
     "paddle3d": "--gpus=",
+    "passl": "--gpus=",
     "tutorial": "--gpus=",
     "template": "--gpus=",
     "alexnet": "--gpus=",
@@ -87,7 +88,8 @@ def test_the_chain_of_each_suite(suite):
     infer = steps(found, "infer")
     assert {command.on_gpu for command in infer} == {True, False}
     assert all(command.needs == (export[0].id,) for command in infer)
-    assert export[0].needs == (train[0].id,)
+    (made,) = steps(found, "eval") if suite == "passl" else train  # there a classifier is trained to evaluate
+    assert export[0].needs == (made.id,)
     made = f"{found.run}/"
     assert all(any(made in word for word in command.argv) for command in found.commands)
     assert {command.env["CUDA_VISIBLE_DEVICES"] for command in found.commands} == {"0"}
@@ -185,6 +187,69 @@ def test_3d_trains_several_gpus_into_a_folder_and_passes_each_argument_once():
     (train,) = steps(found, "train")
     assert (train.argv.count("--seed=3"), f"--save_dir=./{found.run}/" in " ".join(train.argv)) == (1, True)
     assert "train-folder" in codes(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "needs"),
+    [
+        ([], {"other": "train", "eval": "other", "export": "eval"}),
+        ([("extract:", "extract:null")], {"eval": "train", "export": "eval"}),
+        ([("linear:", "linear:null")], {"other": "train", "export": "train"}),
+    ],
+)
+def test_passl_extracts_weights_trains_a_classifier_on_them_and_exports_it(change, needs):
+    found = plan("passl", *change)
+    ids = {command.id: command.step for command in found.commands}
+    rest = [command for command in found.commands if command.step not in ("train", "infer")]
+    assert {command.step: ids[command.needs[0]] for command in rest} == needs
+    save = f"./{found.run}/norm_train_gpus_0_autocast_null"
+    words = {command.step: command.argv for command in rest}
+    if "other" in words:
+        assert words["other"][2:] == (
+            *(f"{save}/contrast/latest.pd", "--prefix=backbone", f"--output={save}/contrast/ext.pd", "--remove_prefix"),
+        )
+    if "eval" in words:
+        assert {f"--load={save}/contrast/ext.pd", f"output_dir={save}", "epochs=3"} <= set(words["eval"])
+    assert f"--export={save}/clas/latest.pd" in words["export"]
+    assert ("milestones=[1,]" in words["export"]) == ("eval" in words)
+    infer = steps(found, "infer")
+    assert {command.cwd for command in infer} == {"deploy"}
+    assert all(f"model_dir=../{save.removeprefix('./')}" in command.argv for command in infer)
+
+
+def test_passls_classifier_is_called_like_its_configuration_whatever_stands_behind_it():
+    tail = ("norm_export", "norm_export:tools/train.py -c configs/contrast/clas.yaml -o a=b")
+    (export,) = steps(plan("passl", tail), "export")
+    assert any(word.startswith("--export=") and word.endswith("/clas/latest.pd") for word in export.argv)
+    assert "checkpoint" in codes(plan("passl", tail)) - codes(plan("passl"))
+
+
+@pytest.mark.parametrize("epochs", ["lite_train_lite_infer=3", "null"])
+def test_passl_trains_two_epochs_where_the_file_has_none_for_the_mode(epochs):
+    found = plan("passl", ("-o epochs", f"-o epochs:{epochs}"), mode=WHOLE_TRAIN)
+    assert "epochs=2" in steps(found, "train")[0].argv
+    left_out = plan("passl", ("-o epochs", "null:null"), mode=WHOLE_TRAIN)
+    assert not any(word.startswith("epochs=") for word in steps(left_out, "train")[0].argv)
+
+
+def test_passl_exports_without_training_with_the_keys_of_the_file():
+    found = plan("passl", mode=WHOLE)
+    (export,), infer = steps(found, "export"), steps(found, "infer")
+    folder = f"{found.run}/whole_infer_export_0"
+    assert export.argv[4:] == ("--export=contrast_pretrained", "-o", f"save_inference_dir=./{folder}")
+    assert all(f"model_dir=../{folder}" in command.argv for command in infer)
+    assert "export-keys" in codes(found)
+    given = plan("passl", ("infer_export", "infer_export:False"), mode=WHOLE)
+    assert not steps(given, "export")
+    assert all("model_dir=../inference/" in command.argv for command in given.commands)
+    assert not plan("passl", mode=KLQUANT).commands
+
+
+def test_a_sections_name_may_have_blanks():
+    text = SUITE_FILES["passl"].replace("linear_eval_params", " eval params ")
+    assert [name for name, _ in parse_params(text).headers][2] == "eval_params"
+    spec = build_spec(parse_params(text), get_suite("passl"), LITE, text=text)
+    assert expand(spec, "f.txt", Options(root="/w")).commands == plan("passl").commands
 
 
 def test_rec_takes_the_models_name_by_mode():
@@ -530,7 +595,7 @@ def test_null_settings_are_left_out(suite):
 # typos, sections, whole-value, no-shell
 
 
-@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("tutorial", "paddleclas")])
+@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("tutorial", "paddleclas", "passl")])
 def test_a_mistyped_quant_flag_is_refused_where_it_counts(suite):
     change = ("infer_quant", "infer_quant:Fasle")
     mode = WHOLE

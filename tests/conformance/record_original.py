@@ -142,7 +142,9 @@ class Original:
             return "compare"
         if "export_cmd" in line or re.search(r"eval \$command", line):
             return "export"
-        return "eval" if "eval_cmd" in line else "train" if "cmd" in line else "other"
+        if "ext_cmd" in line:
+            return "other"
+        return "eval" if re.search("(eval|lin)_cmd", line) else "train" if "cmd" in line else "other"
 
 
 def _files(start: Path) -> Iterator[tuple[Path, Path]]:

@@ -25,6 +25,7 @@ SUITES = (
     "paddlerec",
     "paddlegan",
     "paddle3d",
+    "passl",
     "tutorial",
     "template",
     "alexnet",

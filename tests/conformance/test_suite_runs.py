@@ -136,6 +136,12 @@ CHAINS = (
         prints=r"Inference model(cloud)...\n\ttop-1 class: 3\n\ttop-1 score: 0.97",
     ),
     Chain(
+        "passl", "contrast_linear", (("-o auto_cast", "-o auto_cast:null"), ("trainer:", "trainer:norm_train")),
+        ("tools/train.py", "output_dir", "contrast_linear/latest.pd contrast_clas/latest.pd"),
+        ("tools/train.py", "save_inference_dir", " ".join(PROGRAM)), "python/predict.py", ("passl", "deploy"),
+        prints=r"1.JPEG:\tclass id(s): [3], score(s): [0.97], label_name(s): [cat]",
+    ),
+    Chain(
         "template", "amp_pact", (("amp:", "amp:null"), ("trainer:", "trainer:norm_train"), ("--precision", "--precision:fp32")),
         ("tools/train.py", "output_dir", "latest.pdparams"),
         ("tools/export_model.py", "save_dir", " ".join(PROGRAM)), "infer.py", ("tools",),

@@ -95,6 +95,7 @@ class ChainSpec(NamedTuple):
         by_mode: the mode's value of each list of ``mode=value``, by role; "" for none.
         flags: words of the arguments that do not depend on the run, by role.
         name: the name of the model file that training leaves.
+        after: the programs between training and evaluation, None for none.
         eval: the evaluation program, None for none.
         models: the models of the modes without training.
         inference: the inference program, None for none.
@@ -116,6 +117,7 @@ class ChainSpec(NamedTuple):
     by_mode: Mapping[str, str]
     flags: Mapping[str, Words]
     name: str
+    after: tuple[Words | None, ...]
     eval: Words | None
     models: tuple[InferModel, ...]
     inference: Words | None
@@ -292,7 +294,7 @@ class SlotReader:
     def program(self, role: str) -> Words | None:
         """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
         slot = self.slots[role]
-        if role == "eval" and self._broken_test(slot):
+        if role != "inference" and self._broken_test(slot):
             return None
         if not slot.absent or (role == "inference" and not self.on("null")):
             return self.split(slot)
@@ -304,7 +306,8 @@ class SlotReader:
         if role == "epoch" and self.suite.fixed_epoch and not self.on("clas-epochs"):
             return self.suite.fixed_epoch
         absent, fixed = slot.absent or slot.key == "null", self.suite.fixed_epoch
-        value = "" if absent else self._mode_value(slot, self.entries(slot))
+        usual = self.suite.usual_epoch if role == "epoch" and slot.key != "null" else ""
+        value = usual if absent else self._mode_value(slot, self.entries(slot), usual)
         if role == "epoch" and fixed and value != fixed and slot.key != "null":
             found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
             self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
@@ -342,13 +345,16 @@ class SlotReader:
             values.setdefault(name, value)
         return values
 
-    def _mode_value(self, slot: Slot, values: Mapping[str, str]) -> str:
+    def _mode_value(self, slot: Slot, values: Mapping[str, str], usual: str = "") -> str:
         name = self.mode.value
         if values.get(name) or not self.fixes:
-            return values.get(name, "")
-        if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and values.get(LITE) and self.on("mode-fallback"):
-            self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {values[LITE]}")
-            return values[LITE]
+            return values.get(name) or usual
+        lite = values.get(LITE) if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and self.on("mode-fallback") else ""
+        if lite and lite != usual:
+            self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {lite}")
+            return lite
+        if usual:
+            return usual
         self.tell(
             "default", slot, f"has no value for {name}; the argument is left out, so the program's own default holds"
         )
@@ -370,7 +376,7 @@ class InferenceReader(SlotReader):
             self.tell("closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info")
         if klquant and not self.suite.klquant:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
-            return ()
+            return self._listed() if self.suite.klquant_exports and not self.fixes else ()
         style = {"models": self._listed, "kinds": self._kinds, "quantize": self._quantized}[whole.style]
         before = len(self.findings)
         models = style()
@@ -402,7 +408,7 @@ class InferenceReader(SlotReader):
                 continue
             if index >= len(texts) and self.on("null"):
                 self.tell("default", exports, f"has no entry for the model {path}, which is inferred with as it is")
-            export = None if text in NOTHING else split_words(text, exports)
+            export = self._given_export(exports, text)
             quant = quants[index] if index < len(quants) else ""
             if self.mode is Mode.KLQUANT_WHOLE_INFER and self.on("kl-index"):
                 if quant != "True":
@@ -415,6 +421,16 @@ class InferenceReader(SlotReader):
                 quant = "True"
             models.append(InferModel(path=path, export=export, quant=quant))
         return tuple(models)
+
+    def _given_export(self, exports: Slot, text: str) -> Words | None:
+        """Return the words of a given model's export, by its entry of infer_export."""
+        program = self.suite.whole.command
+        if text in NOTHING or (program and text == "False"):
+            return None
+        if not program:
+            return split_words(text, exports)
+        slot = self.slots[program]
+        return None if slot.absent and self.on("null") else self.split(slot)
 
     def _kinds(self) -> tuple[InferModel, ...]:
         slot, whole, quants = self.slots["infer_model"], self.suite.whole, self.quants()
@@ -751,6 +767,7 @@ class SpecReader(TrainingReader, InferenceReader):
             by_mode=by_mode,
             flags={role: flag(self.slots[role], value, fixes=self.fixes) for role, value in by_mode.items()},
             name=by_mode.get("train_model_name", self.slots["train_model_name"].value),
+            after=tuple(self.program(one.program) for one in self.suite.after),
             eval=self.program("eval"),
             models=() if trains else self.models(),
             inference=self.program("inference"),

@@ -90,6 +90,7 @@ class Filler(NamedTuple):
         for choice in choices:
             if self.holds(choice.when, facts):
                 text = self.fill(choice.value, facts)
+                text = re.sub(choice.keep, r"\1", text, count=1) if choice.keep else text
                 return text.replace(*choice.replace, 1) if choice.replace else text
         return ""
 
@@ -399,6 +400,14 @@ class Expansion(PlanDraft):
         if slot.value in ("null", "##") or (not slot.value and self.on("run-id")):
             return ""  # an empty value makes the original write a slash twice, the same path
         return f"/{slot.value}"
+
+    def from_inference(self, folder: str) -> str:
+        """Return a folder that is named from where the plan runs, as the inference names it in its own."""
+        above = posixpath.relpath(".", self.suite.infer.cwd)
+        if above == ".":
+            return folder
+        seen = posixpath.join(above, folder)
+        return posixpath.normpath(seen) if self.on("run-id") else seen
 
     def is_told(self, argv: Words, folder: str, role: str) -> bool:
         """Return whether a command gets its folder; if not, where it writes is not known, which is told."""

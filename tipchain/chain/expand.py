@@ -12,7 +12,7 @@ from tipchain.chain.emitter import VISIBLE, Expansion, Facts, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
 from tipchain.chain.suites import Step
-from tipchain.modes import INFO, SCRIPTS, parse_device
+from tipchain.modes import INFO, SCRIPTS, Mode, parse_device
 
 
 class TrainingRun(NamedTuple):
@@ -85,16 +85,23 @@ class _Trainings:
         by_name = trainer.name == self.plan.spec.slots["train_norm"].key or self.plan.on("typos")
         if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:
             self.norm = (weights, trained[-1])
+        extracted = trained
+        for one, program in zip(self.plan.suite.after, self.plan.spec.after, strict=True):
+            if program is not None:
+                step = Step(arguments=one.arguments, log=one.log)
+                extracted = (self.follow("other", step, program, run, extracted),)
+        exported = trained
         if self.plan.suite.devices.before_eval and leg.remembered is not None and self.plan.spec.eval is not None:
             self.plan.exported = leg.remembered
         if self.plan.spec.eval is not None:
-            self.follow("eval", self.plan.suite.eval, self.plan.spec.eval, run, trained)
+            evaluated = self.follow("eval", self.plan.suite.eval, self.plan.spec.eval, run, extracted)
+            exported = (evaluated,) if self.plan.suite.export_from == "eval" else trained
         if trainer.export is None:
             rule = next(rule for rule in self.plan.suite.trainers if rule.kind == trainer.kind)
             message = f"{trainer.name} has no export program, so its model is neither exported nor inferred"
             self.plan.tell("default", message, self.plan.spec.slots.get(rule.export))
         else:
-            self.export_and_infer(run, trainer.export, trained)
+            self.export_and_infer(run, trainer.export, exported)
         if self.plan.suite.devices.unset_after == "iteration":
             self.plan.exported = None
 
@@ -263,7 +270,7 @@ class _Trainings:
             label=run.label if several else "",
             leg=run.label,
             cwd=self.plan.suite.infer.cwd,
-            folder=self.plan.filler.fill(self.plan.suite.infer.folder, run.facts),
+            folder=self.plan.from_inference(self.plan.filler.fill(self.plan.suite.infer.folder, run.facts)),
             quant=str(run.trainer.quant),
             data=self.plan.spec.data_after_training,
             needs=exports,
@@ -352,6 +359,9 @@ class _GivenModels:
         facts["folder"] = folder
         if model.export is not None:
             needs = (self.whole_export(model.export, label, facts),)
+            folder = self.plan.from_inference(folder) if whole.style == "models" else folder
+        if spec.mode is Mode.KLQUANT_WHOLE_INFER and not self.plan.suite.klquant:
+            return
         if whole.infer_folder:
             folder = self.plan.filler.fill(whole.infer_folder, facts)
         source = Source(

@@ -19,7 +19,7 @@ from tipchain.errors import ParamsError
 # newline are harmless. No text of a file ever reaches a shell.
 
 
-HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+)\s*=+\s*")
+HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+(?:[ \t]+[A-Za-z0-9_]+)*)\s*=+\s*")
 HEADERLESS: Mapping[str, str] = {"*lite_arm*": "lite_params", "*infer_cpp*": "cpp_program_params"}
 """What the lines of files without a header belong to, by the file's name: two of the suites' drivers have such files."""
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -118,7 +118,7 @@ def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError]
         if not bare or bare.startswith("#"):
             continue
         if header := HEADER.fullmatch(bare):
-            headers.append((header[1], number))
+            headers.append(("_".join(header[1].split()), number))
         elif not headers and not params and (own := _section_by_name(path)):
             headers.append((own, 0))
             params.append(_param(own, plain, number))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin, get_ty
 from tipchain.chain.suites import (
     FIXES,
     OPERATIONS,
+    After,
     ArgumentItem,
     Before,
     Choice,
@@ -178,7 +179,8 @@ def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
     for key, names in (("mode_lists", suite.mode_lists), ("unread", suite.unread)):
         yield from (((key,), role) for role in sorted(names))
     for rule in suite.trainers:
-        yield from ((("trainers", rule.kind), role) for role in (rule.key, *rule.command, rule.export))
+        named = (rule.key, *rule.command, *filter(None, [rule.export]))
+        yield from ((("trainers", rule.kind), role) for role in named)
     for name, role in (("data", suite.infer.data), ("data_else", suite.infer.data_else)):
         if role:
             yield ("infer", name), role
@@ -186,8 +188,9 @@ def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
         yield from ((("infer", device, "axes"), role) for role in (*own.axes, *own.fixed_axes))
     yield from ((("infer", "raw"), role) for role in sorted(suite.infer.raw))
     yield from ((("whole", "kinds", name), role) for name, role in suite.whole.kinds.items())
-    if suite.whole.style == "quantize":
+    if suite.whole.style == "quantize" or suite.whole.command:
         yield ("whole", "command"), suite.whole.command
+    yield from ((("train", "after", str(index), "program"), one.program) for index, one in enumerate(suite.after))
 
 
 def _check_needed(suite: Suite, seen: Seen) -> None:
@@ -430,7 +433,10 @@ class _Profile:
         reader = self.reader
         self.layout = self.checked_layout(parse_layout(reader.text("layout")))
         train, infer, own = reader.mapping("train"), reader.mapping("infer"), reader.mapping("vars", optional=True)
-        before = [self.nested(train, "before", *one) for one in enumerate(train.items("before", default=[]))]
+        before, after = (
+            [self.nested(train, key, *one) for one in enumerate(train.items(key, default=[]))]
+            for key in ("before", "after")
+        )
         suite = self.read(
             Suite,
             reader,
@@ -445,6 +451,7 @@ class _Profile:
             vars={name: self.choices(own, name) for name in own.data},
             train=self.read(Step, train),
             before=tuple(self.read(Before, one) for one in before),
+            after=tuple(self.read(After, one) for one in after),
             infer=self.read(Infer, infer, rules={device: self.infer_rule(infer, device) for device in ("cpu", "gpu")}),
             verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
@@ -567,6 +574,7 @@ class _Profile:
         choice = Choice(
             value=self.template(own, "value"),
             replace=(replace[0], replace[1]) if replace else None,
+            keep=own.text("keep", default=""),
             when=self.conditions(own, "when"),
         )
         own.done()

@@ -27,6 +27,7 @@ FIXES: Mapping[str, str] = {
     "device-per-leg": "a missing device value repeats the last one, and no inference changes that of training",
     "inference-flags": "a setting that a program was seen to take is passed on every device, int8 runs on GPUs, and equal commands are planned once",
     "null": "null and an empty value are absent everywhere: no export without weights, no `python null`",
+    "export-keys": "whole_infer's export gets the keys of the file; the original writes those of another suite",
     "clas-weights": "the export gets the trained weights for every model name",
     "panoptic-vars": "whole_infer's export gets the model of the file; the original uses variables that it never sets",
     "rec-multi-gpu": "several GPUs of one host are trained on; the original trains nothing there",
@@ -151,6 +152,7 @@ class Choice(NamedTuple):
 
     value: str
     replace: tuple[str, str] | None = None
+    keep: str = ""
     when: tuple[Condition, ...] = ()
 
 
@@ -232,6 +234,21 @@ class Before(NamedTuple):
     when: tuple[Condition, ...] = ()
 
 
+class After(NamedTuple):
+    """A command between each training and its evaluation.
+
+    Attributes:
+        program: the role of the program. Nothing runs if its line is null.
+        arguments: the words after the program.
+        log: the file that the original redirects the output to. The first template counts whose conditions hold. Without
+            one the output goes to the terminal.
+    """
+
+    program: str
+    arguments: tuple[ArgumentItem, ...]
+    log: tuple[Choice, ...] = ()
+
+
 class InferRule(NamedTuple):
     """Inference on one kind of device.
 
@@ -284,7 +301,7 @@ class Whole(NamedTuple):
             trainers, each with that trainer's export. ``quantize``: one program quantizes.
         kinds: the role of the export, by name of the trainer; for ``kinds``.
         klquant_kinds: the names in klquant_whole_infer.
-        command: the role of the program; for ``quantize``.
+        command: the role of the program; for ``quantize``, and for ``models`` if ``infer_export`` says only whether to export.
         folder: the folder to export to; "" for the model's own.
         infer_folder: the folder to infer in; "" for the same one.
         gpus: the text for the GPU in names of logs.
@@ -361,6 +378,7 @@ class Suite(NamedTuple):
         model_name: the meaning of a colon in the model's name: it belongs to it (``name``), or what stands before it is a folder
             above the model's output (``folders``: ``cd:bit``).
         fixed_epoch: the number of epochs that the original always trains, whatever the file says.
+        usual_epoch: the number of epochs that the original trains if the file has none for the mode.
         unread: roles that the original never reads.
         devices: how the original passes on devices. All keys but ``parameter`` count with ``--legacy`` only: by default every
             command of a leg gets its GPUs, and hosts are parsed.
@@ -373,18 +391,21 @@ class Suite(NamedTuple):
             (``slot``), or none.
         save: the name of the folder that a training writes.
         vars: more variables, each a template, or a list of which the first counts whose conditions hold (``value``, ``when``,
-            ``replace: [old, new]``).
+            ``replace: [old, new]``, ``keep``: a regular expression, of what it matches its first group stays).
         weights: the file that a training writes.
         weights_else: patterns of names below the training's folder; the first that exists counts. With ``weights_there`` they are
             tried after ``weights``, otherwise instead of it.
         weights_there: the conditions under which the original expects the file of ``weights``.
         train: the training.
         before: commands in front of each training.
+        after: commands between each training and its evaluation.
         eval: the evaluation.
+        export_from: the step whose weights are exported: the training, or the evaluation, if the file has one.
         export: the exports. The last one makes the model for the inference.
         infer: the inference.
         whole: the modes without training.
         klquant: the style of klquant_whole_infer, if the suite has this mode.
+        klquant_exports: whether the original does no more than export in klquant_whole_infer.
         klquant_trains: whether the original does not know klquant_whole_infer, and trains in it as in any other mode.
         results_log: the name of the log of status lines.
         results_head: the line of that log at the start of a run.
@@ -419,6 +440,7 @@ class Suite(NamedTuple):
     mode_lists: frozenset[str] = frozenset()
     model_name: Literal["name", "folders"] = "name"
     fixed_epoch: str = ""
+    usual_epoch: str = ""
     unread: frozenset[str] = frozenset()
     amp_trainer: str = ""
     unknown_trainer: Literal["norm", "skip"] = "norm"
@@ -426,7 +448,10 @@ class Suite(NamedTuple):
     weights_else: tuple[Template, ...] = ()
     weights_there: tuple[Condition, ...] = ()
     before: tuple[Before, ...] = ()
+    after: tuple[After, ...] = ()
+    export_from: Literal["train", "eval"] = "train"
     klquant: Literal["", Style] = ""
+    klquant_exports: bool = False
     klquant_trains: bool = False
     results_log: str = "results_python.log"
     results_head: Template = ""
@@ -453,7 +478,8 @@ class Suite(NamedTuple):
     def programs(self) -> frozenset[str]:
         """The roles whose values are programs with their arguments."""
         trained = {role for rule in self.trainers for role in (*rule.command, rule.export)}
-        return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained})
+        after = {one.program for one in self.after}
+        return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained, *after})
 
     @property
     def named_axes(self) -> frozenset[str]:
