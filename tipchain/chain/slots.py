@@ -47,6 +47,10 @@ class Lines(Protocol):
         """Roles that the original never reads."""
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Roles that no line stands for."""
+
+    @property
     def to_static(self) -> bool:
         """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
 
@@ -96,7 +100,13 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     if suite.to_static:
         params = file.section(TO_STATIC_SECTION)
         slots.update([("to_static", _slot(file, "to_static", params[0]))] if params else [])
-    return slots
+    return {**slots, **_lacking(slots, suite, file.path)}
+
+
+def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
+    """Return the slots that no line stands for; the trainer is the usual one."""
+    norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
+    return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in suite.lacks}
 
 
 def _is_mistyped(section: str) -> bool:
@@ -250,6 +260,7 @@ def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> 
         header = next((n for n, line in enumerate(physical, 1) if has_word(line, TO_STATIC_SECTION)), 0)
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
+    slots |= _lacking(slots, suite, path)
     return slots if whole else cut_slots(slots, suite)
 
 

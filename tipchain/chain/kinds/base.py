@@ -45,6 +45,11 @@ class Layout:
         object.__setattr__(self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout)
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Roles that no line stands for: none of these has such."""
+        return frozenset()
+
+    @property
     def to_static(self) -> bool:
         """Whether the original looks up a line by a header: none of these does."""
         return False
