@@ -291,3 +291,11 @@ def test_what_was_run_is_said_whole(tmp_path, entry, message):
     (tmp_path / "s.yaml").write_text(f"suite: s\nextends: template\ntitle: S\nverified: [{entry}]\n")
     with pytest.raises(ProfileError, match=message):
         get_suite(str(tmp_path / "s.yaml"))
+
+
+def test_a_role_that_no_line_stands_for_must_be_named(tmp_path):
+    text = (SHIPPED / "programs.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "mine.yaml"
+    path.write_text(text.replace("eval, infer_model", "infer_model"), encoding="utf-8")
+    with pytest.raises(ProfileError, match="the role 'eval' is missing; no chain can do without it"):
+        read_profile(path)

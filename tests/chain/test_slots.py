@@ -84,6 +84,23 @@ def test_a_line_missing_or_added_is_refused_beside_one_that_nothing_reads(change
             slots("\n".join([*lines[:index], "x:null", *lines[index:]]))
 
 
+def test_a_missing_line_is_no_folder_that_may_be_missing_beside_an_idle_one():
+    text = edit(TEMPLATE, ("export1", "--data:x")).replace("infer_model", "inference_dir:null\ninfer_model", 1)
+    lines = text.splitlines()
+    slots(text)
+    start, end = lines.index("--save-dir:null"), lines.index("inference_dir:null")
+    for index in range(start, end - 1):
+        with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
+            slots("\n".join(lines[:index] + lines[index + 1 :]))
+    assert not slots("\n".join(lines[:end] + lines[end + 1 :])).get("inference_dir")
+
+
+def test_a_missing_line_is_named_beside_idle_ones():
+    text = edit(TEMPLATE, ("pact_train", "quant_export:null"), ("fpgm_train", "prune:null"))
+    with pytest.raises(ParamsError, match=r"a line is missing between lines 13 and 15 \(`trainer:`"):
+        slots(text.replace("trainer:norm_train\n", ""))
+
+
 def test_a_line_in_the_place_of_another_is_no_idle_one():
     name = "train_model_name:best.pdparams\n"
     shifted = TEMPLATE.replace("--pretrained:null\n", "").replace(name, f"{name}null:null\n")

@@ -11,7 +11,7 @@ from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.load import detect_suite
+from tipchain.chain.load import detect_suite, load_plan
 from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Find, Options
 from tipchain.chain.profiles import get_suite, suite_names
@@ -69,7 +69,7 @@ def with_role(suite, role, value):
 
 
 def test_there_is_a_sample_of_every_suite_but_our_own():
-    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain"}
+    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain", "programs"}
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -739,3 +739,49 @@ def test_amp_on_a_gpu(suite, precision, words):
     assert not train.skip
     (cpu,) = steps(plan(suite, with_role(suite, "autocast", precision), ("gpu_list", "gpu_list:-1")), "train")
     assert cpu.skip == "AMP on a CPU: Paddle ignores it there"
+
+
+# A suite whose files lack lines
+
+
+THREE = Path(__file__).parents[1] / "conformance/samples/programs/three.txt"
+
+
+def three(mode=LITE, **options):
+    return load_plan(THREE, mode, options=Options(**options))
+
+
+def test_a_driver_of_three_programs_adds_no_argument():
+    train, export, infer = three().commands
+    assert [one.argv[1:] for one in (train, export, infer)] == [
+        ("tools/fit.py", "--epochs", "2", "--data", "lite/", "--out", "work dir"),
+        ("tools/freeze.py", "--weights", "work/best", "--to", "frozen"),
+        ("tools/guess.py", "--model", "frozen/pose", "--image", "lite/0.png"),
+    ]
+    assert (export.needs, infer.needs) == ((train.id,), (export.id,))
+    assert train.leaves[0].files == ("**/*.pdparams",)
+    assert {"**/*.pdmodel", "**/*.pdiparams"} <= {file for one in export.leaves for file in one.files}
+    assert not three().notes
+
+
+def test_three_programs_infer_where_they_train():
+    assert [one.on_gpu for one in three().commands] == [True] * 3
+    assert [one.on_gpu for one in three(device="cpu").commands] == [False] * 3
+    assert three(device="cpu").commands[-1].id == "infer[cpu]"
+
+
+def test_three_programs_have_nothing_to_infer_with_without_a_training():
+    plan = three(WHOLE)
+    assert not plan.commands
+    assert {"nothing-planned", "closed-modes"} <= codes(plan)
+
+
+@pytest.mark.parametrize("line", THREE.read_text(encoding="utf-8").splitlines()[1:])
+def test_a_line_of_three_programs_missing_or_added_is_refused(line, tmp_path):
+    text = THREE.read_text(encoding="utf-8")
+    path = tmp_path / "train_infer_python.txt"
+    missing = [] if line == "##" else [text.replace(f"{line}\n", "", 1)]
+    for changed in (*missing, text.replace(line, f"{line}\nx:1", 1)):
+        path.write_text(changed, encoding="utf-8")
+        with pytest.raises(ParamsError, match=r"train_infer_python\.txt:\d+: "):
+            load_plan(path, LITE)

@@ -129,7 +129,8 @@ class Original:
 
     def _step(self, script: Path, number: int, program: str) -> str:
         """Return what a line of a driver starts; the public ones call their variables alike."""
-        line = script.read_text(encoding="utf-8").splitlines()[number - 1]
+        lines = script.read_text(encoding="utf-8").splitlines()[:number]
+        line = lines[-1]
         if script.name == "benchmark_train.sh":
             return "other"
         if "func_paddle2onnx" in line:
@@ -144,6 +145,10 @@ class Original:
             return "export"
         if "ext_cmd" in line:
             return "other"
+        # A driver of three programs calls the words of each alike.
+        words = next((one for one in reversed(lines) if re.match(r"\s*cmd=", one)), "")
+        if found := re.search(r"\$\{(export|infer)\w*_py\}", words if "$cmd" in line else ""):
+            return found[1]
         return "eval" if re.search("(eval|lin)_cmd", line) else "train" if "cmd" in line else "other"
 
 

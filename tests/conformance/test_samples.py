@@ -29,6 +29,7 @@ SUITES = (
     "tutorial",
     "template",
     "alexnet",
+    "programs",
 )
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.glob("*/*.txt"))
 # In this mode these drivers take the first 17 lines for those of another kind of file, whatever they are.

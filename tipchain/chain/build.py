@@ -182,6 +182,8 @@ def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
     elif text != "-1":
         remembered = text if suite.devices.export_all else text.partition(",")[0]
         at_once = text if len(text) <= 1 and suite.devices.at_once else None
+    if not suite.devices.exports:
+        remembered = at_once = None
     several = len(hosts) >= suite.devices.hosts_from
     launched = len(gpus) > 2
     return Leg(
@@ -372,7 +374,7 @@ class InferenceReader(SlotReader):
         whole = self.suite.whole
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         slot = self.slots["infer_model"]
-        if klquant and self.suite.klquant_trains:
+        if self.mode.value in self.suite.trains_in:
             self.tell("closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info")
         if klquant and not self.suite.klquant:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
@@ -402,8 +404,8 @@ class InferenceReader(SlotReader):
             if path == "null" and self.suite.whole.skips_null:
                 continue
             text = texts[index] if index < len(texts) else ""
-            if path in NOTHING and self.on("null"):
-                if text not in NOTHING or not self.slots["device"].absent:
+            if path in NOTHING and (self.on("null") or not slot.line):
+                if slot.line and (text not in NOTHING or not self.slots["device"].absent):
                     self.tell("null", slot, "null is no model; the original exports it without weights", "info")
                 continue
             if index >= len(texts) and self.on("null"):

@@ -411,11 +411,12 @@ class Expansion(PlanDraft):
 
     def is_told(self, argv: Words, folder: str, role: str) -> bool:
         """Return whether a command gets its folder; if not, where it writes is not known, which is told."""
-        slot = self.spec.slots[role]
-        if slot.key not in NOTHING or any(folder in word for word in argv):
+        slot = self.spec.slots.get(role)
+        if any(folder in word for word in argv) or (slot is not None and slot.key not in NOTHING):
             return True
         message = "names no argument for the folder, so what the program writes is looked for in the whole checkout"
-        self.tell("default", message, slot)
+        if slot is not None and slot.line:
+            self.tell("default", message, slot)
         return False
 
     def exported_files(self, folder: str, argv: Words) -> tuple[Artifact, ...]:
@@ -434,7 +435,9 @@ class Expansion(PlanDraft):
         self.told_data(source)
         axis = self.spec.axes["device"]
         seen: set[Words] = set()
-        for value in axis.values:
+        # Without a line for it, inference runs where training did.
+        leg = ("cpu",) if source.gpu is None else ("gpu",)
+        for value in leg if "device" in self.suite.lacks else axis.values:
             kind = DEVICE_KINDS.get(value)
             if kind is None:
                 self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", axis.slot)

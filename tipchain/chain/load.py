@@ -83,7 +83,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     if best := next((suite for suite in unmarked if fits(file, suite)), None):
         return best
     near = [suite for suite in (*marked, *unmarked) if has_headers(file, suite)]
-    return min(near or marked or unmarked, key=lambda suite: distance(file, suite))
+    # Of equals the longest: what shows nothing of any layout may still become that of most files.
+    return min(near or marked or unmarked, key=lambda suite: (distance(file, suite), -len(suite.layout)))
 
 
 def is_sure(file: ParamFile, suite: Suite) -> bool:

@@ -200,7 +200,7 @@ def _check_needed(suite: Suite, seen: Seen) -> None:
     needed |= {"infer_export"} if suite.whole.style == "models" else set()
     needed |= {rule.command[0] for rule in suite.trainers if rule.command[0] != "to_static"}
     needed |= {role for rule in suite.infer.rules.values() for role in (*rule.axes, *rule.fixed_axes)}
-    for role in sorted(needed - {rule.role for rule in suite.layout if rule.kind == "slot"}):
+    for role in sorted(needed - suite.lacks - {rule.role for rule in suite.layout if rule.kind == "slot"}):
         kind = "may be missing" if role in suite.roles else "is missing"
         raise seen.fault(("layout",), f"the role {role!r} {kind}; no chain can do without it")
     if all(rule.kind != "norm" for rule in suite.trainers):

@@ -47,6 +47,10 @@ class Lines(Protocol):
         """Roles whose values the original does not cut: it never reads them, or reads all parts."""
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Roles that no line stands for."""
+
+    @property
     def to_static(self) -> bool:
         """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
 
@@ -96,7 +100,13 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     if suite.to_static:
         params = file.section(TO_STATIC_SECTION)
         slots.update([("to_static", _slot(file, "to_static", params[0]))] if params else [])
-    return slots
+    return {**slots, **_lacking(slots, suite, file.path)}
+
+
+def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
+    """Return the slots that no line stands for; the trainer is the usual one."""
+    norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
+    return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in suite.lacks}
 
 
 def _is_mistyped(section: str) -> bool:
@@ -250,6 +260,7 @@ def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> 
         header = next((n for n, line in enumerate(physical, 1) if has_word(line, TO_STATIC_SECTION)), 0)
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
+    slots |= _lacking(slots, suite, path)
     return slots if whole else cut_slots(slots, suite)
 
 
@@ -573,6 +584,7 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
         section_slots(file, sections, number)
     except ParamsError as caught:
         error, changes = caught, _best(list(_changes(section, params)))
+        changes = changes or _best(list(_changes(section, params, _idle_exports(file, sections))))
     else:
         pairs = () if _fitted(section.rules, params) else _idle_pairs(file, sections, number) or ()
         own = {param: param._replace(key=rule.keys[0]) for rule, param in pairs if not rule.allows(param.key)}
@@ -635,7 +647,8 @@ def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pa
     A line missing or added, after which the keys are right and no more values look out of place, is that instead.
     """
     section, params = sections[number], file.section(file.headers[number][0])
-    pairs = _fitted(section.rules, params, _idle_exports(file, sections))
+    idle = _idle_exports(file, sections)
+    pairs = _fitted(section.rules, params, idle)
     if pairs is None:
         return None
     wrong = [(rule, param) for rule, param in pairs if not rule.allows(param.key)]
@@ -644,8 +657,9 @@ def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pa
     if any(not rule.keys and param.key in names for rule, param in rest):
         return None  # what stands there is another line's
     odd = len(wrong) + sum(_odd(section, rule, param) for rule, param in rest)
-    shifts = (one for one in _changes(section, params) if one.kind != "rename")
-    return None if any(one.oddities <= odd for one in shifts) else pairs
+    shifts = [one for one in _changes(section, params) if one.kind != "rename" and one.oddities <= odd]
+    shifts += [one for one in _changes(section, params, idle) if one.kind != "rename" and one.oddities < odd]
+    return None if shifts else pairs
 
 
 def _idle_exports(file: ParamFile, sections: Sequence[Section]) -> frozenset[str]:
@@ -658,21 +672,24 @@ def _idle_exports(file: ParamFile, sections: Sequence[Section]) -> frozenset[str
     return frozenset()
 
 
-def _changes(section: Section, params: Sequence[Param]) -> Iterator[_Change]:
-    """Yield each change of one line after which the section fits."""
+def _changes(section: Section, params: Sequence[Param], idle: frozenset[str] | None = None) -> Iterator[_Change]:
+    """Yield each change of one line after which the section fits; with ``idle`` a wrong key that nothing reads is odd."""
     if len(params) > len(section.rules) + 1:
         return  # a line is for one rule at most: no one change is enough
     for kind, last in (("rename", 0), ("insert", 1), ("delete", 0)):
         for place in range(len(params) + last):
             new = {"rename": [_MISSING], "insert": [_MISSING], "delete": []}[kind]
             rest = params[place:] if kind == "insert" else params[place + 1 :]
-            pairs = _fitted(section.rules, (*params[:place], *new, *rest))
+            pairs = _fitted(section.rules, (*params[:place], *new, *rest), idle)
             if pairs is None:
                 continue
             rule = next((rule for rule, param in pairs if param is _MISSING), None)
             if kind == "rename" and rule is not None:
                 pairs = [(rule, params[place]) if param is _MISSING else (rule, param) for rule, param in pairs]
-            odd = sum(_odd(section, rule, param) for rule, param in pairs if param is not _MISSING)
+            there = [(rule, param) for rule, param in pairs if param is not _MISSING]
+            odd = sum(
+                _odd(section, rule, param) or (idle is not None and not rule.allows(param.key)) for rule, param in there
+            )
             yield _Change(kind=kind, place=place, rule=rule, oddities=odd, pairs=pairs)
 
 

@@ -184,6 +184,7 @@ class Devices(NamedTuple):
         before_eval: whether the original exports it before the evaluation, and not only before the inference.
         hosts_export: whether the original exports it for an entry with hosts, too.
         export_all: whether the original exports all GPUs of an entry, and not only the first.
+        exports: whether the original exports CUDA_VISIBLE_DEVICES at all.
         unset_after: after which part of a leg the original unsets it.
         launches_one_host: whether the original trains on several GPUs of one host at all.
         overwritten: whether an inference overwrites the device argument of the later trainings of its leg.
@@ -196,6 +197,7 @@ class Devices(NamedTuple):
     before_eval: bool = False
     hosts_export: bool = False
     export_all: bool = False
+    exports: bool = True
     unset_after: Literal["inference", "iteration"] = "inference"
     launches_one_host: bool = True
     overwritten: bool = False
@@ -380,6 +382,7 @@ class Suite(NamedTuple):
         fixed_epoch: the number of epochs that the original always trains, whatever the file says.
         usual_epoch: the number of epochs that the original trains if the file has none for the mode.
         unread: roles that the original never reads.
+        lacks: roles that no line of a file stands for. They count as null, and without ``trainer`` every chain trains as ``norm``.
         devices: how the original passes on devices. All keys but ``parameter`` count with ``--legacy`` only: by default every
             command of a leg gets its GPUs, and hosts are parsed.
         launcher: words between the interpreter and the program, for several processes.
@@ -406,7 +409,7 @@ class Suite(NamedTuple):
         whole: the modes without training.
         klquant: the style of klquant_whole_infer, if the suite has this mode.
         klquant_exports: whether the original does no more than export in klquant_whole_infer.
-        klquant_trains: whether the original does not know klquant_whole_infer, and trains in it as in any other mode.
+        trains_in: modes without training that the original does not know, so that it trains in them as in any other.
         results_log: the name of the log of status lines.
         results_head: the line of that log at the start of a run.
         status: the text of a status line after ``Run successfully with command - ``. Its variables are ``model``, ``command`` and ``log``.
@@ -442,6 +445,7 @@ class Suite(NamedTuple):
     fixed_epoch: str = ""
     usual_epoch: str = ""
     unread: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
     amp_trainer: str = ""
     unknown_trainer: Literal["norm", "skip"] = "norm"
     vars: Mapping[str, tuple[Choice, ...]] = MappingProxyType({})
@@ -452,7 +456,7 @@ class Suite(NamedTuple):
     export_from: Literal["train", "eval"] = "train"
     klquant: Literal["", Style] = ""
     klquant_exports: bool = False
-    klquant_trains: bool = False
+    trains_in: frozenset[str] = frozenset()
     results_log: str = "results_python.log"
     results_head: Template = ""
     redirected: frozenset[str] = frozenset()
@@ -461,13 +465,12 @@ class Suite(NamedTuple):
 
     def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:
         """Return whether ``mode`` has training steps with ``fixes`` in force."""
-        taken = mode is Mode.KLQUANT_WHOLE_INFER and self.klquant_trains and "closed-modes" not in fixes
-        return mode.trains or taken
+        return mode.trains or (mode.value in self.trains_in and "closed-modes" not in fixes)
 
     @property
     def roles(self) -> frozenset[str]:
-        """The roles that the layout has."""
-        return frozenset(rule.role for rule in self.layout if rule.role)
+        """The roles that a file has slots for."""
+        return frozenset(rule.role for rule in self.layout if rule.role) | self.lacks
 
     @property
     def uncut(self) -> frozenset[str]:

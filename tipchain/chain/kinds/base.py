@@ -50,6 +50,11 @@ class Layout:
         return self.unread
 
     @property
+    def lacks(self) -> frozenset[str]:
+        """Roles that no line stands for: none of these has such."""
+        return frozenset()
+
+    @property
     def to_static(self) -> bool:
         """Whether the original looks up a line by a header: none of these does."""
         return False

@@ -871,6 +871,10 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> t
     return None
 
 
+def _at(step: ReferenceCall) -> str:
+    return f" at {step.place} (`{step.line}`)" if step.place else ""
+
+
 def _turned_round(walk: Walk) -> tuple[str, str] | None:
     """Return the slug and words of two layers that are called one after the other, in the reference the other way round."""
     calls = [(op, step) for op in walk.ops if (step := walk.partner(op)) is not None]
