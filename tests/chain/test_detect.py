@@ -152,6 +152,35 @@ def test_what_the_driver_makes_of_a_broken_file_is_told(copied, lines):
     )
 
 
+def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_path):
+    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(TEMPLATE)
+    driver = tmp_path / "test_tipc/test_train_inference_python.sh"
+
+    def told(words: str) -> list[str]:
+        driver.write_text(f'cmd="${{python}} ${{run_train}} {words}"\n')
+        found = [one.finding.message for one in lint_file(path).found if one.finding.severity == "warning"]
+        plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
+        assert list(plan.notes) == [one for one in found if "hands training" in one]
+        assert not load_plan(path, Mode.WHOLE_INFER).notes
+        assert not load_plan(path, Mode.LITE_TRAIN_LITE_INFER, suite="template").notes
+        return [one.partition("; ")[0].partition("hands training ")[2] for one in plan.notes]
+
+    ours = "--device, --output-dir, --epochs, --batch-size"
+    usual = "${set_use_gpu}  ${set_save_model} ${set_epoch} ${set_pretrain} ${set_autocast} ${set_batchsize} "
+    assert told(usual + "${set_train_params1} ${set_amp_config} ") == []
+    assert told("${set_use_gpu} ${set_save_model} ${set_epoch} ${set_batchsize}") == []  # the others are null here
+    assert told("${set_save_model} ${set_data}") == [f"--output-dir, set_data, and tipchain {ours}"]
+    assert told("") == [f"nothing, and tipchain {ours}"]
+    path.write_text(edit(TEMPLATE, ("--epochs", "--epochs:5")))
+    with pytest.raises(ParamsError, match=r"is no mode=value(.|\n)*hint: .* hands training nothing"):
+        load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
+    (tmp_path / "test_tipc/tipchain_suite.yaml").write_text("suite: mine\nextends: template\ntitle: mine\n")
+    path.write_text(TEMPLATE)
+    assert told("") == []
+
+
 def test_a_suite_with_marks_of_its_own_needs_no_advice(copied):
     text = (SAMPLES / "paddlerec/wide_deep.txt").read_text(encoding="utf-8")
     assert "hint" not in copied("\n".join(line for line in text.splitlines() if not line.startswith("eval:")), 99)

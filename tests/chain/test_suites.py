@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from chain_samples import edit
+from chain_samples import edit, stub
 from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -785,3 +785,23 @@ def test_a_line_of_three_programs_missing_or_added_is_refused(line, tmp_path):
         path.write_text(changed, encoding="utf-8")
         with pytest.raises(ParamsError, match=r"train_infer_python\.txt:\d+: "):
             load_plan(path, LITE)
+
+
+WRITES = """
+case "$1" in
+  tools/fit.py) mkdir -p work; echo "$RANDOM" > work/best.pdparams ;;
+  tools/freeze.py) mkdir -p frozen; for kind in model iparams; do echo 1 > "frozen/pose.pd$kind"; done ;;
+esac
+echo "class 1, score 0.9"
+"""
+
+
+def test_three_programs_are_believed_by_what_is_new_in_the_checkout(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("three.txt").write_text(THREE.read_text(encoding="utf-8"), encoding="utf-8")
+    words = ["run", "three.txt", LITE.value, "--device", "cpu", "--python"]
+    assert main([*words, str(stub(tmp_path / "py", WRITES))]) == 0
+    capsys.readouterr()
+    # What an earlier run left is no proof.
+    assert main([*words, str(stub(tmp_path / "py", WRITES.replace('echo "$RANDOM" > work', ": work")))]) == 1
+    assert "no checkpoint" in capsys.readouterr().out

@@ -29,6 +29,7 @@ from tipchain.chain.load import (
     load_plan,
     marks_in_checkout,
     marks_in_file,
+    training_advice,
 )
 from tipchain.chain.params import (
     HEADER,
@@ -588,6 +589,8 @@ def lint_file(
     plans, per_mode = _planned(text, file, slots, chosen, modes)
     found += useless_values(slots, chosen, plans)
     found += missing_paths(slots, chosen, root, disk or Disk())
+    if not suite and (advice := training_advice(slots, chosen, root)):
+        found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     lines = explain(file, chosen, slots, plans) if explained else ()
     return replace(linted, found=_sorted(together), lines=lines)

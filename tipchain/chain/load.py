@@ -135,35 +135,72 @@ def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
 
 
-# What to do about a file that fits no layout: is the driver another, or the file wrong?
+# What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
 #
-# Who copies a driver edits it. The names that a driver gives to the lines it reads tell how many those are.
+# Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are, and the names in
+# the command of its training tell which of them training gets. Nothing of it is run.
 
 
 DRIVER = f"{FOLDER}/test_train_inference_python.sh"
 READ = re.compile(r"(\w+)=\$\(func_parser_\w+ \"\$\{lines\[(\d+)\]\}\"")
+TRAINS = re.compile(r"cmd=\"\$\{python\} \$\{run_train\}((?: *\$\{\w+\})*) *\"")
+HANDED: Mapping[str, str] = {
+    "set_use_gpu": "use_gpu",
+    "set_save_model": "save",
+    "set_epoch": "epoch",
+    "set_pretrain": "pretrained",
+    "set_autocast": "autocast",
+    "set_batchsize": "batch",
+    "set_train_params1": "extra_train",
+}
+"""Roles by the variables of the templates' drivers that training gets."""
+SETTINGS = "set_amp_config"
+"""A variable of theirs that is no line's."""
 PROFILE_PAGE = "docs/reference/suites.md"
+DESCRIBE = f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
 
 
-def lines_read(root: Path | None) -> int:
-    """Return how many lines of a parameter file the checkout's own driver reads, 0 where that cannot be told."""
+def driver_text(root: Path | None) -> str:
+    """Return the text of the checkout's own driver, "" where there is none."""
     try:
-        script = "" if root is None else (root / DRIVER).read_text(encoding="utf-8")
+        return "" if root is None else (root / DRIVER).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return 0
-    return max((int(number) + 1 for _, number in READ.findall(script)), default=0)
+        return ""
+
+
+def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
+    """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
+    found = TRAINS.search(driver_text(root))
+    if found is None or root is None or (root / OWN).is_file() or marks_in_checkout(suite, root):
+        return ""
+    names = re.findall(r"\$\{(\w+)\}", found[1])
+    own = [HANDED.get(name, name) for name in names if name != SETTINGS]
+    ours = list(dict.fromkeys(item.role for item in suite.train.arguments if item.role))
+    written = {role for role, slot in slots.items() if slot.key not in NOTHING and (role == "save" or not slot.absent)}
+    if all(role in slots and role not in written for role in {*own} ^ {*ours}):
+        return ""
+    driven, planned = (
+        ", ".join(slots[role].key if role in slots else role for role in roles if role not in slots or role in written)
+        for roles in (own, ours)
+    )
+    return f"{DRIVER} hands training {driven or 'nothing'}, and {suite.name} {planned or 'nothing'}; {DESCRIBE}"
+
+
+def file_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
+    """Return what to do about a refused file, as far as the checkout's driver tells; "" for nothing."""
+    if fits(file, suite):
+        return training_advice(read_slots(file, suite), suite, root)
+    return layout_advice(text, file, suite, root)
 
 
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
     """Return what to do about ``file``, which does not fit the layout of ``suite``; "" for suites with marks of their own."""
     if suite.marks != Marks() or (root is not None and (root / OWN).is_file()):
         return ""
-    own, known = lines_read(root), len(suite.layout)
+    own = max((int(number) + 1 for _, number in READ.findall(driver_text(root))), default=0)
+    known = len(suite.layout)
     if own and own != known:
-        return (
-            f"{DRIVER} reads {own} lines, and {suite.name}, the nearest layout, has {known}; "
-            f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
-        )
+        return f"{DRIVER} reads {own} lines, and {suite.name}, the nearest layout, has {known}; {DESCRIBE}"
     for role, slot in legacy_slots(text, file.path, suite, whole=True).items():
         rule = next((one for one in suite.layout if one.role == role), None)
         if slot.line and rule and not stands_right(rule, slot):
@@ -324,16 +361,26 @@ def load_plan(
         file, notes = _parsed(text, path, legacy=legacy), (*notes, *more)
     if legacy:
         return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
-    try:
-        spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
-    except ParamsError as error:
-        if suite or error.hint or fits(file, chosen):
-            raise
-        hint = layout_advice(text, file, chosen, checkout(path)) or None
-        raise ParamsError(error.message, file=path, line=error.line, found=error.found, hint=hint) from error
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
-    plan = with_notes(expand(spec, str(path), options), *notes)
+    try:
+        spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
+        plan = with_notes(expand(spec, str(path), options), *notes)
+    except ParamsError as error:
+        advice = "" if suite else file_advice(text, file, chosen, checkout(path))
+        if not advice:
+            raise
+        raise ParamsError(
+            error.message,
+            file=path,
+            line=error.line,
+            key=error.key,
+            found=error.found,
+            expected=error.expected,
+            hint=f"{error.hint}\n  hint: {advice}" if error.hint else advice,
+        ) from error
+    if not suite and mode.trains and (advice := training_advice(spec.slots, chosen, checkout(path))):
+        plan = with_notes(plan, advice)
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
