@@ -232,6 +232,16 @@ def test_passl_trains_two_epochs_where_the_file_has_none_for_the_mode(epochs):
     assert not any(word.startswith("epochs=") for word in steps(left_out, "train")[0].argv)
 
 
+def test_a_training_alone_may_leave_files_with_the_ending_of_its_own():
+    alone = [(f"{key}:", f"{key}:null") for key in ("extract", "linear", "norm_export")]
+    found = plan("passl", *alone)
+    (train,) = found.commands
+    save = f"./{found.run}/norm_train_gpus_0_autocast_null"
+    assert train.leaves[0].files == (f"{save}/**/*.pdparams", f"{save}/**/*.pd")
+    extracted = steps(plan("passl", *alone[1:]), "train")[0].leaves[0].files
+    assert extracted[0] == f"{save}/contrast/latest.pd"
+
+
 def test_passl_exports_without_training_with_the_keys_of_the_file():
     found = plan("passl", mode=WHOLE)
     (export,), infer = steps(found, "export"), steps(found, "infer")

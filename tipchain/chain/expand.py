@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import posixpath
+import re
 from itertools import groupby, product
 from typing import NamedTuple
 
@@ -323,8 +324,11 @@ class _Trainings:
         if not self.plan.is_told(argv, run.save, "save"):
             return (Artifact(what="checkpoint", files=("**/*.pdparams",)),)
         weights = run.facts["weights"]
-        if weights.endswith("/") or (self.plan.spec.eval is None and run.trainer.export is None):
-            return (Artifact(what="checkpoint", files=(f"{glob.escape(run.save)}/**/*.pdparams",)),)
+        if weights.endswith("/") or not any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after)):
+            # Nothing needs the one file of that name; some programs have an ending of their own, as .pd.
+            endings = dict.fromkeys((".pdparams", *re.findall(r"\.[a-z]+$", weights)))
+            files = tuple(f"{glob.escape(run.save)}/**/*{ending}" for ending in endings)
+            return (Artifact(what="checkpoint", files=files),)
         files = tuple(
             one if one.endswith(".pdparams") else f"{one}{more}"
             for one in self.candidates(weights)

@@ -163,7 +163,7 @@ class TrainerRule(NamedTuple):
         kind: ``norm``, ``pact``, ``fpgm``, …
         key: the role whose key is the trainer's name. ``to_static`` means the section ``to_static_train_benchmark_params``.
         command: the roles whose values make up the program.
-        export: the role of the export.
+        export: the role of the export. An empty text: the original never exports its model.
     """
 
     kind: str
