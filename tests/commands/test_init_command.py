@@ -77,7 +77,12 @@ def test_inputs_that_the_model_does_not_take_are_told_with_the_line(here, capsys
     assert init("--input", "2,5") == 1
     said = capsys.readouterr().err
     assert f"error: {here}/their_net.py:11: RuntimeError: mat1 and mat2 shapes cannot be multiplied" in said
-    assert "the reference (torch), trying an input of shape 2,5 (--input says another)" in said
+    told = "trying an input of shape 2,5 (--input says another or integers such as 2,5:int64:1000)"
+    assert f"the reference (torch), {told}" in said
+    assert init("--lang", "zh", "--input", "2,5") == 1
+    assert "试用形状为 2,5 的输入（可用 --input 指定其他形状，或整数，如 2,5:int64:1000）" in capsys.readouterr().err
+    assert init("--input", "2,5:int64:9") == 1
+    assert "trying an input of shape 2,5 (--input says another)" in capsys.readouterr().err
     assert not (here / "their_net.yaml").exists()
 
 

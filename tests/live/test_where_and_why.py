@@ -665,9 +665,18 @@ def with_places_from_one(self, x):
     return self.c(self.b(self.a(x)) + paddle.arange(1, 9).to(x.dtype))
 
 
+def largest(self, x):
+    return self.c(self.b(self.a(x)).topk(8, -1)[0])
+
+
+def smallest(self, x):
+    return self.c(self.b(self.a(x)).topk(8, -1, largest=False)[0])
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "words", "fix"),
     [
+        (largest, smallest, "`largest` of `topk`", "pass `largest=True` to `topk` at"),
         (summed, overwritten, "the reference alone calls `add`", "`total = total + x.sin()`"),
         (with_places, with_places_from_one, "is 1, the reference's 0", "pass `end=8`, `start=0` to `arange` at"),
     ],

@@ -354,7 +354,11 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
         names = iter([one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))])
         named = [replace(one, name=one.name or next(names)) for one in inputs]
         shapes = " and ".join(",".join(map(str, one.shape)) for one in inputs)
-        with serving(stage=f"trying an input of shape {shapes} (--input says another)"), framework.inference():
+        tried = f"trying an input of shape {shapes} (--input says another)"
+        if all(one.dtype.startswith("float") for one in inputs):
+            integers = f"{','.join(map(str, inputs[0].shape))}:int64:1000"
+            tried = f"trying an input of shape {shapes} (--input says another or integers such as {integers})"
+        with serving(stage=tried), framework.inference():
             output = model.eval()(*(framework.tensor(array) for array in _arrays(named)))
     return named, _names_of(framework, output)
 

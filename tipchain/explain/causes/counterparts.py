@@ -352,7 +352,7 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
                 continue
             found.append((slot, name, present, told))
     told_of = {name for _, name, _, _ in found} | set(settings)
-    by_name = not any(name.isdigit() for name in settings)  # else one of them may be what a slot holds
+    numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
@@ -360,7 +360,7 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
         and default is not None
         and not same_setting(default, present)
         and name not in told_of
-        and by_name
+        and _kind(present) not in numbered
     ]
     return found
 

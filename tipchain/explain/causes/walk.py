@@ -472,14 +472,20 @@ class Walk:
         """Return what the port makes as one expression of tensors that both have."""
         inside = {op.number for op in self.layout_before(parting.ops)}
         letters: dict[Key, str] = {}
+        written: dict[tuple[Key, int], str] = {}
 
         def write(key: Key, op: Op | None) -> str:
             if op is None or op.number not in inside:
                 return letters.setdefault(key, _letter(len(letters)))
             if op.name in CASTING:
                 return write(next(iter(self.given(op))), self._maker_before(next(iter(self.given(op))), op))
-            parts = [write(one, self._maker_before(one, op)) for one in self.given(op)]
-            return _called(op.path if op.name == "layer" else op.name, parts)
+            if (
+                key,
+                op.number,
+            ) not in written:  # what is used twice would be written twice, and what that uses four times
+                parts = [write(one, self._maker_before(one, op)) for one in self.given(op)]
+                written[key, op.number] = _called(op.path if op.name == "layer" else op.name, parts)[: LONGEST + 1]
+            return written[key, op.number]
 
         return _short(write(parting.key, parting.op))
 
