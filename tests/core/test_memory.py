@@ -102,6 +102,45 @@ def test_what_is_free_between_others_goes_back_where_that_is_worth_it(size: int,
     assert (asked > pages * 0.9) is given
 
 
+LASTING = """
+import ctypes
+from tipchain.core.machine import lasting_memory
+
+def pages():
+    return int(open("/proc/self/statm").read().split()[1])
+
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+
+def given_back():
+    one = library.malloc(ctypes.c_size_t({size}))
+    library.memset(ctypes.c_void_p(one), 1, ctypes.c_size_t({size}))
+    return one, pages()
+
+with lasting_memory():
+    lasts, inside = given_back()
+other, full = given_back()
+library.free(ctypes.c_void_p(lasts))
+without = pages()
+library.free(ctypes.c_void_p(other))
+print(full - without, without - pages())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(("maps", "keeps"), [("0", True), ("65536", False)])
+def test_what_lasts_is_mapped_by_itself_where_freed_memory_is_kept(maps: str, *, keeps: bool) -> None:
+    root = Path(__file__).resolve().parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root), "MALLOC_MMAP_MAX_": maps, "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    done = subprocess.run(
+        [sys.executable, "-c", LASTING.format(size=LARGE)], env=env, capture_output=True, text=True, check=True
+    )
+    lasting, other = map(int, done.stdout.split())
+    pages = LARGE // resource.getpagesize()
+    assert lasting > pages * 0.9
+    assert (other < pages / 10) is keeps, "afterwards all is as it was"
+
+
 def test_an_error_passes_through() -> None:
     with pytest.raises(ValueError, match="inside"), keep_memory():
         raise ValueError("inside")

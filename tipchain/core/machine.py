@@ -131,6 +131,26 @@ def keep_memory() -> Iterator[None]:
         library.malloc_trim(0)
 
 
+@contextmanager
+def lasting_memory() -> Iterator[None]:
+    """Let large blocks that stay be mapped by themselves, in a process that keeps what is freed (`MALLOC_MMAP_MAX_` is 0).
+
+    Among blocks that come and go they would leave holes too small by some bytes for the next ones, which frameworks align.
+    """
+    if not _is_glibc() or os.environ.get("MALLOC_MMAP_MAX_") != "0":
+        yield
+        return
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.mallopt(MMAP_THRESHOLD, LARGEST_MMAP)
+    library.mallopt(MMAP_MAX, USUAL_MAPS)
+    try:
+        yield
+    finally:
+        library.mallopt(MMAP_MAX, 0)
+
+
 def paddle_kernels() -> dict[str, str]:
     """Return the variables under which Paddle's matrix products take the kernels that this processor has.
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.core.machine import collect, release_memory
+from tipchain.core.machine import collect, lasting_memory, release_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
@@ -31,8 +31,6 @@ from tipchain.weights.matching import STATISTICS
 
 Tensors = dict[str, Array] | TensorWriter
 """Where large captures go: a truth's are kept whole, others are written at once."""
-SETTLING = 2
-"""Iterations after which free memory goes back: until the optimizer has its own, new gradients do not fit where old ones were."""
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
@@ -47,7 +45,8 @@ def record(bench: Bench) -> Recording:
     tensors: Tensors | None = None
     log = BatchLog(kept=bench.case.backward.iterations)
     for number, mode in enumerate(modes):
-        model, criterion = _start(bench, mode)
+        with lasting_memory():
+            model, criterion = _start(bench, mode)
         if tensors is None:
             tensors = {} if bench.truth else _open_writer(bench, model)
         arrays |= _iterate(bench, mode, model, criterion, tensors, log if number == 0 else None)
@@ -90,7 +89,6 @@ def _iterate(
         framework.watch_variances(model)
     trainer = bench.trainer(model, settings.learning_rate)
     size = sum(one.nbytes for _, one in framework.parameters(model, names, shared=True))
-    release_memory(size)
     losses: dict[str, Array] = {}
     rates: dict[str, Array] = {}
     with _surroundings(bench):
@@ -101,10 +99,9 @@ def _iterate(
             if number == 0:
                 for name, value in framework.gradients(model, names, shared=not bench.truth):
                     tensors[f"{prefix}gradient/{name}"] = value
-            trainer.step()
+            with nullcontext() if number else lasting_memory():  # the optimizer's
+                trainer.step()
             trainer.step_schedule()
-            if number < SETTLING:
-                release_memory(size)
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss
     collect(size)  # an optimizer stands in cycles

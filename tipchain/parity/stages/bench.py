@@ -13,6 +13,7 @@ import numpy as np
 
 from tipchain.core.blame import UsersError, placed
 from tipchain.core.json_text import Json, JsonObject
+from tipchain.core.machine import release_memory
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
@@ -173,8 +174,12 @@ class Bench:
 
     def model(self, *, training: bool = False) -> Model:
         """Return a new model with the case's weights."""
-        self._kept.clear()
         assert self.weights is not None
+        if self._kept:
+            self._kept.clear()
+            release_memory(
+                self.weights.stat().st_size
+            )  # the new model's tensors would not fit where the old one's were
         with self.framework.undrawn():
             model = self.framework.build(self.builder("model"), self.case.model_args)
         self.framework.load_weights(model, self.weights)
