@@ -522,3 +522,18 @@ def test_programs_that_get_no_folder_are_looked_after_in_the_whole_checkout():
     assert {"**/*.pdmodel", "**/*.pdiparams"} <= {file for one in export.leaves for file in one.files}
     assert [note.partition(": null: ")[0] for note in plan.notes] == ["f.txt:8", "f.txt:28"]
     assert all("looked for in the whole checkout" in note for note in plan.notes)
+
+
+ALONE = (("train_model_name", "train_model_name:null"), ("eval:", "eval:null"), ("norm_export", "null:null"))
+
+
+def test_a_training_that_names_nothing_and_that_nothing_follows_is_judged_by_its_exit_code():
+    """Such are files of reinforcement learning, whose programs save no model."""
+    plan = make(edit(TUTORIAL, *ALONE, ("--output-dir", "null:null")), suite="tutorial")
+    (train,) = plan.commands
+    assert train.leaves == ()
+    assert any("the training is judged by its exit code" in note for note in plan.notes)
+    (saves,) = make(edit(TUTORIAL, *ALONE), suite="tutorial").commands
+    assert saves.leaves
+    (named,) = make(edit(TUTORIAL, *ALONE[1:], ("--output-dir", "null:null")), suite="tutorial").commands
+    assert named.leaves

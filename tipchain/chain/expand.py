@@ -321,10 +321,16 @@ class _Trainings:
         """Return what a training must leave."""
         if not self.plan.spec.fixes:
             return ()
+        followed = any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after))
+        name, folder = (self.plan.spec.slots[role] for role in ("train_model_name", "save"))
+        if name.absent and folder.key in NOTHING and not followed:
+            message = "names no model, no line names its folder, and nothing needs it: the training is judged by its exit code"
+            self.plan.tell("default", message, name)
+            return ()
         if not self.plan.is_told(argv, run.save, "save"):
             return (Artifact(what="checkpoint", files=("**/*.pdparams",)),)
         weights = run.facts["weights"]
-        if weights.endswith("/") or not any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after)):
+        if weights.endswith("/") or not followed:
             # Nothing needs the one file of that name; some programs have an ending of their own, as .pd.
             endings = dict.fromkeys((".pdparams", *re.findall(r"\.[a-z]+$", weights)))
             files = tuple(f"{glob.escape(run.save)}/**/*{ending}" for ending in endings)
