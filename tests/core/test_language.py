@@ -183,6 +183,7 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
     ("text", "expected"),
     [
         ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
+        ("not close · mean 0.1 · allowed mean <= 1e-05", "超出允许值 · 平均差 0.1 · 允许 mean <= 1e-05"),
         (
             "the model itself: it makes `f(x)` with axis=1 at port.py:5, the reference `f(x)` with axis=0",
             "模型本身：在 port.py:5 处以 axis=1 计算 `f(x)`，参考实现以 axis=0 计算 `f(x)`",

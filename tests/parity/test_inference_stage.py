@@ -270,6 +270,17 @@ def test_engines_that_agree_against_the_model_accuse_the_export():
     assert "paddle_inference gives the same as onnx: the export differs from the model" in reason
 
 
+def test_what_onnx_alone_gives_otherwise_accuses_the_conversion():
+    """paddle2onnx 2.1 makes `GELU(approximate=True)` an exact one: a port that is right was told to be another model."""
+    keys = [f"{engine}/logits@batch=1" for engine in ("paddle_inference", "onnx")]
+    judged = recorded(
+        {key: np.full((1, 10), float(number)) for number, key in enumerate(keys, 1)},
+        {"paddle_inference": {}, "onnx": {}},
+        {key: np.full((1, 10), 1.0) for key in keys},
+    )
+    assert "paddle2onnx converts an operator to another one" in reasons(judged)["onnx/logits@batch=1"]
+
+
 def test_an_engine_that_gave_nothing_is_no_pass():
     judged = recorded({"paddle_inference/logits@batch=1": np.ones((1, 10))}, {"paddle_inference": {}, "onnx": {}})
     assert outcomes(judged)["onnx"] == "ERROR"

@@ -462,17 +462,19 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
             f"{other} gives the same as {engine}: the export differs from the model "
             "(a layer exported in train mode, or code that takes another path while it is traced)"
         )
+    elif engine == "onnx" and f"{dumps.stage}/paddle_inference/{output}" in _passing(judged):
+        hint = "Paddle Inference gives the model's output: paddle2onnx converts an operator to another one"
     else:
         return verdict
     return replace(verdict, reason=f"{verdict.reason}; {hint}")
 
 
+def _passing(judged: Judged) -> list[str]:
+    return [verdict.subject for verdict in judged.verdicts if verdict.outcome is Outcome.PASS]
+
+
 def _passing_batches(judged: Judged, prefix: str) -> list[str]:
-    return [
-        verdict.subject.removeprefix(prefix)
-        for verdict in judged.verdicts
-        if verdict.subject.startswith(prefix) and verdict.outcome is Outcome.PASS
-    ]
+    return [subject.removeprefix(prefix) for subject in _passing(judged) if subject.startswith(prefix)]
 
 
 def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None:
