@@ -97,6 +97,8 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
 """What glibc's ``mallopt`` calls its settings."""
 LARGEST_MMAP = 2**25
 """The largest threshold for blocks of their own that glibc knows; it sets its own to this once such a block was freed."""
+LARGE_PAGE = 2**21
+"""Bytes of a large page, as most processors have it."""
 USUAL_MAPS = 2**16
 """Blocks of their own that glibc allows by default."""
 WORTH = 2**26
@@ -135,7 +137,8 @@ def keep_memory() -> Iterator[None]:
 def lasting_memory() -> Iterator[None]:
     """Let large blocks that stay be mapped by themselves, in a process that keeps what is freed (`MALLOC_MMAP_MAX_` is 0).
 
-    Among blocks that come and go they would leave holes too small by some bytes for the next ones, which frameworks align.
+    They go back to the system in the end. Among blocks that come and go they would leave holes too small by some bytes for the
+    next ones, which frameworks align.
     """
     if not _is_glibc() or os.environ.get("MALLOC_MMAP_MAX_") != "0":
         yield
@@ -143,7 +146,7 @@ def lasting_memory() -> Iterator[None]:
     import ctypes
 
     library = ctypes.CDLL(None)
-    library.mallopt(MMAP_THRESHOLD, LARGEST_MMAP)
+    library.mallopt(MMAP_THRESHOLD, LARGE_PAGE)
     library.mallopt(MMAP_MAX, USUAL_MAPS)
     try:
         yield

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.core.machine import collect, lasting_memory, release_memory
+from tipchain.core.machine import collect, lasting_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
@@ -104,10 +104,9 @@ def _iterate(
             trainer.step_schedule()
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss
-    collect(size)  # an optimizer stands in cycles
+    collect(size)  # an optimizer stands in cycles; what it had goes back, and the file lies in pages that were in use
     moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
     parameters = dict(framework.parameters(model, names, shared=not (moves or bench.truth)))
-    release_memory(size)  # what the file lies in then was in use
     for name, value in parameters.items():
         tensors[f"{prefix}parameter/{name}"] = value
     for name, value in framework.buffers(model, names):
