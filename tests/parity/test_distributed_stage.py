@@ -176,7 +176,7 @@ def test_batch_statistics_of_shares_are_refused(side, tmp_path):
 
 
 def test_a_process_ends_with_the_one_that_started_it(tmp_path):
-    code = "from tipchain.parity.launch import end_with_parent as e; e(); print(1, flush=True)\n"
+    code = "from tipchain.core.machine import end_with_parent as e; e(); print(1, flush=True)\n"
     child = [sys.executable, "-c", f"import time\n{code}time.sleep(60)"]
     starter = f"import subprocess, time; p = subprocess.Popen({child!r}, start_new_session=True); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)

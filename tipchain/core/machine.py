@@ -18,6 +18,8 @@ _T = TypeVar("_T")
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 CPUINFO = Path("/proc/cpuinfo")
+PR_SET_PDEATHSIG = 1
+"""What `prctl` calls it (``linux/prctl.h``)."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -249,6 +251,21 @@ OPTIONAL_PACKAGES = {
     "pathspec": "tipchain[ray]",
 }
 """What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, curves, a cluster."""
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """Have the kernel kill this process when its parent ends, however that ends.
+
+    Args:
+        parent: the parent's process id where it is known, for the case that it has already ended.
+
+    Source: https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        raise SystemExit("the process that started this one has ended")
 
 
 def signal_name(number: int) -> str:

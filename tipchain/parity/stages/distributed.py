@@ -27,7 +27,7 @@ import numpy as np
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import core_count, signal_name
+from tipchain.core.machine import core_count, end_with_parent, signal_name
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
@@ -37,7 +37,6 @@ from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
-from tipchain.parity.launch import end_with_parent
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
@@ -245,6 +244,15 @@ def main(argv: Sequence[str]) -> NoReturn:
 # The processes that train together, as their parent sees them: start, deadline, end, reports.
 
 
+LAUNCHER = """
+import os, runpy
+from tipchain.core.machine import end_with_parent, kept_import
+end_with_parent(int(os.environ["TIPCHAIN_PARENT"]))
+with kept_import("paddle"):
+    import paddle
+runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)
+"""
+"""``python -m paddle.distributed.launch``, which gives each process a session of its own, ended with its parent."""
 LOOPBACK = "127.0.0.1"
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
@@ -274,8 +282,8 @@ class WorkerGroup:
             self.process = subprocess.Popen(
                 [
                     sys.executable,
-                    "-m",
-                    "tipchain.parity.launch",
+                    "-c",
+                    LAUNCHER,
                     "--ips",
                     LOOPBACK,
                     "--start_port",
