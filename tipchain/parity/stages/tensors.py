@@ -121,7 +121,7 @@ class TensorWriter(NamedTensors[Any]):
 
     def __setitem__(self, name: str, array: Array) -> None:
         if name in self._names:
-            raise KeyError(name)
+            raise AssertionError(f"{name} is written already")
         self._names[name] = None
         if not is_streamed(array):
             self._waiting[name] = array
@@ -158,7 +158,7 @@ class TensorWriter(NamedTensors[Any]):
                 header[name], end = _entry(self._path, name, one.dtype, one.shape, end)
                 self._file.write(np.ascontiguousarray(one).reshape(-1).data)
             text = json.dumps(header).encode()
-            assert len(text) <= first - 8  # else room_for counts too little
+            assert len(text) <= first - 8  # or `room_for` counts too little
             self._file.seek(0)
             self._file.write((first - 8).to_bytes(8, "little") + text.ljust(first - 8))
             for _, one in _largest_first(front):
