@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 
 from tipchain.parity import align, recorder
 from tipchain.parity.align import AlignRequest, _help, _start
-from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingProcess, RecordingSide
+from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingProcess, RecordingSide, StageNeeds
 
 STAGES = ("forward", "data", "loss", "backward")
 
@@ -101,6 +102,20 @@ def test_a_second_process_begins_with_the_ports_own_stages(side, monkeypatch, st
     monkeypatch.setattr(align, "core_count", lambda: cores)
     (paddle,) = _start(request(**changes), [side("paddle", stages).job], stages)
     assert [one.order for one in paddle.processes] == ["forward", "inference"][:processes]
+
+
+def test_a_large_model_is_recorded_from_both_ends_where_torchs_side_is_there(side, monkeypatch, tmp_path):
+    monkeypatch.setattr(align, "core_count", lambda: 2)
+    weights = tmp_path / "weights"
+    weights.write_bytes(b"large")
+    monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 5)
+    needs = {"backward": StageNeeds(weights=str(weights), digests={})}
+    job = replace(side("paddle", STAGES).job, needs=needs)
+    counts = [
+        len(_start(request(), [side("torch", theirs).job, ours], STAGES)[1].processes)
+        for theirs, ours in (((), job), (STAGES, job), ((), replace(job, needs={})))
+    ]
+    assert counts == [2, 1, 1]
 
 
 def test_a_side_takes_the_core_that_the_other_has_no_use_for(side):

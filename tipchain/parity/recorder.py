@@ -153,6 +153,11 @@ class RecordingJob:
     noise: bool = True
     since: float = 0.0
 
+    def has_large_weights(self) -> bool:
+        """Return whether a weight file has `LARGE_WEIGHTS` or more."""
+        files = {Path(one.weights) for one in self.needs.values() if one.weights}
+        return any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
+
 
 Emit = Callable[[JsonObject], None]
 
@@ -572,10 +577,8 @@ def model_environment() -> dict[str, str]:
 def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
     threads = str(job.threads)
-    files = {Path(one.weights) for one in job.needs.values() if one.weights}
-    large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
     return {
-        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
+        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if job.has_large_weights() else {}),
         **model_environment(),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
