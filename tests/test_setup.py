@@ -77,7 +77,10 @@ class Project:
             shutil.copy(PROJECT / name, target)
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
-        self.write(PARAMS, "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\n")
+        self.write(
+            PARAMS,
+            "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\nsteps:forward\n",
+        )
         self.write("configs/demo.yaml", CASE)
         self.stubs.mkdir()
         for name, text in (("python3", BASE), ("inner", INNER)):
