@@ -104,18 +104,16 @@ def test_a_second_process_begins_with_the_ports_own_stages(side, monkeypatch, st
     assert [one.order for one in paddle.processes] == ["forward", "inference"][:processes]
 
 
-def test_a_large_model_is_recorded_from_both_ends_where_torchs_side_is_there(side, monkeypatch, tmp_path):
+def test_no_third_process_holds_a_large_model(side, monkeypatch, tmp_path):
     monkeypatch.setattr(align, "core_count", lambda: 2)
+    stages = ("forward", "inference")
     weights = tmp_path / "weights"
     weights.write_bytes(b"large")
+    job = replace(side("paddle", stages).job, needs={"forward": StageNeeds(weights=str(weights), digests={})})
+    monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 6)
+    assert len(_start(request(), [job], stages)[0].processes) == 2
     monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 5)
-    needs = {"backward": StageNeeds(weights=str(weights), digests={})}
-    job = replace(side("paddle", STAGES).job, needs=needs)
-    counts = [
-        len(_start(request(), [side("torch", theirs).job, ours], STAGES)[1].processes)
-        for theirs, ours in (((), job), (STAGES, job), ((), replace(job, needs={})))
-    ]
-    assert counts == [2, 1, 1]
+    assert len(_start(request(), [job], stages)[0].processes) == 1
 
 
 def test_a_side_takes_the_core_that_the_other_has_no_use_for(side):
