@@ -295,7 +295,7 @@ def test_chinese_characters_take_two_columns():
     assert cut("resnet fails in", 15) == "resnet fails in"
     assert cut("resnet fails in three", 16) == "resnet fails in…"
     assert cut("  误差超出允许值 forward", 18) == "  误差超出允许值…"
-    assert cut("log /work/nights/20260101/items/resnet/log", 20) == "log /work/nights/20…"
+    assert cut("log /runs/nights/20260101/items/resnet/log", 20) == "log /runs/nights/20…"
     assert [cut("误差", width) for width in (2, 1, 0, -1)] == ["…", "…", "", ""]
 
 
