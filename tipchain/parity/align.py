@@ -36,7 +36,7 @@ from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
-from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
+from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, has_large_weights, listen
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
@@ -619,7 +619,7 @@ def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence
             stages,
             request.timeout_s,
             waits=both and job.side == "torch",
-            both_ends=beside and len(job.stages) > 1 and job.stages[-1] in SOLO and not job.has_large_weights(),
+            both_ends=beside and len(job.stages) > 1 and job.stages[-1] in SOLO and not has_large_weights(job),
         )
         for job in jobs
     ]
