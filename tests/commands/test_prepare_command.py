@@ -193,7 +193,8 @@ def test_a_chain_is_prepared_before_it_runs(chain, params, asked, capsys):
     assert "weights ready" in err
 
 
-def test_a_case_is_prepared_before_it_is_aligned(params, asked, monkeypatch, capsys):
+def test_a_cases_data_are_prepared_before_it_is_aligned(params, asked, monkeypatch, capsys):
+    """The weights are not: aligning makes those of the sides that it runs, where the other framework may be absent."""
     seen = []
 
     def stop(*_):
@@ -201,21 +202,19 @@ def test_a_case_is_prepared_before_it_is_aligned(params, asked, monkeypatch, cap
         raise UsageError("far enough")
 
     monkeypatch.setattr("tipchain.commands.align.make_request", stop)
-    for words in ((), ("--prepare",), ("--prepare", "--reference", "bundle")):
+    for words in ((), ("--prepare",)):
         assert main(["align", str(params.parents[3] / "configs/demo.yaml"), *words]) == 2
-    assert seen == [[], ["lite_data"], ["lite_data"]]
-    assert len(asked) == 1, "a bundle has weights of its own"
-    assert "weights ready" in capsys.readouterr().out
+    assert seen == [[], ["lite_data"]]
+    assert not asked
+    assert "lite_data: made" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["run", "align"])
-def test_what_cannot_be_prepared_is_not_run(chain, params, monkeypatch, capsys, command):
+def test_what_cannot_be_prepared_is_not_run(chain, monkeypatch, capsys):
     def refuse(case, mode, **more):
         raise WeightsError("do not fit", file=case.path)
 
     monkeypatch.setattr(weights, "prepare_weights", refuse)
-    words = chain if command == "run" else ["align", str(params.parents[3] / "configs/demo.yaml")]
-    assert main([*words, "--prepare", "--json", "report.json"]) == 1
+    assert main([*chain, "--prepare", "--json", "report.json"]) == 1
     err = capsys.readouterr().err
     assert "do not fit" in err
     assert "could not be prepared; nothing was run" in err

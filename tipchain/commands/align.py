@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from tipchain.commands.options import (
     add_data_path,
@@ -30,7 +30,7 @@ from tipchain.commands.options import (
     renamed,
     report_targets,
 )
-from tipchain.commands.prepare import add_prepare_first, prepare_case_first
+from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
 from tipchain.errors import OutputError, UsageError
@@ -105,13 +105,14 @@ def align_case(
     from tipchain.live.worker import CauseSearch, explain_failures, located_details
     from tipchain.nightly.origin import origin
     from tipchain.parity.align import keep_report, run_case
+    from tipchain.parity.case import load_case
     from tipchain.report.write import with_page, write_report
 
     check_targets(args)
     # Where the report goes to standard output, it must stand there alone.
     stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
-    if args.prepare and (code := _prepare(args, stream)):
-        return code
+    if args.prepare:
+        prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path, stream)
     clock = time.perf_counter()
     request, out = make_request(args, stages)
     if not args.quiet:
@@ -134,15 +135,6 @@ def align_case(
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
     return write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
-
-
-def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
-    """Prepare data and weights; a reference bundle brings weights of its own."""
-    from tipchain.parity.case import load_case
-
-    case, mode = load_case(from_root(args.case), args.seed), parse_mode(args.mode)
-    weights = _bundle(args.reference) is None
-    return prepare_case_first(case, mode, data_path=args.data_path, stream=stream, weights=weights)
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:

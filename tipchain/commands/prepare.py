@@ -130,7 +130,10 @@ def prepare_chain_first(
 
     case_file = alignment_case(params)
     if case_file is not None:
-        return prepare_case_first(load_case(case_file), mode, data_path=data_path, stream=stream)
+        case = load_case(case_file)
+        prepare_case_data(case, mode, data_path, stream)
+        with redirect_stdout(stream):
+            return _unprepared(case_file, _prepare_weights(case, mode, data_path, force=False))
     checkout = foreign_checkout(params)
     if checkout is None:
         return ExitCode.PASSED
@@ -139,12 +142,14 @@ def prepare_chain_first(
     return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
 
 
-def prepare_case_first(case: Case, mode: Mode, *, data_path: Path | None, stream: TextIO, weights: bool = True) -> int:
-    """Prepare the data and, if asked for, the weights of a case; return the exit code, 0 if it may run."""
+def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, stream: TextIO) -> None:
+    """Prepare a case's data and say so on ``stream``; aligning makes the weights of the sides that it runs itself.
+
+    Raises:
+        DataError: the user's own data are not there, or not what the case needs.
+    """
     with redirect_stdout(stream):
         _prepare_data(case, mode, data_path, force=False)
-        code = _prepare_weights(case, mode, data_path, force=False) if weights else ExitCode.PASSED
-    return _unprepared(case.path, code)
 
 
 def _unprepared(file: Path, code: ExitCode) -> ExitCode:
