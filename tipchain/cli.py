@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -193,5 +194,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Looking through what is imported, again and again and at the end, takes a tenth of a short command.
         gc.disable()
         atexit.register(gc.freeze)
+        # Whoever ends it otherwise than by Ctrl-C wants the same: what it started ends, what is known is told.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP, and means it
+                signal.signal(number, signal.default_int_handler)
     with speaking(_language(words)):
         return guarded(dispatch, words)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from chain_samples import living
 
 from tipchain.cli import main
 from tipchain.errors import Outcome
@@ -139,3 +145,44 @@ def test_a_full_disk_is_told_with_the_file_where_that_is_known(tmp_path, monkeyp
     monkeypatch.setattr("tipchain.parity.align.run_case", fill)
     assert main(["align", "case.yaml", "--out", "out"]) == 1
     assert f"the run cannot be written: {told}\n" in capsys.readouterr().err
+
+
+STUCK = """\
+import os, pathlib, time
+
+def reference():
+    pathlib.Path("pid.part").write_text(str(os.getpid()))
+    pathlib.Path("pid.part").rename("pid")
+    time.sleep(120)
+
+port = loss = print
+"""
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    [("init", signal.SIGTERM), ("init", signal.SIGHUP), ("init", signal.SIGKILL), ("forward", signal.SIGKILL)],
+)
+def test_what_records_or_makes_weights_ends_with_the_command_however_that_is_ended(tmp_path, stage, number):
+    case = CASE.replace("{init: kaiming}", "{init: kaiming, calibrate: inputs}")
+    (tmp_path / "case.yaml").write_text(case.replace("[forward, loss]", "[init, forward, loss]"))
+    (tmp_path / "net.py").write_text(STUCK)
+    argv = [sys.executable, "-m", "tipchain", "align", "case.yaml", "--only", stage, "--record", "torch"]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        pid, deadline = tmp_path / "pid", time.monotonic() + 60
+        while not pid.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert living(pid)
+        process.send_signal(number)
+        text = process.communicate(timeout=60)[0].decode()
+    deadline = time.monotonic() + 10
+    while living(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not living(pid)
+    if number != signal.SIGKILL:
+        assert process.returncode == 130
+        assert text.startswith("interrupted before anything was compared")

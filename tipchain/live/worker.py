@@ -21,7 +21,7 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.core.machine import how_ended, kept_import, paddle_kernels
+from tipchain.core.machine import end_with_parent, how_ended, kept_import, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
@@ -323,6 +323,7 @@ def main(request: str) -> int:
     ``options`` for `tipchain.align`; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
     the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
+    end_with_parent()
     asked = json.loads(Path(request).read_bytes())
     with _progress(asked.get("progress")) as progress:
         return _work(asked, progress)

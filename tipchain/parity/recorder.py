@@ -22,7 +22,7 @@ from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import how_ended, paddle_kernels
+from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import Framework, load_framework
@@ -310,6 +310,7 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
 
 def main(argv: list[str]) -> int:
     """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``."""
+    end_with_parent()
     job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     with os.fdopen(int(argv[1]), "w", buffering=1) as events, os.fdopen(int(argv[2])) as orders:
 

@@ -20,6 +20,7 @@ from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
+from tipchain.core.machine import end_with_parent
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
@@ -478,6 +479,7 @@ def state_digest(state: Mapping[str, object]) -> str:
 
 def main(argv: list[str]) -> int:
     """Make the weights that the job file ``argv[0]`` describes."""
+    end_with_parent()
     job = parse_as(_Job, json.loads(Path(argv[0]).read_text()))
 
     def work() -> int:
