@@ -256,13 +256,15 @@ def test_missing_data_stops_only_the_stages_that_need_it(port):
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
     assert "no such data folder" in text
-    assert "`data: {set: none}` if the data sets need no folder" in text
+    assert "`tipchain align CASE --prepare` makes the shipped data" in text
 
 
 def test_recording_one_side_checks_nothing(port):
     done = port.align("--only", "forward", "--record", "paddle", out="one")
     assert done.returncode == 4, done.stdout
     assert "only paddle was recorded" in " ".join(done.stdout.split())
+    last = f"  tipchain align {port.case} --prepare --port {port.latest('one')}"
+    assert done.stdout.splitlines()[-1] == last, "what to do with the dumps elsewhere"
     assert "diff check failed" not in done.stdout + (port.root / "one" / "alignment.log").read_text()
     both = port.align("--only", "forward", "--port", port.latest("one"), out="two")
     assert both.returncode == 0, both.stdout

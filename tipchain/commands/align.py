@@ -33,7 +33,7 @@ from tipchain.commands.options import (
 from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
-from tipchain.errors import OutputError, UsageError
+from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
@@ -134,7 +134,12 @@ def align_case(
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
-    return write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
+    code = write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
+    if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
+        option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
+        print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)
+        print(f"  tipchain align {args.case} --prepare {option} {out / LATEST}", file=stream)
+    return code
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:

@@ -109,8 +109,8 @@ def arrays_digest(arrays: Mapping[str, Array]) -> str:
 
 
 WHERE = (
-    "`data: {set: none}` if the data sets need no folder, else --data-path DIR; "
-    "the shipped data come from  tipchain prepare PARAMS MODE"
+    "`tipchain align CASE --prepare` makes the shipped data; --data-path DIR names your own; "
+    "`data: {set: none}` in the case if its data sets need no folder"
 )
 HASHED_BYTES = 64 << 20
 """Data sets up to this size are known by their content."""
