@@ -165,19 +165,20 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
     add_case(parser)
-    add("--model-dir", type=Path, required=True, help="folder that the export wrote")
+    add("--model-dir", type=Path, required=True, metavar="DIR", help="folder that the export wrote")
     add(
         "--image-dir",
         type=Path,
+        metavar="PATH",
         help="an image, or a folder with images; for a case of videos a folder of frames, or of such folders "
         "(default: the validation split of the mode's data)",
     )
-    add("--batch-size", type=positive, default=1, help="default %(default)s")
+    add("--batch-size", type=positive, default=1, metavar="N", help="default %(default)s")
     add("--use-gpu", type=true_or_false, default=False, metavar="True|False", help="default False")
     add("--enable-mkldnn", type=true_or_false, default=False, metavar="True|False", help="oneDNN (default False)")
-    add("--cpu-threads", type=positive, default=1, help="default %(default)s")
+    add("--cpu-threads", type=positive, default=1, metavar="N", help="default %(default)s")
     add("--precision", choices=("fp32", "fp16"), default="fp32", help="fp16 on a GPU only (default fp32)")
-    add("--top-k", type=positive, default=5, help="classes to print (default %(default)s)")
+    add("--top-k", type=positive, default=5, metavar="N", help="classes to print (default %(default)s)")
     add("--benchmark", type=true_or_false, default=False, metavar="True|False", help="print times and memory")
 
 
