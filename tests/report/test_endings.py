@@ -206,6 +206,21 @@ def chained(*results: Result, **more: object) -> RunReport:
     return aligned(title="params.txt", results=results, **more)
 
 
+def test_a_long_name_leaves_the_other_rows_their_room_and_a_chain_that_passed_names_its_run():
+    inference = [
+        command(f"infer[cpu;mkldnn={one};threads=2;bs=1;precision=fp32]", "infer") for one in ("True", "False")
+    ]
+    told = render_ending(chained(command("eval[a]", "eval", figures={"top1": 81.25, "loss": 2.84268}), *inference))
+    assert told.splitlines()[2:] == [
+        "PASS   eval[a]  2.3 s, top1=81.25 loss=2.84268",
+        "PASS   infer[cpu;mkldnn=True;threads=2;bs=1;precision=fp32]   2.3 s",
+        "PASS   infer[cpu;mkldnn=False;threads=2;bs=1;precision=fp32]  2.3 s",
+        "",
+        "3 passed in 326.0 s, exit code 0",
+        "run   out/runs/1",
+    ]
+
+
 def test_a_chain_ends_with_what_failed_first_and_what_that_cost():
     assert (
         render_ending(chained(*CHAIN))

@@ -465,11 +465,18 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
 
 def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
     """Return rows as lines of the width, each of one line."""
-    column = min(max((columns(row.name) for row in rows), default=0), width - TEXT_COLUMNS)
+    # A long name pushes what is said of it aside, and leaves the other rows their room.
+    names = [cut(row.name, width - TEXT_COLUMNS) for row in rows]
+    taken = {name: columns(name) for name in names}
+    column, longest = (
+        max((one for one in taken.values() if one <= width // 2), default=0),
+        max(taken.values(), default=0),
+    )
     lines = []
-    for row in rows:
+    for row, name in zip(rows, names, strict=True):
         head = mark(row.outcome, False)
-        rest = cut(f"{head}{padded(cut(row.name, column), column)}  {say(row.text)}".rstrip(), width)
+        cell = padded(name, column if taken[name] <= column else longest)
+        rest = cut(f"{head}{cell}  {say(row.text)}".rstrip(), width)
         lines.append(mark(row.outcome, color) + rest[len(head) :])
     return lines
 
@@ -485,6 +492,8 @@ def _foot(report: RunReport, width: int) -> list[str]:
         logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
         of_alignment = bool(report.verdicts) and not report.results
         told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
+        # Of a command that failed its log is told.
+        told["run"] = run if report.results and not any(one in BAD for one in report.outcomes) else None
     lines: list[str] = []
     for name, path in told.items():
         # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
