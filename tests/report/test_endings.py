@@ -166,6 +166,18 @@ FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4,�
 2 failed in 326.0 s, exit code 1
 next  tipchain locate configs/net.yaml""",
     ),
+    "what is no matter for locate": (
+        aligned(fail("inference/onnx/logits@batch=1"), undiagnosed="not looked for: inference tells itself what differs"),
+        """\
+NOT the same model once it is exported: inference/onnx/logits@batch=1: not close
+· mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43
+  why   not looked for: inference tells itself what differs
+
+FAIL   inference  onnx/logits@batch=1: not close · mean 5.3 · worst at (1, 9):…
+
+1 failed in 326.0 s, exit code 1
+next  tipchain align configs/net.yaml --only inference""",
+    ),
     "one side alone": (
         aligned(check("forward/paddle", Outcome.SKIP, "only paddle was recorded; nothing was compared", None)),
         """\

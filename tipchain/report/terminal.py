@@ -16,7 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.modes import STAGES, Mode
+from tipchain.modes import LOCATABLE, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -523,7 +523,7 @@ def next_command(report: RunReport) -> str:
         return f"tipchain run {title} {report.mode} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
         return ""  # dumps alone, of which no case is known
-    if bad and report.undiagnosed and not report.diagnoses:
+    if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
         return f"tipchain locate {title}{mode}"
     if bad:
         return f"tipchain align {title}{mode} --only {bad[0]}"
