@@ -320,6 +320,12 @@ def test_files_below_the_folder_that_one_is_in_are_told_from_there(tmp_path, mon
     assert line == f"no verdict: forward/paddle: net.py:3: KeyError: '/x{tmp_path}/y'"
 
 
+def test_files_of_packages_are_told_from_their_folder():
+    reason = "/home/me/.venv/lib/python3.11/site-packages/torch/optim/optimizer.py:525: RuntimeError: no step"
+    told = render_ending(aligned(check("lr/torch", Outcome.ERROR, reason, None)))
+    assert told.startswith("no verdict: lr/torch: torch/optim/optimizer.py:525: RuntimeError: no step\n")
+
+
 def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out/runs/1").mkdir(parents=True)

@@ -556,8 +556,9 @@ def _label(word: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """Return a text on one line, with paths below the folder that one is in relative to it."""
+    """Return a text on one line, with paths relative to the folder that one is in, or to that of the packages."""
     line = "; ".join(line.strip() for line in clean(text).splitlines() if line.strip())
+    line = re.sub(r"(?<![\w./-])/\S*/(?:site|dist)-packages/", "", line)
     return re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "", line)
 
 
