@@ -36,12 +36,12 @@ EXPECTED = {
 }
 """What a builder has to return, by its key in the case."""
 CALLED = {
-    "model": "(**model_args)",
-    "loss": "(**loss.args)",
-    "optimizer": "(parameters, learning_rate, **optimizer)",
-    "scheduler": "(optimizer, **scheduler)",
-    "dataset": "(root, split, **data.args)",
-    "metric": "()",
+    "model": "`(**model_args)`",
+    "loss": "`(**loss.args)`",
+    "optimizer": "`(parameters, learning_rate, **optimizer)`",
+    "scheduler": "`(optimizer, **scheduler)`",
+    "dataset": "`(root, split, **data.args)`",
+    "metric": "`()`",
 }
 """How a builder is called, by its key in the case; Paddle's scheduler gets ``(None, learning_rate=..., **scheduler)``."""
 
@@ -159,11 +159,13 @@ def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[.
                 if name not in CALLED or _takes(builder, args, settings):
                     raise
                 call = (
-                    f"(None, learning_rate=..., **{name})" if (name, side) == ("scheduler", "paddle") else CALLED[name]
+                    f"`(None, learning_rate=..., **{name})`"
+                    if (name, side) == ("scheduler", "paddle")
+                    else CALLED[name]
                 )
                 place = placed(builder).rpartition(": ")[0]
                 raise UsersError(
-                    f"{place + ': ' if place else ''}TypeError: {error}\n  expected: a builder that is called with `{call}` and returns {expected}"
+                    f"{place + ': ' if place else ''}TypeError: {error}\n  expected: a builder that is called with {call} and returns {expected}"
                 ) from error
             if not _is_kind(name, side, made):
                 raise UsersError(f"{placed(builder)} returned {described(made)}\n  expected: {expected}")

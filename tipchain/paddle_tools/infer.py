@@ -236,7 +236,8 @@ def classify(predictor: Predictor, samples: Dataset, card: ModelCard, args: argp
         loaded = time.perf_counter()
         logits = predictor(*batch)[0]
         computed = time.perf_counter()
-        lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)]
+        rows = _by_sample(logits, names)
+        lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, rows, strict=True)]
         times.postprocess_s += time.perf_counter() - computed
         times.preprocess_s += loaded - start
         times.inference_s += computed - loaded
@@ -259,6 +260,16 @@ def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
         raise ProgramError(str(error)) from error
     parts = [one[0] if isinstance(one[0], tuple) else (one[0],) for one in loaded]
     return [np.stack(arrays) for arrays in zip(*parts, strict=True)], [str(one[2]) for one in loaded]
+
+
+def _by_sample(output: Array, names: Sequence[str]) -> Array:
+    """Return an output with the samples' axis first: the first axis that has their number, as in [time, batch, classes]."""
+    axis = next((at for at, length in enumerate(output.shape) if length == len(names)), None)
+    if axis is None:
+        raise ProgramError(
+            f"the model's output is {list(output.shape)}: none of its axes has the batch's {len(names)} samples"
+        )
+    return np.moveaxis(output, axis, 0)
 
 
 def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:

@@ -358,7 +358,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
         lines.append(f"  {_label('log')}{log}")
     # The cause of an alignment's failure stands above already.
     known = first.command.step == "align" and report.diagnoses
-    tail = [] if known else [clean(line) for line in first.tail if line.strip()]
+    tail = [] if known else [clean(line) for line in first.tail if line.strip(" ^~")]  # no line of Python's marks alone
     # Of an alignment the verdict tells most; paths and the next command stand below it.
     verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
     shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
