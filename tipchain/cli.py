@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
-from tipchain.core.language import LANGUAGES, coloring, columns, padded, say, speaking
+from tipchain.core.language import LANGUAGES, coloring, columns, in_rows, padded, say, speaking, terminal_width
 from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ GROUPS: dict[str, dict[str, str]] = {
 PROGRAMS = {"train": "train", "eval": "evaluate", "export": "export", "infer": "infer"}
 """The modules of ``tipchain.paddle_tools`` that are commands: what a chain calls."""
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
+CODES_HEAD = "Exit codes: "
+CODES = (
+    "0 all passed, 1 a check or command failed, 2 wrong use or unreadable input, 3 a bug of tipchain, "
+    "4 nothing was checked, 130 interrupted."
+)
 FORMER = {"diagnose": "locate"}
 """What commands were called in the version before this one."""
 
@@ -95,24 +100,18 @@ def _overview() -> str:
             "",
         )
     ]
-    head, *codes = (
-        say(one)
-        for one in (
-            "Exit codes:",
-            "0 all passed, 1 a check or command failed, 2 wrong use or unreadable input,",
-            "3 a bug of tipchain, 4 nothing was checked, 130 interrupted.",
-        )
-    )
+    room = terminal_width()
     return "\n".join(
         [
             say(f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."),
             "",
-            say("Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"),
+            *in_rows(
+                say("Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"), room
+            ),
             "",
             *lines,
             say("tipchain COMMAND --help says more about one of them."),
-            f"{head} {codes[0]}",
-            f"{' ' * columns(head)} {codes[1]}",
+            *in_rows(say(f"{CODES_HEAD}{CODES}"), room, rest=" " * columns(say(CODES_HEAD))),
         ]
     )
 
@@ -173,18 +172,14 @@ def dispatch(argv: Sequence[str]) -> int:
 
 def parser_of(name: str) -> Parser:
     """Return the parser of what follows ``tipchain NAME``."""
-    from tipchain.commands.options import Parser, add_color, add_language, leaves
+    from tipchain.commands.options import Parser, add_color, add_language, leaves, sentence
 
-    parser = Parser(prog=f"tipchain {name}", description=_sentence(COMMANDS[name]), allow_abbrev=False)
+    parser = Parser(prog=f"tipchain {name}", description=sentence(COMMANDS[name]), allow_abbrev=False)
     load_command(name).add_arguments(parser)
     for leaf in leaves(parser):
         add_color(leaf)
         add_language(leaf)
     return parser
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def main(argv: Sequence[str] | None = None) -> int:

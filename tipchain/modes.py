@@ -205,6 +205,10 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
 )
 """The reproduction guide's eleven steps in its order, then what it asks for besides."""
 STAGES = tuple(INFO)
+LOCATABLE = frozenset(
+    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
+)
+"""Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "01": ("01_test_forward.py", ("forward",)),

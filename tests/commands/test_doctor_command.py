@@ -76,7 +76,10 @@ def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
 
 
 def test_a_projects_data_and_weights(machine, capsys, tmp_path):
-    (tmp_path / "test_tipc/configs").mkdir(parents=True)
+    (tmp_path / "test_tipc/configs/alexnet").mkdir(parents=True)
+    assert main(["doctor", "--json", "-"]) == 0
+    assert "lite data" not in answer(capsys)[1]  # a project of the user's has no shipped chain that would need it
+    (tmp_path / "test_tipc/configs/alexnet/train_infer_python.txt").touch()
     assert main(["doctor", "--json", "-"]) == 0
     ready, found = answer(capsys)
     assert not ready
@@ -102,6 +105,19 @@ def test_a_damaged_whole_data_counts(machine, capsys, tmp_path):
     (tmp_path / "test_tipc/data/whole_data").mkdir()
     assert main(["doctor", "--json", "-"]) == 1
     assert answer(capsys)[1]["whole data"]["outcome"] == "FAIL"
+
+
+def test_details_that_are_long_go_on_in_their_column(machine, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(number for number, line in enumerate(lines) if " threads " in line)
+    start = lines[at].index(lines[at].split()[2])
+    assert lines[at + 1].startswith(" " * start)
+    assert not lines[at + 1].startswith(" " * (start + 1))
+    assert max(len(line) for line in lines[at : at + 2]) <= 80
+    assert "unset" not in "".join(lines)
 
 
 def test_the_text_for_people(machine, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -132,7 +133,16 @@ def test_without_a_command_the_help_is_shown_and_nothing_was_checked(capsys):
     assert "error" not in told.err.splitlines()[0]
     assert all(f"\n{group}:\n" in told.err for group in GROUPS)
     assert all(f"\n  {name} " in told.err for name in COMMANDS)
-    assert max(map(len, told.err.splitlines())) <= 88
+    assert max(map(len, told.err.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", ["nightly", "history", "bundle"])
+def test_an_actions_help_begins_with_what_it_does(name):
+    told = re.findall(r"(?m)^    (\w+)\s+(\S.*)$", parser_of(name).format_help())
+    assert told
+    for action, text in told:
+        leaf = next(one for one in leaves(parser_of(name)) if one.prog == f"tipchain {name} {action}")
+        assert f"\n\n{text[0].upper()}{text[1:]}.\n\n" in leaf.format_help()
 
 
 def test_a_former_command_is_one_of_todays():

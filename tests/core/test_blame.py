@@ -267,6 +267,34 @@ def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, 
     assert told.endswith(f"in: the port (Paddle), building the {name}")
 
 
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("loss", "(**loss.args)` and returns a callable `(output, label) -> scalar`"),
+        ("metric", "()` and returns a callable `(output, label) -> {name: percent}`"),
+        ("scheduler", "(None, learning_rate=..., **scheduler)` and returns a schedule"),
+    ],
+)
+def test_what_is_no_builder_is_told_how_a_builder_is_called(name, called):
+    def criterion(output, label):
+        return output - label
+
+    with pytest.raises(UsersError) as raised_:
+        checking(name, "paddle", criterion)()
+    told = tell(raised_.value)
+    assert told.startswith(f"{__file__}:")
+    assert "criterion() missing 2 required positional arguments" in told
+    assert f"expected: a builder that is called with `{called}" in told
+
+
+def test_a_type_error_inside_a_builder_is_its_own():
+    def build():
+        return 1 + ""
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        checking("loss", "torch", build)()
+
+
 def test_samples_of_other_parts_are_told_with_the_data_sets_place():
     class Pairs:
         def __getitem__(self, index):

@@ -503,10 +503,14 @@ def test_every_help_is_in_chinese_and_80_columns(chinese, monkeypatch):
         parser = parser_of(name)
         for one in {id(one): one for one in (parser, *leaves(parser))}.values():
             text = one.format_help()
-            told = text[text.index("\n\n") :]
+            usage, told = text[: text.index("\n\n")].splitlines(), text[text.index("\n\n") :]
+            assert all(columns(line) <= 80 for line in usage), one.prog
+            start = columns(f"用法：{one.prog} ")
+            assert {len(line) - len(line.lstrip()) for line in usage[1:]} <= {start}, one.prog
+            assert not re.search("(?m)[\u4e00-\u9fff]:$", told), one.prog
             left = left_english(re.sub(r"\{[^}]*\}|\(model, optimizer[^)]*\)", "", told))
             assert not left, (one.prog, left)
-            wide = [line for line in told.splitlines() if columns(line) > 80 and " > ~/" not in line]
+            wide = [line for line in told.splitlines() if columns(line) > 80]
             assert [line for line in wide if len(line.split()) > 1] == [], one.prog
 
 

@@ -48,6 +48,22 @@ class Net(nn.Layer):
         )
         self.blocks = nn.LayerList([Block(4) for _ in range(2)])
         self.add_sublayer("head", nn.Linear(4, 2))
+        features = nn.Sequential()
+
+        def add(number, norm):
+            features.add_sublayer(f"conv{number}", nn.Conv2D(4, 4, 1))
+            if norm:
+                features.add_sublayer(f"norm{number}", nn.BatchNorm2D(4))
+
+        add(0, False)
+        add(1, True)
+        self.features = features
+        tail = [nn.Sigmoid()]
+        for _ in range(2):
+            tail.append(nn.Tanh())
+            tail += [nn.Conv2D(4, 4, 1)]
+        tail.append(nn.Conv2D(4, 4, 3))
+        self.tail = nn.Sequential(*tail)
 
     def forward(self, x):
         for block in self.blocks:
@@ -103,6 +119,11 @@ def place(net, *given: str, **more: str) -> Diagnosis:
         ("stem.act", '("act", nn.ReLU()),'),
         ("neck.1", "nn.GELU(),"),
         ("head", 'self.add_sublayer("head", nn.Linear(4, 2))'),
+        ("features.conv1", 'features.add_sublayer(f"conv{number}", nn.Conv2D(4, 4, 1))'),
+        ("features.norm1", 'features.add_sublayer(f"norm{number}", nn.BatchNorm2D(4))'),
+        ("tail.0", "tail = [nn.Sigmoid()]"),
+        ("tail.3", "tail.append(nn.Tanh())"),
+        ("tail.4", "self.tail = nn.Sequential(*tail)"),  # it may be either of two
         ("", "class Net(nn.Layer):"),
     ],
 )
@@ -144,7 +165,7 @@ def test_layers_of_libraries_have_no_line(net):
 def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):
     loss = cause("loss")
     placed = place_pieces([loss, cause("a")], {"loss": (functools.partial(net.build_loss), net.build_loss)})
-    assert [str(one.place).rpartition("/")[2] for one in placed] == ["placed_net.py:39", "None"]
+    assert [str(one.place).rpartition("/")[2] for one in placed] == ["placed_net.py:55", "None"]
     assert placed[0].reference_place == placed[0].place
     assert place_callable(paddle.nn.CrossEntropyLoss()) is None
 

@@ -194,3 +194,29 @@ def test_float64_reaches_models_inputs_and_what_is_made_meanwhile(side):
     assert framework.array(output).dtype == np.float64
     assert framework.array(library.ones([2])).dtype == np.float32
     assert framework.widened(len) is len
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+def test_recurrent_layers_run_backward_in_eval_mode_and_in_float64(kind):
+    side = SIDES[1]
+    side.seed(0)
+    layer = getattr(paddle.nn, kind)(6, 5, num_layers=2, dropout=0.5)
+    side.set_training(layer, training=False)
+    wanted = side.array(layer(paddle.ones([2, 3, 6]))[0])
+    layer = side.widened(getattr(paddle.nn, kind)(6, 5, num_layers=2, dropout=0.5))  # one that never ran
+    side.seed(0)
+    layer.set_state_dict(side.widened(getattr(paddle.nn, kind)(6, 5, num_layers=2)).state_dict())
+    side.set_training(layer, training=False)
+    side.let_backward(layer)
+    output = layer(paddle.ones([2, 3, 6], dtype="float64"))[0]
+    output.sum().backward()
+    assert output.dtype == paddle.float64
+    np.testing.assert_allclose(side.array(output), wanted, rtol=1e-5)
+    assert all(np.abs(side.array(one.grad)).max() > 0 for one in layer.parameters() if "bias" not in one.name)
+
+
+def test_whole_numbers_of_a_layer_stay_whole_in_float64():
+    layer = paddle.nn.Linear(2, 2)
+    layer.register_buffer("steps", paddle.to_tensor([3], dtype="int64"))
+    assert SIDES[1].widened(layer).steps.dtype == paddle.int64
+    assert layer.weight.dtype == paddle.float64

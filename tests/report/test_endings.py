@@ -166,6 +166,18 @@ FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4,�
 2 failed in 326.0 s, exit code 1
 next  tipchain locate configs/net.yaml""",
     ),
+    "what is no matter for locate": (
+        aligned(fail("inference/onnx/logits@batch=1"), undiagnosed="not looked for: inference tells itself what differs"),
+        """\
+NOT the same model once it is exported: inference/onnx/logits@batch=1: not close
+· mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43
+  why   not looked for: inference tells itself what differs
+
+FAIL   inference  onnx/logits@batch=1: not close · mean 5.3 · worst at (1, 9):…
+
+1 failed in 326.0 s, exit code 1
+next  tipchain align configs/net.yaml --only inference""",
+    ),
     "one side alone": (
         aligned(check("forward/paddle", Outcome.SKIP, "only paddle was recorded; nothing was compared", None)),
         """\
@@ -204,6 +216,21 @@ CHAIN = (
 
 def chained(*results: Result, **more: object) -> RunReport:
     return aligned(title="params.txt", results=results, **more)
+
+
+def test_a_long_name_leaves_the_other_rows_their_room_and_a_chain_that_passed_names_its_run():
+    inference = [
+        command(f"infer[cpu;mkldnn={one};threads=2;bs=1;precision=fp32]", "infer") for one in ("True", "False")
+    ]
+    told = render_ending(chained(command("eval[a]", "eval", figures={"top1": 81.25, "loss": 2.84268}), *inference))
+    assert told.splitlines()[2:] == [
+        "PASS   eval[a]  2.3 s, top1=81.25 loss=2.84268",
+        "PASS   infer[cpu;mkldnn=True;threads=2;bs=1;precision=fp32]   2.3 s",
+        "PASS   infer[cpu;mkldnn=False;threads=2;bs=1;precision=fp32]  2.3 s",
+        "",
+        "3 passed in 326.0 s, exit code 0",
+        "run   out/runs/1",
+    ]
 
 
 def test_a_chain_ends_with_what_failed_first_and_what_that_cost():
@@ -291,6 +318,12 @@ def test_files_below_the_folder_that_one_is_in_are_told_from_there(tmp_path, mon
     reason = f"{tmp_path}/net.py:3: KeyError: '/x{tmp_path}/y'"
     line = verdict_line(aligned(check("forward/paddle", Outcome.ERROR, reason, None)))
     assert line == f"no verdict: forward/paddle: net.py:3: KeyError: '/x{tmp_path}/y'"
+
+
+def test_files_of_packages_are_told_from_their_folder():
+    reason = "/home/me/.venv/lib/python3.11/site-packages/torch/optim/optimizer.py:525: RuntimeError: no step"
+    told = render_ending(aligned(check("lr/torch", Outcome.ERROR, reason, None)))
+    assert told.startswith("no verdict: lr/torch: torch/optim/optimizer.py:525: RuntimeError: no step\n")
 
 
 def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):

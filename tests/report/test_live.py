@@ -70,10 +70,15 @@ def test_a_pipe_gets_plain_lines():
     for _ in range(2):
         view.waiting(command("train[y]"), 2, 2, "GPU 0, held by process 12")
     view.ended(ended("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom"))
+    view.ended(
+        ended("train[y]", Outcome.FAIL, "exit 3: this is a bug of tipchain; please report it with the lines above")
+    )
     assert stream.getvalue().splitlines() == [
         "[1/2] eval[x] ...",
         "[2/2] train[y]: waiting for GPU 0, held by process 12",
         "FAIL         1.2  eval[x]: exit 3: boom",
+        "FAIL         1.2  train[y]: exit 3: this is a bug of tipchain; please report it",
+        "                  with the lines above",
     ]
 
 

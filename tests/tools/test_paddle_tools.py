@@ -434,6 +434,15 @@ class Rows(paddle.io.Dataset):
         return np.full(4, index, np.float32), index % 2, f"row {index}"
 
 
+class Steps(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = paddle.nn.Linear(1, 2)
+
+    def forward(self, rows):
+        return self.inner(rows.t().unsqueeze(-1))  # [step, sample, class]
+
+
 class Pairs(paddle.nn.Layer):
     def __init__(self):
         super().__init__()
@@ -466,6 +475,7 @@ def build_model():
             "{one: {shape: [3, 4]}, other: {shape: [3, 4]}}",
             "file: fake input 2, output: [2, 2], mean",
         ),
+        ("model: bare_port:Steps", "{rows: {shape: [3, 4]}}", "file: fake input 2, output: [4, 2], mean"),
     ],
 )
 def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_path, capsys):
@@ -480,7 +490,7 @@ def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_pat
     try:
         import bare_port
 
-        model = bare_port.Pairs() if "Pairs" in builders else bare_port.build_model()
+        model = getattr(bare_port, builders.split(",")[0].rpartition(":")[2])()
         paddle.save(model.state_dict(), str(tmp_path / "w.pdparams"))
         flags = ["--pretrained", str(tmp_path / "w.pdparams"), "--output-dir", str(tmp_path / "out")]
         assert run_program("export", [str(case), *flags]) == 0

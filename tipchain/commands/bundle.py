@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tipchain.bundle.manifest import BundleManifest, damages, moves_of, read_manifest, untold
 from tipchain.commands.options import (
     STDOUT,
+    add_action,
     add_data_path,
     add_device,
     add_json,
@@ -38,14 +39,14 @@ FOLDER = ("test_tipc", "bundles")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    make = actions.add_parser("make", help="record a case's torch side")
+    make = add_action(actions, "make", "record a case's torch side")
     make.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
     add_out(make, "the bundle (default test_tipc/bundles/CASE/MODE)")
     add_stages(make, "these stages alone: names or script numbers (default: all of the mode)")
     add_making_arguments(make)
     add_root(make)
     for name, text in (("show", "say what a bundle holds"), ("verify", "check every file of a bundle")):
-        action = actions.add_parser(name, help=text)
+        action = add_action(actions, name, text)
         action.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")
         if name == "show":
             add_json(action, "the manifest", once_alone=True)

@@ -16,7 +16,8 @@ from tipchain.errors import ExitCode
 from tipchain.modes import STAGES, Mode
 
 EPILOG = """\
-bash: tipchain completion bash > ~/.local/share/bash-completion/completions/tipchain
+bash: tipchain completion bash > ~/.tipchain.bash
+      echo ". ~/.tipchain.bash" >> ~/.bashrc
 zsh:  tipchain completion zsh > "${fpath[1]}/_tipchain"
 fish: tipchain completion fish > ~/.config/fish/completions/tipchain.fish
 A new shell has it then."""

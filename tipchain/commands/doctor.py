@@ -18,7 +18,7 @@ from pathlib import Path
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_strict, show
 from tipchain.core.json_text import Json
-from tipchain.core.language import columns, padded, say
+from tipchain.core.language import columns, in_rows, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
 from tipchain.errors import DataError, ExitCode, Outcome
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
@@ -117,7 +117,8 @@ def render(findings: Sequence[DoctorLine]) -> str:
     lines = [f"tipchain {__version__}"]
     for finding in findings:
         word, subject = padded(say(WORDS[finding.outcome]), 8), padded(say(finding.subject), width)
-        lines.append(f"{word} {subject}  {say(finding.detail)}")
+        head, detail = f"{word} {subject}  ", say(finding.detail)
+        lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head, " " * columns(head))
         if finding.remedy:
             lines.append(f"{'':<8} {'':<{width}}  -> {say(finding.remedy)}")
     return "\n".join([*lines, *map(say, _end(findings))])
@@ -169,8 +170,8 @@ def check_packages() -> list[DoctorLine]:
 def check_threads() -> DoctorLine:
     """Say how many threads computations may use: results differ by rounding between counts."""
     allowed = core_count()
-    settings = [f"{name}={os.environ.get(name, 'unset')}" for name in THREAD_VARIABLES]
-    return DoctorLine("threads", Outcome.PASS, f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}")
+    settings = [f", {name}={value}" for name in THREAD_VARIABLES if (value := os.environ.get(name)) is not None]
+    return DoctorLine("threads", Outcome.PASS, f"{allowed} of {os.cpu_count()} cores usable{''.join(settings)}")
 
 
 def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine:
@@ -273,9 +274,14 @@ def _check_project(start: Path) -> list[DoctorLine]:
     made = sorted(path.parent for path in weights.glob("*/*/manifest.json"))
     remedy = "bash prepare.sh PARAMS MODE makes them"
     return [
-        *(_check_data(root, data_set, kind) for data_set in PARAMS for kind in KINDS),
+        *(_check_data(root, data_set, kind) for data_set in PARAMS for kind in KINDS if _is_made(root, data_set, kind)),
         *(check_folder("weights", folder, remedy) for folder in made or [weights]),
     ]
+
+
+def _is_made(root: Path, data_set: str, kind: str) -> bool:
+    """Tell whether a project has a data set, or a shipped chain that it is made for."""
+    return (root / PARAMS[data_set]).is_file() or (root / data_folder(kind, data_set)).exists()
 
 
 def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
+from tipchain.commands.options import add_action, add_json, add_viewers, count, show, show_in_viewers
 from tipchain.core.files import check_writable, project_above, replacing_path
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    add = actions.add_parser("add", help="add nights and reports", allow_abbrev=False)
+    add = add_action(actions, "add", "add nights and reports")
     add.add_argument(
         "paths",
         nargs="*",
@@ -41,30 +41,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
     add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
     _finish(add, _add, as_json=False)
-    listing = actions.add_parser("list", help="list nights and runs, the latest first", allow_abbrev=False)
+    listing = add_action(actions, "list", "list nights and runs, the latest first")
     listing.add_argument("--kind", choices=("night", "run"), help="only these")
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
         "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
     )
     _finish(listing, _list)
-    show = actions.add_parser("show", help="show a night or a run, or an item of it", allow_abbrev=False)
+    show = add_action(actions, "show", "show a night or a run, or an item of it")
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
     show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
     _finish(show, _show)
-    compare = actions.add_parser("compare", help="compare two nights or runs", allow_abbrev=False)
+    compare = add_action(actions, "compare", "compare two nights or runs")
     compare.add_argument("range", metavar="A..B", help=f"each {NAME_HELP}")
     _finish(compare, _compare)
-    diff = actions.add_parser("diff", help="say what changed since the last comparable run", allow_abbrev=False)
+    diff = add_action(actions, "diff", "say what changed since the last comparable run")
     add_diff_arguments(diff)
-    causes = actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False)
+    causes = add_action(actions, "causes", "show what made items fail, and filter it")
     causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
     for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
         causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
     causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
     _finish(causes, _causes)
-    export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
+    export = add_action(actions, "export", "write tables as CSV or JSON lines")
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument(
         "--table",

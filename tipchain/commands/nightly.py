@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.history import NightSink, add_night_arguments, add_night_diff_arguments, check_history
-from tipchain.commands.options import add_json, add_quiet, count, renamed, show
+from tipchain.commands.options import add_action, add_json, add_quiet, count, renamed, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import many, say, terminal_width, use_color
@@ -244,12 +244,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    plan = actions.add_parser("plan", help="show what would run, and run nothing", allow_abbrev=False)
+    plan = add_action(actions, "plan", "show what would run, and run nothing")
     _add_manifest(plan)
     _add_choice(plan)
     add_json(plan, "the plan", once_alone=True)
     plan.set_defaults(act=_plan)
-    run = actions.add_parser("run", help="begin a night", allow_abbrev=False)
+    run = add_action(actions, "run", "begin a night")
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
@@ -257,23 +257,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(run)
     run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
-    status = actions.add_parser("status", help="say how far a night is, while it runs too", allow_abbrev=False)
+    status = add_action(actions, "status", "say how far a night is, while it runs too")
     _add_manifest(status)
     _add_night(status)
     add_json(status, "how far it is, and how each item ended,", once_alone=True)
     add_report_arguments(status)
     status.set_defaults(act=_status)
-    resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
+    resume = add_action(actions, "resume", "run what has not ended of a night")
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
     add_quiet(resume)
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
-    add_night_diff_arguments(
-        actions.add_parser("diff", help="say what changed since the last comparable night", allow_abbrev=False)
-    )
-    add_dashboard(actions.add_parser("dashboard", help="write the latest nights as one page", allow_abbrev=False))
+    add_night_diff_arguments(add_action(actions, "diff", "say what changed since the last comparable night"))
+    add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:

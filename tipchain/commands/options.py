@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
-from tipchain.core.language import LANGUAGES, in_rows, say, terminal_width
+from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say, terminal_width
 from tipchain.errors import UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
@@ -40,6 +41,17 @@ class _Help(argparse.HelpFormatter):
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Iterable[Any], prefix: str | None = None
     ) -> None:
         super().add_usage(usage, actions, groups, say("usage: ") if prefix is None else prefix)
+
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Iterable[Any], prefix: str | None
+    ) -> str:
+        # argparse indents what follows by letters; Chinese ones take two columns.
+        said = prefix or ""
+        stand_in = "_" * columns(said)
+        return said + super()._format_usage(usage, actions, groups, stand_in).removeprefix(stand_in)
+
+    def format_help(self) -> str:
+        return re.sub(f"(?m)(?<={HAN}):$", MARKS[": "], super().format_help())
 
     def _expand_help(self, action: argparse.Action) -> str:
         return say(super()._expand_help(action))
@@ -116,6 +128,18 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
     for action in actions:
         for child in action.choices.values():
             yield from leaves(child)
+
+
+def add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    """Return the parser of one of a command's actions, whose own help begins with what the command's help says of it."""
+    return actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
+
+
+def sentence(text: str) -> str:
+    """Return what a command does as a sentence of its own."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _is_target(word: str) -> bool:

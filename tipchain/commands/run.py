@@ -36,7 +36,7 @@ from tipchain.commands.options import (
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, new_run, prune, run_header
-from tipchain.core.language import clean, say, terminal_width, use_color
+from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed, with_output
 from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
@@ -129,7 +129,8 @@ class LiveView:
         reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
         self._redraw()
-        self.screen.print(f"{head}  {clean(result.command.id)}{reason}")
+        first, *rest = in_rows(f"{clean(result.command.id)}{reason}", terminal_width() - 18)
+        self.screen.print("\n".join([f"{head}  {first}", *(f"{'':18}{row}" for row in rest)]))
 
     def tick(self) -> None:
         """Redraw the lines of what runs when it is time."""

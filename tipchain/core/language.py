@@ -331,7 +331,7 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
         return textwrap.wrap(
             text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
         ) or [first]
-    rows = _broken(text, width - max(len(first), len(rest)), words=False)
+    rows = _broken(text, width - max(columns(first), columns(rest)), words=False)
     return [f"{rest if at else first}{row}" for at, row in enumerate(rows)]
 
 

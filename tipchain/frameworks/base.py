@@ -35,6 +35,15 @@ EXPECTED = {
     "metric": "a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`",
 }
 """What a builder has to return, by its key in the case."""
+CALLED = {
+    "model": "`(**model_args)`",
+    "loss": "`(**loss.args)`",
+    "optimizer": "`(parameters, learning_rate, **optimizer)`",
+    "scheduler": "`(optimizer, **scheduler)`",
+    "dataset": "`(root, split, **data.args)`",
+    "metric": "`()`",
+}
+"""How a builder is called, by its key in the case; Paddle's scheduler gets ``(None, learning_rate=..., **scheduler)``."""
 
 
 def imports_start(root: Path) -> str:
@@ -143,13 +152,37 @@ def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[.
     @wraps(builder)
     def build_checked(*args: object, **settings: object) -> object:
         with serving(side=side, stage=f"building the {name}"):
-            made = builder(*args, **settings)
+            expected = EXPECTED.get(name) or f"a {MODELS[side]}"
+            try:
+                made = builder(*args, **settings)
+            except TypeError as error:
+                if name not in CALLED or _takes(builder, args, settings):
+                    raise
+                call = (
+                    f"`(None, learning_rate=..., **{name})`"
+                    if (name, side) == ("scheduler", "paddle")
+                    else CALLED[name]
+                )
+                place = placed(builder).rpartition(": ")[0]
+                raise UsersError(
+                    f"{place + ': ' if place else ''}TypeError: {error}\n  expected: a builder that is called with {call} and returns {expected}"
+                ) from error
             if not _is_kind(name, side, made):
-                expected = EXPECTED.get(name) or f"a {MODELS[side]}"
                 raise UsersError(f"{placed(builder)} returned {described(made)}\n  expected: {expected}")
             return made
 
     return build_checked
+
+
+def _takes(called: Callable[..., object], args: Sequence[object], settings: Mapping[str, object]) -> bool:
+    """Tell whether something may be called with these arguments; True where that cannot be known."""
+    try:
+        inspect.signature(called).bind(*args, **settings)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def described(made: object) -> str:

@@ -294,18 +294,12 @@ class PaddleSide(FrameworkSide):
         return int(tensor.inplace_version)
 
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the layer, in float64 if ``double``.
-
-        Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU. In eval mode they
-        have no dropout, and there is no other difference.
-        """
+        """Return a copy of the layer, in float64 if ``double``, which can be run backward."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
-        for layer in made.sublayers(include_self=True):
-            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
-                layer.training, layer.dropout = True, layer.dropout if layer.training else 0.0
-        return _doubled(made) if double else made
+        self.framework.let_backward(made)
+        return self.framework.widened(made) if double else made
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
@@ -466,20 +460,6 @@ def name_alike(layer: Model, made: Model) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
-
-
-def _doubled(layer: Model) -> Model:
-    """Cast a Paddle layer to float64, but no whole numbers and flags, which `Layer.to` casts too."""
-    kept = [
-        (one, name, tensor.clone())
-        for one in layer.sublayers(include_self=True)
-        for name, tensor in one.named_buffers(include_sublayers=False)
-        if not tensor.is_floating_point()
-    ]
-    layer.to(dtype="float64")
-    for one, name, tensor in kept:
-        setattr(one, name, tensor)
-    return layer
 
 
 def _removing(*hooks: Hook) -> Callable[[], None]:

@@ -509,6 +509,15 @@ class PaddleFramework:
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
 
+    def let_backward(self, model: Model) -> None:
+        """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.
+
+        They are in train mode then, without dropout: there is no other difference.
+        """
+        for layer in model.sublayers(include_self=True):
+            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase) and not layer.training:
+                layer.training, layer.dropout = True, 0.0
+
     def wake_dropout(self, model: Model) -> None:
         """Switch Paddle's own dropout layers to train mode."""
         names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
@@ -542,9 +551,23 @@ class PaddleFramework:
         return attributes(operators, **{name: wider(getattr(operators, name)) for name in there})
 
     def widened(self, value: Any) -> Any:
-        """Return a layer or a tensor of floats in float64."""
+        """Return a layer or a tensor of floats in float64; a layer's whole numbers and flags stay, which `Layer.to` casts too.
+
+        It ends with an error at those that hold nothing yet, as the state of an LSTM's dropout.
+        """
         if isinstance(value, self.paddle.nn.Layer):
-            return value.to(dtype="float64")
+            kept = [
+                (one._buffers, name, tensor)  # noqa: SLF001
+                for one in value.sublayers(include_self=True)
+                for name, tensor in one._buffers.items()  # noqa: SLF001
+                if tensor is not None and not tensor.is_floating_point()
+            ]
+            for buffers, name, _ in kept:
+                buffers[name] = None
+            value.to(dtype="float64")
+            for buffers, name, tensor in kept:
+                buffers[name] = tensor
+            return value
         floats = self.is_tensor(value) and self.paddle.is_floating_point(value)
         return value.astype("float64") if floats else value
 

@@ -462,6 +462,9 @@ class TorchFramework:
             if "drop" in type(module).__name__.lower():
                 module.eval()
 
+    def let_backward(self, model: Model) -> None:
+        """Do nothing: torch runs a model backward in eval mode, too."""
+
     def wake_dropout(self, model: Model) -> None:
         """Switch torch's own dropout modules to train mode."""
         kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -169,8 +169,8 @@ class _Finder:
         node = self._assigned(around, name)
         return node[0] if node else self.constructed(around) if around else None
 
-    def _assigned(self, around: str, name: str) -> tuple[SourceLine, ast.expr] | None:
-        """Return the line and the expression that make a child of a layer."""
+    def _assigned(self, around: str, name: str) -> _Made | None:
+        """Return the line and the expression that make a child of a layer, with the code around them."""
         owner = self.layers.get(around)
         if owner is None:
             return None
@@ -181,28 +181,90 @@ class _Finder:
         outer, _, own = around.rpartition(".")
         if around and type(owner).__module__.startswith(LIBRARIES):
             holder = self._assigned(outer, own)
-            return _element(holder, name) if holder else None
+            made = self.layers.get(f"{around}.{name}")
+            return _element(holder, name, type(made).__name__) if holder else None
         return None
 
 
-def _element(holder: tuple[SourceLine, ast.expr], name: str) -> tuple[SourceLine, ast.expr]:
-    """Return the line of one layer of a container that is written out, by number or name; else the container's."""
-    line, node = holder
-    listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else ()
-    if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple):
-        listed = listed[0].elts
-    if any(isinstance(one, ast.Starred) for one in listed):
+_Made = tuple[SourceLine, ast.expr, ast.AST]
+
+
+def _element(holder: _Made, name: str, kind: str) -> _Made:
+    """Return the line of one layer of a container, by number or name where it is written out, else by its type.
+
+    The container's own line is returned where that finds none, or several.
+    """
+    line, node, scope = holder
+    listed = _listed(node)
+    if not any(isinstance(one, ast.Starred) for one in listed):
+        found = [inner for number, one in enumerate(listed) for key, inner in _keyed(one, str(number)) if key == name]
+    else:
+        found = []
+    found = found or [
+        inner
+        for one in ast.walk(scope)
+        for key, inner in _put(one, {node.id} if isinstance(node, ast.Name) else _spread(listed))
+        if _called(inner) == kind and (key is None or re.fullmatch(key, name))
+    ]
+    if len(found) != 1:
         return holder
-    for number, one in enumerate(listed):
-        match one:
-            case ast.Tuple(elts=[ast.Constant(value=given), inner]):  # Paddle's Sequential(("name", layer), ...)
-                pass
-            case inner:
-                given = str(number)
-        if given == name:
-            at = line.line + inner.lineno - node.lineno
-            return SourceLine(file=line.file, line=at, code=linecache.getline(line.file, at).strip()), inner
-    return holder
+    at = line.line + found[0].lineno - node.lineno
+    return SourceLine(file=line.file, line=at, code=linecache.getline(line.file, at).strip()), found[0], scope
+
+
+def _listed(node: ast.expr) -> Sequence[ast.expr]:
+    """Return what a list, or a call of a container, is given."""
+    listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
+    return listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
+
+
+def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast.expr]]:
+    """Yield an element with its name, as Paddle's ``Sequential(("name", layer), ...)`` has it, else with its number."""
+    match node:
+        case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):
+            yield given, inner
+        case inner:
+            yield number, inner
+
+
+def _spread(listed: Iterable[ast.expr]) -> set[str]:
+    """Return the variables that a container is made from: ``Sequential(*layers)``, ``LayerList(layers)``."""
+    inner = [one.value if isinstance(one, ast.Starred) else one for one in listed]
+    return {one.id for one in inner if isinstance(one, ast.Name)}
+
+
+def _put(node: ast.AST, variables: Collection[str]) -> Iterator[tuple[str | None, ast.expr]]:
+    """Yield what a statement puts into a list or a container in one of some variables, with a pattern of its name."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=attr), args=args) if owner in variables:
+            if attr == "append":
+                yield from ((None, one) for one in args)
+            elif attr == "extend":
+                yield from ((None, inner) for one in args for inner in getattr(one, "elts", ()))
+            elif attr in REGISTER and len(args) == 2:
+                yield _named(args[0]), args[1]
+        case (
+            ast.Assign(targets=[ast.Name(id=owner)], value=value)
+            | ast.AugAssign(target=ast.Name(id=owner), value=value)
+        ):
+            if owner in variables:
+                yield from (inner for one in _listed(value) for inner in _keyed(one, None))
+        case _:
+            pass
+
+
+def _named(node: ast.expr) -> str | None:
+    """Return a pattern of the names that an expression gives: a text, or an f-string; None where it says nothing."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    if not isinstance(node, ast.JoinedStr | ast.Constant):
+        return None
+    return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)
+
+
+def _called(node: ast.expr) -> str:
+    """Return the name of the class or function that an expression calls."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return str(getattr(func, "attr", getattr(func, "id", "")))
 
 
 def _own_classes(layer: object) -> list[type]:
@@ -217,8 +279,8 @@ def _file(cls: type) -> str | None:
     return str(Path(file).resolve()) if file else None
 
 
-def _child(cls: type, name: str) -> tuple[SourceLine, ast.expr] | None:
-    """Return the line of a class's code that makes the child of a name, and what it is made by."""
+def _child(cls: type, name: str) -> _Made | None:
+    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
     file = _file(cls)
     if file is None:
         return None
@@ -231,8 +293,14 @@ def _child(cls: type, name: str) -> tuple[SourceLine, ast.expr] | None:
         made = _made(node, name)
         if made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
             at = first + node.lineno - 1  # type: ignore[attr-defined]
-            return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made
+            scope = next((one for one in _functions(tree) if node in ast.walk(one)), tree)
+            return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made, scope
     return None
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield functions, the outer ones first."""
+    return (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))
 
 
 def _made(node: ast.AST, name: str) -> ast.expr | None:

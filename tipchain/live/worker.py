@@ -24,6 +24,7 @@ from tipchain.core.language import fold, say, terminal_width
 from tipchain.core.machine import end_with_parent, how_ended, kept_import, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
+from tipchain.modes import LOCATABLE
 from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
@@ -164,10 +165,6 @@ def _kill(process: subprocess.Popen[str]) -> None:
 # The causes of what an alignment of a case found, looked for in such a process.
 
 
-LOCATABLE = frozenset(
-    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
-)
-"""Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 LOCATE_TIMEOUT_S = 900.0
 """How long the search for causes may take, in a process of its own."""
 SWITCHED_OFF = "not looked for: --no-locate"

@@ -43,9 +43,10 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
     add_device(parser)
-    parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
-    parser.add_argument("--batch-size", type=positive, help="default: the case's")
-    parser.add_argument("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
+    add = parser.add_argument
+    add("--pretrained", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams)")
+    add("--batch-size", type=positive, metavar="N", help="default: the case's")
+    add("--num-workers", type=not_negative, default=0, metavar="N", help="loader processes (default 0: none)")
 
 
 @quiet("evaluation")

@@ -34,13 +34,14 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
     add_device(parser)
-    parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
+    parser.add_argument("--pretrained", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams)")
     parser.add_argument(
         "--save-inference-dir",
         "--output-dir",
         dest="output_dir",
         type=Path,
         default=Path("output/inference"),
+        metavar="DIR",
         help="folder of the exported model (default %(default)s)",
     )
 

@@ -165,19 +165,20 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
     add_case(parser)
-    add("--model-dir", type=Path, required=True, help="folder that the export wrote")
+    add("--model-dir", type=Path, required=True, metavar="DIR", help="folder that the export wrote")
     add(
         "--image-dir",
         type=Path,
+        metavar="PATH",
         help="an image, or a folder with images; for a case of videos a folder of frames, or of such folders "
         "(default: the validation split of the mode's data)",
     )
-    add("--batch-size", type=positive, default=1, help="default %(default)s")
+    add("--batch-size", type=positive, default=1, metavar="N", help="default %(default)s")
     add("--use-gpu", type=true_or_false, default=False, metavar="True|False", help="default False")
     add("--enable-mkldnn", type=true_or_false, default=False, metavar="True|False", help="oneDNN (default False)")
-    add("--cpu-threads", type=positive, default=1, help="default %(default)s")
+    add("--cpu-threads", type=positive, default=1, metavar="N", help="default %(default)s")
     add("--precision", choices=("fp32", "fp16"), default="fp32", help="fp16 on a GPU only (default fp32)")
-    add("--top-k", type=positive, default=5, help="classes to print (default %(default)s)")
+    add("--top-k", type=positive, default=5, metavar="N", help="classes to print (default %(default)s)")
     add("--benchmark", type=true_or_false, default=False, metavar="True|False", help="print times and memory")
 
 
@@ -235,7 +236,8 @@ def classify(predictor: Predictor, samples: Dataset, card: ModelCard, args: argp
         loaded = time.perf_counter()
         logits = predictor(*batch)[0]
         computed = time.perf_counter()
-        lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)]
+        rows = _by_sample(logits, names)
+        lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, rows, strict=True)]
         times.postprocess_s += time.perf_counter() - computed
         times.preprocess_s += loaded - start
         times.inference_s += computed - loaded
@@ -258,6 +260,16 @@ def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
         raise ProgramError(str(error)) from error
     parts = [one[0] if isinstance(one[0], tuple) else (one[0],) for one in loaded]
     return [np.stack(arrays) for arrays in zip(*parts, strict=True)], [str(one[2]) for one in loaded]
+
+
+def _by_sample(output: Array, names: Sequence[str]) -> Array:
+    """Return an output with the samples' axis first: the first axis that has their number, as in [time, batch, classes]."""
+    axis = next((at for at, length in enumerate(output.shape) if length == len(names)), None)
+    if axis is None:
+        raise ProgramError(
+            f"the model's output is {list(output.shape)}: none of its axes has the batch's {len(names)} samples"
+        )
+    return np.moveaxis(output, axis, 0)
 
 
 def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:

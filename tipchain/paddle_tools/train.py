@@ -149,17 +149,28 @@ def add_arguments(parser: Parser) -> None:
     add_case_arguments(parser)
     add_device(parser)
     add = parser.add_argument
-    add("--output-dir", type=Path, default=Path("output"), help="folder of the checkpoints (default %(default)s)")
-    add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")
-    add("--batch-size", type=positive, help="samples per step and device (default: the case's)")
-    add("--lr", type=positive_number, help="initial learning rate (default: the case's)")
+    add(
+        "--output-dir",
+        type=Path,
+        default=Path("output"),
+        metavar="DIR",
+        help="folder of the checkpoints (default %(default)s)",
+    )
+    add("--epochs", type=positive, metavar="N", help="default: the case's, for the mode the chain runs in")
+    add("--batch-size", type=positive, metavar="N", help="samples per step and device (default: the case's)")
+    add("--lr", type=positive_number, metavar="RATE", help="initial learning rate (default: the case's)")
     add(
         "--lr-scaling",
         choices=LR_SCALINGS,
         help="linear: multiply --lr by the number of processes, for their batches add up "
         "(default: the checkpoint's, else none)",
     )
-    add("--pretrained", type=Path, help="weights to start from (.pdparams); default: a seeded initialization")
+    add(
+        "--pretrained",
+        type=Path,
+        metavar="FILE",
+        help="weights to start from (.pdparams); default: a seeded initialization",
+    )
     add("--resume", type=Path, metavar="PREFIX", help="go on from a checkpoint, such as output/latest")
     add(
         "--amp-level",
@@ -169,9 +180,9 @@ def add_arguments(parser: Parser) -> None:
     )
     add("words", nargs="*", metavar="Global.KEY=VALUE", help="TIPC's words on loss scaling, as its drivers pass them")
     add("--seed", type=int, metavar="N", help="default: the checkpoint's, else the case's")
-    add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
-    add("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
-    add("--max-iters", type=positive, help="stop after so many steps in all, also within an epoch")
+    add("--print-freq", type=positive, default=1, metavar="N", help="steps between log lines (default %(default)s)")
+    add("--num-workers", type=not_negative, default=0, metavar="N", help="loader processes (default 0: none)")
+    add("--max-iters", type=positive, metavar="N", help="stop after so many steps in all, also within an epoch")
     add("--test-only", action="store_true", help="evaluate the weights of --pretrained or --resume, and stop")
 
 

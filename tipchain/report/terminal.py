@@ -16,7 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.modes import STAGES, Mode
+from tipchain.modes import LOCATABLE, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -358,7 +358,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
         lines.append(f"  {_label('log')}{log}")
     # The cause of an alignment's failure stands above already.
     known = first.command.step == "align" and report.diagnoses
-    tail = [] if known else [clean(line) for line in first.tail if line.strip()]
+    tail = [] if known else [clean(line) for line in first.tail if line.strip(" ^~")]  # no line of Python's marks alone
     # Of an alignment the verdict tells most; paths and the next command stand below it.
     verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
     shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
@@ -465,11 +465,18 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
 
 def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
     """Return rows as lines of the width, each of one line."""
-    column = min(max((columns(row.name) for row in rows), default=0), width - TEXT_COLUMNS)
+    # A long name pushes what is said of it aside, and leaves the other rows their room.
+    names = [cut(row.name, width - TEXT_COLUMNS) for row in rows]
+    taken = {name: columns(name) for name in names}
+    column, longest = (
+        max((one for one in taken.values() if one <= width // 2), default=0),
+        max(taken.values(), default=0),
+    )
     lines = []
-    for row in rows:
+    for row, name in zip(rows, names, strict=True):
         head = mark(row.outcome, False)
-        rest = cut(f"{head}{padded(cut(row.name, column), column)}  {say(row.text)}".rstrip(), width)
+        cell = padded(name, column if taken[name] <= column else longest)
+        rest = cut(f"{head}{cell}  {say(row.text)}".rstrip(), width)
         lines.append(mark(row.outcome, color) + rest[len(head) :])
     return lines
 
@@ -485,6 +492,8 @@ def _foot(report: RunReport, width: int) -> list[str]:
         logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
         of_alignment = bool(report.verdicts) and not report.results
         told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
+        # Of a command that failed its log is told.
+        told["run"] = run if report.results and not any(one in BAD for one in report.outcomes) else None
     lines: list[str] = []
     for name, path in told.items():
         # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
@@ -514,7 +523,7 @@ def next_command(report: RunReport) -> str:
         return f"tipchain run {title} {report.mode} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
         return ""  # dumps alone, of which no case is known
-    if bad and report.undiagnosed and not report.diagnoses:
+    if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
         return f"tipchain locate {title}{mode}"
     if bad:
         return f"tipchain align {title}{mode} --only {bad[0]}"
@@ -547,8 +556,9 @@ def _label(word: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """Return a text on one line, with paths below the folder that one is in relative to it."""
+    """Return a text on one line, with paths relative to the folder that one is in, or to that of the packages."""
     line = "; ".join(line.strip() for line in clean(text).splitlines() if line.strip())
+    line = re.sub(r"(?<![\w./-])/\S*/(?:site|dist)-packages/", "", line)
     return re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "", line)
 
 

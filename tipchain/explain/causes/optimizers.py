@@ -234,7 +234,7 @@ CLIPPED: Mapping[str, str] = {
     "norm": "pass grad_clip=paddle.nn.ClipGradByNorm({:.6g})",
     "global": "pass grad_clip=paddle.nn.ClipGradByGlobalNorm({:.6g}), to an optimizer without parameter groups",
     "group": "pass grad_clip=paddle.nn.ClipGradByGlobalNorm({:.6g}) in each parameter group",
-    "": "leave grad_clip out; if the reference clips in its training loop, tell it: clip=",
+    "": "leave grad_clip out; if the reference clips in its training loop, tell it: clip=, for a case register_step_pre_hook in the builder",
 }
 """What to write by the reference's clipping."""
 

@@ -118,6 +118,7 @@ def _iterate(
 
 def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
+    bench.framework.let_backward(model)
     if bench.case.backward.dtype == DOUBLE:
         return bench.framework.widened(model), bench.framework.widened(criterion)
     return model, criterion

@@ -66,6 +66,7 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
     inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
     label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
     trainer = bench.trainer(model, settings.learning_rate)
+    framework.let_backward(model)
     losses, rates = [], []
     for _ in range(settings.iterations):
         rates.append(trainer.learning_rate())

@@ -463,10 +463,13 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
             "(a layer exported in train mode, or code that takes another path while it is traced)"
         )
     elif engine == "onnx" and f"{dumps.stage}/paddle_inference/{output}" in _passing(judged):
-        hint = "Paddle Inference gives the model's output: paddle2onnx converts an operator to another one"
+        hint = (
+            "paddle2onnx converts an operator to another one, for Paddle Inference gives the model's output; "
+            "`inference: {onnx: false}` in the case leaves ONNX out"
+        )
     else:
         return verdict
-    return replace(verdict, reason=f"{verdict.reason}; {hint}")
+    return replace(verdict, reason=f"{hint}; {verdict.reason}")
 
 
 def _passing(judged: Judged) -> list[str]:
