@@ -21,7 +21,7 @@ from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, SharePlan, night_id
+from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
@@ -202,10 +202,10 @@ def _record(document: Mapping[str, object]) -> ItemRecord:
 
 
 def plan_json(plan: NightPlan) -> dict[str, object]:
-    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain."""
+    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain, a whole plan has no cut."""
     found: dict[str, Json] = as_json(plan)
     items = [{name: value for name, value in one.items() if value or name != "chain"} for one in found["items"]]
-    return {**found, "items": items}
+    return {name: value for name, value in found.items() if value is not None} | {"items": items}
 
 
 def parse_plan(data: JsonObject) -> NightPlan:
@@ -214,10 +214,8 @@ def parse_plan(data: JsonObject) -> NightPlan:
     Raises:
         ValueError: they are none.
     """
-    if "cut" not in data:
-        return parse_as(NightPlan, data, "plan")
-    plan = parse_as(SharePlan, data, "plan")
-    if len(plan.cut.ids) != len(plan.cut.shares):
+    plan = parse_as(NightPlan, data, "plan")
+    if plan.cut and len(plan.cut.ids) != len(plan.cut.shares):
         raise ValueError(f"a cut of {len(plan.cut.ids)} items has {len(plan.cut.shares)} shares")
     return plan
 
@@ -295,7 +293,7 @@ class Night:
         if not (share.isdecimal() and of.isdecimal()):
             return None
         chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
-        cut = self.plan.cut if isinstance(self.plan, SharePlan) else None
+        cut = self.plan.cut
         return ShardPart(
             share=int(share),
             of=int(of),
