@@ -19,7 +19,6 @@ from tipchain.nightly.cleanup import (
     PIN,
     RUNS,
     CleanupChoice,
-    Doomed,
     RetentionRules,
     StoredFolder,
     choose,
@@ -94,15 +93,10 @@ def run(args: argparse.Namespace) -> int:
         )
     choice = choose(stored, rules, now)
 
-    doomed = choice.doomed
-    if doomed:
-        freed = size_text(choice.total - choice.left)
-        print(
-            say(
-                f"{'would delete' if args.dry_run else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
-            )
-        )
-        _table(doomed, now)
+    if choice.doomed:
+        freed, word = size_text(choice.total - choice.left), "would delete" if args.dry_run else "to be deleted"
+        print(say(f"{word}: {_many(choice.doomed)}, {freed} of {size_text(choice.total)}"))
+        _table(choice.doomed, now)
     else:
         print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
     if choice.spared:
@@ -113,13 +107,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes and not _agreed(choice):
         print(say("nothing was deleted"))
         return ExitCode.PASSED
-    # Delete, and return what could not be.
-
-    problems = []
-    for one in choice.doomed:
-        trouble = delete(one.stored)
-        if trouble:
-            problems.append(f"{_name(one.stored)} is still there: {clean(trouble)}")
+    troubles = [(one, delete(one)) for one in choice.doomed]
+    problems = [f"{_name(one)} is still there: {clean(trouble)}" for one, trouble in troubles if trouble]
     return _end(choice, rules, problems)
 
 
@@ -137,11 +126,10 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     return nights, runs, [Path.cwd(), *args.baselines]
 
 
-def _table(rows: Sequence[Doomed], now: float) -> None:
+def _table(rows: Sequence[StoredFolder], now: float) -> None:
     for one in rows:
-        stored = one.stored
-        age = aligned(say(days(now - stored.began)), 10)
-        print(f"  {size_text(stored.size):>9}  {age}  {_name(stored)}\n{'':26}{say(clean(one.reason))}")
+        age = aligned(say(days(now - one.began)), 10)
+        print(f"  {size_text(one.size):>9}  {age}  {_name(one)}\n{'':26}{say(clean(one.reason))}")
 
 
 def _name(stored: StoredFolder) -> str:
@@ -149,8 +137,8 @@ def _name(stored: StoredFolder) -> str:
     return clean(str(stored.folder) if name.startswith("../..") else name)
 
 
-def _many(doomed: Sequence[Doomed]) -> str:
-    counts: Counter[str] = Counter(one.stored.kind for one in doomed)
+def _many(doomed: Sequence[StoredFolder]) -> str:
+    counts: Counter[str] = Counter(one.kind for one in doomed)
     words = {"night": "night", "run": "run", "rest": "remainder"}
     return ", ".join(many(counts[kind], word) for kind, word in words.items() if counts[kind])
 

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from tipchain.bundle.manifest import (
 )
 from tipchain.commands.bundle import add_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, check_data_path, write_document
-from tipchain.core.files import check_writable, find_root
+from tipchain.core.files import check_writable, find_root, local_time
 from tipchain.core.json_text import as_json
 from tipchain.core.language import say
 from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
@@ -193,7 +192,7 @@ def _decide(args: argparse.Namespace, old: BundleSide, new: BundleSide, case: Ca
 
 def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, object]:
     """Return what the log says of a move."""
-    when = datetime.now().astimezone().isoformat(timespec="seconds")
+    when = local_time()
     return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
 
 

@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import atomic_write, is_locked, take_lock, writing
+from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
@@ -227,7 +227,6 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 NIGHTS = "tipchain-nights"
 """The folder of all nights, below the root."""
-_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{5}")
 RUNNING = "running.json"
 """What runs now, written anew about once a second while a coordinator is at it; nothing rests on it."""
 
@@ -334,8 +333,7 @@ def begin_night(
         OutputError: what it is to be cannot be written: the disk is full.
     """
     try:
-        nights.mkdir(parents=True, exist_ok=True)
-        folder, now = _new_folder(nights)
+        folder, now = new_folder(nights)
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
@@ -363,33 +361,6 @@ def begin_night(
         lock.release()
         raise
     return night, lock
-
-
-def _new_folder(nights: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts as nights began, within a second too; return it and when that was.
-
-    Its name tells when, in local time, unless an earlier night seems to have begun later: a clock was set back, or
-    summer time ended. Then it is named as if it had begun just after that one.
-    """
-    while True:
-        now = named = datetime.now().astimezone()
-        if latest := max(filter(None, map(_named_at, os.listdir(nights))), default=None):  # noqa: PTH208 - names alone
-            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
-        folder = nights / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
-        with suppress(FileExistsError):
-            folder.mkdir()
-            return folder, now
-
-
-def _named_at(name: str) -> datetime | None:
-    """Return the local time that the name of a night's folder tells, as if it were UTC's; None for other names."""
-    if not _NAME.fullmatch(name):
-        return None
-    try:
-        told = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return told + timedelta(microseconds=int(name[16:], 16))
-    except (ValueError, OverflowError):
-        return None
 
 
 def read_night(folder: Path) -> Night:
