@@ -29,7 +29,7 @@ from tipchain.nightly.cleanup import (
     pin_text,
     size_text,
 )
-from tipchain.nightly.nights import NIGHT, NIGHTS, find_nights
+from tipchain.nightly.nights import NIGHTS, find_nights, named_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     pins = parser.add_mutually_exclusive_group()
-    pins.add_argument("--pin", metavar="NIGHT", help="let no rule delete this night or run: its name or folder")
+    pins.add_argument(
+        "--pin",
+        metavar="NIGHT",
+        help="let no rule delete this night or run: its folder, its name, a part of it, or latest",
+    )
     pins.add_argument("--unpin", metavar="NIGHT", help="let rules delete it again")
     parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
 
@@ -94,8 +98,9 @@ def run(args: argparse.Namespace) -> int:
     choice = choose(stored, rules, now)
 
     if choice.doomed:
-        freed, word = size_text(choice.total - choice.left), "would delete" if args.dry_run else "to be deleted"
-        print(say(f"{word}: {_many(choice.doomed)}, {freed} of {size_text(choice.total)}"))
+        freed = size_text(choice.total - choice.left)
+        said = f"{'would delete' if args.dry_run else 'to be deleted'}: {_many(choice.doomed)}, {freed} of {size_text(choice.total)}"
+        print(say(said))
         _table(choice.doomed, now)
     else:
         print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
@@ -170,7 +175,9 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 def _pin(args: argparse.Namespace) -> int:
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
-    folder = _named(args, args.pin or args.unpin)
+    nights, _, _ = _places(args)
+    stored = [*(one for folder in nights for one in find_nights(folder)), *Path.cwd().glob(f"{RUNS}/[0-9]*/")]
+    folder = named_folder(args.pin or args.unpin, stored)
     if not args.pin and not (folder / PIN).exists():
         raise UsageError(f"{folder}: is not pinned")
     with writing(folder / PIN, UsageError):
@@ -181,24 +188,3 @@ def _pin(args: argparse.Namespace) -> int:
             (folder / PIN).unlink()
             print(say(f"{folder}: is not pinned any more"))
     return ExitCode.PASSED
-
-
-def _named(args: argparse.Namespace, name: str) -> Path:
-    """Return the folder of a night or run that is named by its path, its name, or an unmistakable part of it.
-
-    Raises:
-        UsageError: there is none, or several are called so.
-    """
-    path = Path(name)
-    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
-        return path
-    folders = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
-    found = [one for folder in folders for one in find_nights(folder)]
-    found += [one for runs in Path.cwd().glob(RUNS) for one in runs.glob("[0-9]*/")]
-    called = [one for one in found if one.name == name] or [one for one in found if name in one.name]
-    if len(called) == 1:
-        return called[0]
-    listed = ", ".join(sorted(map(str, called))[:5])
-    raise UsageError(
-        f"{name}: " + (f"several are called so\n  found: {listed}" if called else "no night or run is called so")
-    )

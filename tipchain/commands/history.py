@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tipchain.history.store import HistoryPlace
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
-NAME_HELP = "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
+NAME_HELP = "a name that `list` shows, a part of one, latest, or latest~1 for the one before of its kind"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

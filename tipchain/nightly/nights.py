@@ -10,7 +10,7 @@ import secrets
 import socket
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -391,6 +391,33 @@ def nights_below(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted((one.parent for one in folder.glob(f"*/{NIGHT}")), reverse=True)
     return []
+
+
+def named_folder(name: str, among: Iterable[Path]) -> Path:
+    """Return the folder of a night or a run that a user names.
+
+    Args:
+        name: its path, its name, an unmistakable part of it, or ``latest``; ``latest~1`` is the one before.
+        among: the folders that a name is looked for in.
+
+    Raises:
+        UsageError: there is none, or several are called so.
+    """
+    path = Path(name)
+    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
+        return path
+    known = sorted(among, key=lambda one: one.name, reverse=True)
+    if back := re.fullmatch(r"latest(?:~(\d+))?", name):
+        called = known[int(back[1] or 0) :][:1]
+    else:
+        called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
+    if len(called) == 1:
+        return called[0]
+    shown = ", ".join(map(str, called[:5])) if called else ", ".join(one.name for one in known[:5]) or "none"
+    told = (
+        f"several are called so\n  found: {shown}" if called else f"no night or run is called so\n  the latest: {shown}"
+    )
+    raise UsageError(f"{name}: {told}")
 
 
 def latest_night(folder: Path) -> Night:
