@@ -8,19 +8,22 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_root
 from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
-from tipchain.framework_types import Array
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import checking, resolve
+
+if TYPE_CHECKING:
+    from tipchain.parity.case import InputSpec
 
 TRAINS = ("loss", "optimizer", "dataset", "metric")
 """Builders that a training needs besides the model."""
@@ -57,32 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """One input of the models.
-
-    Attributes:
-        name: of the argument; empty where forward's own is meant.
-        shape: of the array.
-        dtype: of the array.
-        high: integers are drawn below it; 0 where none was named.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    high: int
-
-    def __str__(self) -> str:
-        """Return the line of the case."""
-        more = "" if self.dtype == "float32" else f", dtype: {self.dtype}"
-        more += f", high: {self.high}" if self.high else ""
-        return f"  {self.name}: {{shape: {list(self.shape)}{more}}}"
-
-
-def read_input(text: str) -> Input:
-    """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``."""
-    from tipchain.parity.case import DTYPES
+def read_input(text: str) -> InputSpec:
+    """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``; without a name it is called ``""``."""
+    from tipchain.parity.case import DTYPES, InputSpec
 
     found = LINE.fullmatch(text)
     if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
@@ -90,7 +70,14 @@ def read_input(text: str) -> Input:
     dtype = found["dtype"] or "float32"
     if dtype not in DTYPES:
         raise argparse.ArgumentTypeError(f"{dtype!r} is no dtype of an input, expected one of {', '.join(DTYPES)}")
-    return Input(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 0))
+    return InputSpec(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 2))
+
+
+def input_line(one: InputSpec) -> str:
+    """Return the line of the case."""
+    more = "" if one.dtype == "float32" else f", dtype: {one.dtype}"
+    more += f", high: {one.high}" if one.high != 2 else ""
+    return f"  {one.name}: {{shape: {list(one.shape)}{more}}}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -127,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def short_case(
-    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[Input], outputs: Sequence[str]
+    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[InputSpec], outputs: Sequence[str]
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
     return _filled(
@@ -136,7 +123,7 @@ def short_case(
         path=_shown(path),
         torch=specs[0],
         paddle=specs[1],
-        inputs="\n".join(map(str, inputs)),
+        inputs="\n".join(map(input_line, inputs)),
         root=_root_line(path, root),
         batch=inputs[0].shape[0],
         outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
@@ -159,12 +146,13 @@ def _root_line(path: Path, root: Path) -> str:
     return "" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n"
 
 
-def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Input], list[str]]:
+def try_inputs(spec: str, root: Path, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
     """Run the torch model once: return the inputs under forward's names, and the outputs' names where they need some.
 
     Without torch nothing is tried, and inputs have names of their own.
     """
     from tipchain.frameworks import load_framework
+    from tipchain.parity.inputs import make_input
 
     try:
         framework = load_framework("torch")
@@ -183,17 +171,8 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
             integers = f"{','.join(map(str, inputs[0].shape))}:int64:1000"
             tried = f"trying an input of shape {shapes} (--input says another or integers such as {integers})"
         with serving(stage=tried), framework.inference():
-            output = model.eval()(*(framework.tensor(array) for array in _arrays(named)))
+            output = model.eval()(*(framework.tensor(make_input(one)) for one in named))
     return named, _names_of(framework, output)
-
-
-def _arrays(inputs: Sequence[Input]) -> list[Array]:
-    from tipchain.parity.case import InputSpec
-    from tipchain.parity.inputs import make_input
-
-    return [
-        make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2)) for one in inputs
-    ]
 
 
 def _names_of(framework: Framework, output: object) -> list[str]:
