@@ -10,7 +10,7 @@ import pytest
 from bundle_samples import STAGES, tipchain
 
 from tipchain.bundle import making
-from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle
+from tipchain.bundle.making import BundleFailedError, make_bundle
 from tipchain.bundle.manifest import damages, read_manifest
 from tipchain.commands.bundle import describe
 from tipchain.core.files import files_below
@@ -18,6 +18,7 @@ from tipchain.errors import Outcome, OutputError
 from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
+from tipchain.parity.align import AlignRequest
 from tipchain.parity.case import load_case
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages.judging import StageJudgement
@@ -106,8 +107,8 @@ def make(made, tmp_path, monkeypatch, recorder: Recorder):
     case = load_case(made.project.case)
     monkeypatch.setattr(making, "align", recorder.align)
     monkeypatch.setattr(making, "prepare", lambda *_: Prepared(train_data=tmp_path, eval_data=tmp_path, digests={}))
-    wanted = Wanted(case=case, mode=Mode.LITE_TRAIN_LITE_INFER, stages=("forward",), folder=tmp_path / "new")
-    return make_bundle(wanted)
+    mode, folder = Mode.LITE_TRAIN_LITE_INFER, tmp_path / "new"
+    return make_bundle(AlignRequest(case=case, mode=mode, stages=("forward",), folder=folder, truth=True))
 
 
 def test_a_stage_that_cannot_be_recorded_leaves_nothing(made, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tipchain.bundle.evidence import Evidence, compare_bundles
-from tipchain.bundle.manifest import BundledWeights, BundleManifest, BundleSide, CaseIdentity
+from tipchain.bundle.manifest import BundledWeights, BundleManifest, CaseIdentity, StoredBundle
 from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
 from tipchain.parity.recorder import NOISE, TRUTH_STAGES
@@ -41,7 +41,7 @@ class Stage:
     no_truth: str = ""
 
 
-def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
+def bundle(folder: Path, digest: str = "w", **stages: Stage) -> StoredBundle:
     for name in ("dumps", "truth"):
         (folder / name).mkdir(parents=True)
     for stage, left in stages.items():
@@ -67,7 +67,7 @@ def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
         weights={"": weights},
         truths={name: one.no_truth for name, one in stages.items() if name in TRUTH_STAGES},
     )
-    return BundleSide(folder, manifest)
+    return StoredBundle(folder, manifest)
 
 
 def compare(tmp_path, stage: str, old: Stage, new: Stage, rules: Rules = RULES) -> Evidence:

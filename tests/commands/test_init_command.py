@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tipchain.cli import main
-from tipchain.commands.init import read_input, short_case
+from tipchain.commands.init import input_line, read_input, short_case
 from tipchain.core.files import ROOT_VARIABLE
 from tipchain.parity.case import load_case
 
@@ -121,7 +121,7 @@ def test_a_stage_comes_with_its_builder(tmp_path):
     ],
 )
 def test_inputs_are_read(text, line):
-    assert str(read_input(text)) == line
+    assert input_line(read_input(text)) == line
 
 
 @pytest.mark.parametrize("text", ["", "a", "1,0", "1,,2", "x=1:float", "1,2:int64:many", "a b=1"])

@@ -98,22 +98,22 @@ def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
     keep_night(folder)
     (folder / HANDED).unlink()
     monkeypatch.setattr(ingest, "keep_source", None)
-    assert hand_on_missed(folder.parent, root=project) == []
+    assert hand_on_missed(folder.parent, place_of(project)) == []
     assert (folder / HANDED).is_file()
 
 
 def test_a_database_that_is_down_gets_it_later_and_it_is_not_tried_each_time(project):
     folder = make(project)
     down = "postgresql://me:s3cret@127.0.0.1:1/none"
-    (told,) = hand_on_missed(folder.parent, root=project, database=down)
+    (told,) = hand_on_missed(folder.parent, place_of(project, down))
     assert "sent at the next call" in told
     assert "s3cret" not in (folder / HANDED).read_text()
-    assert hand_on_missed(folder.parent, root=project, database=down) == []
+    assert hand_on_missed(folder.parent, place_of(project, down)) == []
     assert len([*project.glob(".tipchain/outbox/*/*.jsonl.gz")]) == 1
 
 
 def test_a_night_that_cannot_be_read_is_told(project):
     folder = make(project)
     (folder / "night.json").write_text("{}")
-    (told,) = hand_on_missed(folder.parent, root=project)
+    (told,) = hand_on_missed(folder.parent, place_of(project))
     assert "a finished night cannot be handed on" in told

@@ -21,8 +21,12 @@ from tipchain.history.ingest import keep_source, read_source, send_waiting
 from tipchain.history.store import History, place_of
 
 
-def keep_results(path, **where):
-    return keep_source(read_source(path), **where)
+def keep_results(path, root):
+    return keep_source(read_source(path), place_of(root))
+
+
+def count_waiting(root):
+    return len(ingest.waiting(place_of(root)))
 
 
 def names(root) -> list[str]:
@@ -42,7 +46,7 @@ def mend_database(root) -> None:
 
 def test_results_reach_the_database(tmp_path):
     folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
-    first, second = keep_results(folder, root=tmp_path), keep_results(folder, root=tmp_path)
+    first, second = keep_results(folder, tmp_path), keep_results(folder, tmp_path)
     assert (first.sent, first.new, first.message) == (True, 2, "")
     assert (second.sent, second.new) == (True, 0)
     assert (tmp_path / ".tipchain" / ".gitignore").read_text() == "*\n"
@@ -52,23 +56,24 @@ def test_results_reach_the_database(tmp_path):
 def test_what_waits_is_sent_at_the_next_call_though_its_folder_is_gone(tmp_path):
     break_database(tmp_path)
     folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
-    kept = keep_results(folder, root=tmp_path)
-    assert (kept.sent, kept.waiting) == (False, 1)
-    assert kept.kept is not None
+    kept = keep_results(folder, tmp_path)
+    assert (kept.sent, count_waiting(tmp_path)) == (False, 1)
+    (file,) = ingest.waiting(place_of(tmp_path))
     assert "file is not a database" in kept.message
-    assert f"kept in {kept.kept}, sent at the next call" in kept.message
-    assert keep_results(folder, root=tmp_path).waiting == 1  # the same night waits once
+    assert f"kept in {file}, sent at the next call" in kept.message
+    keep_results(folder, tmp_path)
+    assert count_waiting(tmp_path) == 1  # the same night waits once
     shutil.rmtree(folder)
-    assert not send_waiting(root=tmp_path).sent
+    assert not send_waiting(place_of(tmp_path)).sent
 
     mend_database(tmp_path)
     other = tmp_path / "report.json"
     other.write_text(json.dumps(report()))
-    sent = keep_results(other, root=tmp_path)
-    assert (sent.sent, sent.waiting) == (True, 0)
+    sent = keep_results(other, tmp_path)
+    assert (sent.sent, count_waiting(tmp_path)) == (True, 0)
     assert f"{folder.name}, which waited, is in" in sent.message
     assert len(names(tmp_path)) == 2
-    assert not kept.kept.exists()
+    assert not file.exists()
     history = History(place_of(tmp_path))
     with history.reading() as connection:
         entry = next(one for one in list_entries(connection) if one.kind == "night")
@@ -89,11 +94,11 @@ def test_a_database_that_goes_away_in_the_middle(tmp_path, monkeypatch):
         return add(self, *args)
 
     monkeypatch.setattr(History, "_item", fails_once)
-    kept = keep_results(folder, root=tmp_path)
+    kept = keep_results(folder, tmp_path)
     assert not kept.sent
     assert "server closed the connection" in kept.message
     assert len(names(tmp_path)) == 1  # one item is in it, and the night is marked as not finished
-    sent = send_waiting(root=tmp_path)
+    sent = send_waiting(place_of(tmp_path))
     assert (sent.sent, sent.new) == (True, 2)
     with History(place_of(tmp_path)).reading() as connection:
         (entry,) = list_entries(connection)
@@ -104,8 +109,8 @@ def test_a_database_that_goes_away_in_the_middle(tmp_path, monkeypatch):
 def test_where_nothing_can_be_kept_either_it_says_where_the_results_are(tmp_path):
     (tmp_path / ".tipchain").write_text("in the way")
     folder = night_folder(tmp_path, {"a": PASS})
-    kept = keep_results(folder, root=tmp_path)
-    assert (kept.sent, kept.kept) == (False, None)
+    kept = keep_results(folder, tmp_path)
+    assert not kept.sent
     assert "nor could the results be kept" in kept.message
     assert f"they are in {folder}; tipchain history add sends them later" in kept.message
 
@@ -127,20 +132,20 @@ def test_a_full_disk_loses_nothing(tmp_path):
     full = add(20_000)
     assert full.returncode == 0
     assert "sent at the next call" in full.stderr
-    assert len(ingest.waiting(place_of(tmp_path))) == 1
-    assert send_waiting(root=tmp_path).new == 2
+    assert count_waiting(tmp_path) == 1
+    assert send_waiting(place_of(tmp_path)).new == 2
     assert names(tmp_path) == [folder.name]
 
 
 def test_a_damaged_file_is_named_and_holds_up_no_other(tmp_path):
     break_database(tmp_path)
-    folders = [night_folder(tmp_path, {"a": PASS}) for _ in range(2)]
-    first, second = [keep_results(folder, root=tmp_path).kept for folder in folders]
-    damaged = min(first, second)
+    for _ in range(2):
+        keep_results(night_folder(tmp_path, {"a": PASS}), tmp_path)
+    damaged, _ = ingest.waiting(place_of(tmp_path))
     damaged.write_bytes(damaged.read_bytes()[:-20])
     mend_database(tmp_path)
-    sent = send_waiting(root=tmp_path)
-    assert (sent.sent, sent.waiting, sent.new) == (False, 1, 1)
+    sent = send_waiting(place_of(tmp_path))
+    assert (sent.sent, count_waiting(tmp_path), sent.new) == (False, 1, 1)
     assert f"{damaged}: cannot be read" in sent.message
     assert ingest.waiting(place_of(tmp_path)) == [damaged]
 
@@ -151,7 +156,8 @@ def test_a_file_without_its_end_is_not_taken_for_whole(tmp_path):
     path = ingest.keep(place, read_source(folder))
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(lines[:-2])))
-    assert send_waiting(root=tmp_path).waiting == 1
+    assert not send_waiting(place).sent
+    assert count_waiting(tmp_path) == 1
 
 
 def test_what_another_process_sends_is_left_to_it(tmp_path):
@@ -159,14 +165,15 @@ def test_what_another_process_sends_is_left_to_it(tmp_path):
     ingest.keep(place, read_source(night_folder(tmp_path, {"a": PASS})))
     with FileLock(place.outbox / ".lock"):
         sent = ingest.send(History(place))
-    assert sent.waiting == 1
+    assert count_waiting(tmp_path) == 1
     assert sent.message.endswith("still wait: another process is sending them")
-    assert ingest.send(History(place)).waiting == 0
+    assert ingest.send(History(place)).sent
+    assert count_waiting(tmp_path) == 0
 
 
 def test_each_database_has_its_own_outbox(tmp_path):
     ingest.keep(place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS})))
-    assert send_waiting(root=tmp_path).new == 0
+    assert send_waiting(place_of(tmp_path)).new == 0
     assert names(tmp_path) == []
 
 
@@ -190,7 +197,7 @@ def test_a_file_of_an_earlier_tipchain_is_sent(tmp_path):
             del one[name]
         lines.append(json.dumps(whole | ({"format": 1} if "entry" in whole else {})))
     path.write_bytes(gzip.compress("\n".join([*lines, "end\n"]).encode()))
-    assert send_waiting(root=tmp_path).new == 2
+    assert send_waiting(place_of(tmp_path)).new == 2
     with History(place_of(tmp_path)).reading() as connection:
         (entry,) = list_entries(connection)
         items = items_of(connection, entry)

@@ -117,14 +117,14 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
             history.add(source.entry, items())
         assert PASSWORD not in str(caught.value)
         url = place.url.render_as_string(hide_password=False)
-        kept = keep_source(read_source(folder), root=tmp_path, database=url)
-        assert (kept.sent, kept.waiting) == (False, 1)
+        kept = keep_source(read_source(folder), place_of(tmp_path, url))
+        assert (kept.sent, len(ingest.waiting(place))) == (False, 1)
         assert "postgresql+psycopg://tipchain:***@127.0.0.1" in kept.message
         assert PASSWORD not in kept.message
     finally:
         server.start()
     assert count(History(place), schema.item_runs) == 1
-    assert send_waiting(root=tmp_path, database=url).new == 2
+    assert send_waiting(place_of(tmp_path, url)).new == 2
     assert ingest.waiting(place) == []
     history = History(place)
     with history.reading() as connection:

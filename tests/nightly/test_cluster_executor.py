@@ -238,7 +238,7 @@ def test_what_ended_twice_counts_once(tmp_path, executor):
     ("script", "error", "said"),
     [
         ("raise SystemExit(3)", UsageError, "the Ray cluster at here:1: Ray's driver ended: exit code 3"),
-        ("say(ClusterRefused(reason='it will not have it'))", UsageError, "it will not have it"),
+        ("say(ClusterTrouble(reason='it will not have it'))", UsageError, "it will not have it"),
         ("import no_such_ray", MissingFrameworkError, "--executor ray needs Ray, which is not installed here: "),
     ],
 )

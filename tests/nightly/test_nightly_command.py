@@ -90,7 +90,7 @@ def test_wrong_calls(inside, capsys):
         (("run", "suite.yaml", "--last-failed"), "no night of this manifest"),
         (("status", "suite.yaml"), "no night is there yet"),
         (("resume", "suite.yaml"), "no night is there yet"),
-        (("resume", "suite.yaml", "--night", "x"), "no such night"),
+        (("resume", "suite.yaml", "--night", "x"), "no night or run is called so"),
         ((), "ACTION"),
     ):
         assert nightly(*words) == 2

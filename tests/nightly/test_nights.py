@@ -8,8 +8,8 @@ from datetime import datetime
 
 from stub_nights import begin, command
 
+from tipchain.core import files as module
 from tipchain.errors import UsageError
-from tipchain.nightly import nights as module
 from tipchain.nightly.nights import hold, holder, latest_night, nights_below
 
 MANY = 16

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest, BundleSide
+from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest, StoredBundle
 from tipchain.core.json_text import Json, read_json
 from tipchain.errors import BAD
 from tipchain.framework_types import Array
@@ -387,7 +387,7 @@ DRAWN = {"init": ("",), "train_data": ("draw/", "pixels/", "order_", "sizes_", "
 GRADIENT_NOISE = "gradient_noise/"
 
 
-def compare_bundles(old: BundleSide, new: BundleSide, rules: Rules) -> list[Evidence]:
+def compare_bundles(old: StoredBundle, new: StoredBundle, rules: Rules) -> list[Evidence]:
     """Return the evidence, stage by stage of the old bundle.
 
     Args:
@@ -418,7 +418,7 @@ def _judge_weights(old: BundleManifest, new: BundleManifest, found: list[Evidenc
     return [Evidence("weights", DIFFERS, "torch's weights are others")]
 
 
-def _judge(stage: str, old: BundleSide, new: BundleSide, rules: Rules) -> Evidence:
+def _judge(stage: str, old: StoredBundle, new: StoredBundle, rules: Rules) -> Evidence:
     with ExitStack() as stack:
         (record, left), (record2, right) = (_load(side.folder / DUMPS, stage, stack) for side in (old, new))
         facts = _other_facts(details(record), details(record2))
@@ -445,7 +445,7 @@ def _load(folder: Path, stage: str, stack: ExitStack) -> tuple[Record, Arrays]:
     return record, {**record.arrays, **{name: tensors[name] for name in tensors}}
 
 
-def _truths(stage: str, old: BundleSide, new: BundleSide, stack: ExitStack) -> Truths | None:
+def _truths(stage: str, old: StoredBundle, new: StoredBundle, stack: ExitStack) -> Truths | None:
     if any(side.manifest.truths.get(stage, "none") for side in (old, new)):
         return None
     arrays, noises = [], []
@@ -456,7 +456,7 @@ def _truths(stage: str, old: BundleSide, new: BundleSide, stack: ExitStack) -> T
     return Truths(old=arrays[0], new=arrays[1], noise=(noises[0], noises[1]))
 
 
-def _why_none(stage: str, old: BundleSide, new: BundleSide) -> str:
+def _why_none(stage: str, old: StoredBundle, new: StoredBundle) -> str:
     for word, side in (("old", old), ("new", new)):
         reason = side.manifest.truths.get(stage, "")
         if reason:

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from tipchain import __version__
@@ -29,6 +29,7 @@ from tipchain.bundle.manifest import (
     BundledWeights,
     BundleManifest,
     CaseIdentity,
+    StoredBundle,
     open_bundle,
     write_manifest,
 )
@@ -96,33 +97,12 @@ class BundleFailedError(TipchainError):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A bundle that is to be made.
-
-    Attributes:
-        stages: the stages it shall serve.
-        folder: where it goes; nothing may be there.
-        timeout_s: how long each recording may take; None for no limit.
-        threads: of the recording process; 0: as many as each side has where both run side by side.
-        truths: whether float64 is recorded.
-        given: weights that are not made.
-    """
-
-    case: Case
-    mode: Mode
-    stages: tuple[str, ...]
-    folder: Path
-    device: str = "cpu"
-    data_path: Path | None = None
-    timeout_s: float | None = None
-    threads: int = 0
-    truths: bool = True
-    given: GivenInputs = field(default_factory=GivenInputs)
-
-
-def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> BundleManifest:
+def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManifest:
     """Make a bundle, whole or not at all, and return its manifest; ``say`` hears of each part.
+
+    Args:
+        request: how torch's side is recorded, in float64 too where that is asked for; nothing may be in its folder.
+        say: hears of each part.
 
     Raises:
         UsageError: something is at its place already.
@@ -130,41 +110,43 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> BundleManifest:
         MissingFrameworkError: torch is absent or lacks the device, or Paddle is, which the weights are converted for.
         OutputError: it cannot be written.
     """
-    if wanted.folder.exists() and (not wanted.folder.is_dir() or any(wanted.folder.iterdir())):
+    if request.folder.exists() and (not request.folder.is_dir() or any(request.folder.iterdir())):
         raise UsageError(
-            f"{wanted.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use, with evidence; "
+            f"{request.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use, with evidence; "
             "or name another place with --out"
         )
     try:
-        with work_folder(wanted.folder) as work:
-            case, bundle = wanted.case, work / "bundle"
-            recorded = tuple(stage for stage in wanted.stages if stage not in SOLO)
+        with work_folder(request.folder) as work:
+            case, bundle = request.case, work / "bundle"
+            recorded = tuple(stage for stage in request.stages if stage not in SOLO)
             say("weights and inputs")
             # Make inputs and both sides' weights for all stages.
             folder = work / "prepared"
             folder.mkdir()
-            prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path, wanted.given)
+            prepared = prepare(
+                request.case, request.mode, request.stages, folder, SIDES, request.data_path, request.given
+            )
             if prepared.failures:
                 raise _failure(prepared.failures)
             say(f"torch: {', '.join(recorded) or 'no stage'}")
-            failures = _record(wanted, recorded, work / "recorded")
+            failures = _record(request, recorded, work / "recorded")
             if failures:
                 raise _failure(failures)
-            meta, sources = _copy_dumps(wanted, recorded, work / "recorded", bundle)
-            truths = _record_truths(wanted, recorded, work / "truth", bundle, say)
-            inputs, weights = _copy_prepared(wanted, prepared, bundle)
+            meta, sources = _copy_dumps(request, recorded, work / "recorded", bundle)
+            truths = _record_truths(request, recorded, work / "truth", bundle, say)
+            inputs, weights = _copy_prepared(request, prepared, bundle)
             shutil.copyfile(case.path, bundle / CASE)
             atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
             names = [name for name in files_below(bundle) if name != MANIFEST]
             manifest = BundleManifest(
                 tipchain=__version__,
                 case=CaseIdentity(id=case.id, file=_below(case.path, case.root), sha256=case.digest, sources=sources),
-                mode=wanted.mode.value,
-                stages=wanted.stages,
+                mode=request.mode.value,
+                stages=request.stages,
                 reseed=case.reseed,
                 seed=case.seed,
                 device=str(meta.get("device", "")),
-                threads=_threads(wanted),
+                threads=_threads(request),
                 versions=_versions(meta),
                 inputs=inputs,
                 weights=weights,
@@ -174,9 +156,9 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> BundleManifest:
                 commit=commit(case.root),
             )
             write_manifest(bundle, manifest)
-            os.replace(work / "bundle", wanted.folder)  # noqa: PTH105
+            os.replace(work / "bundle", request.folder)  # noqa: PTH105
     except OSError as error:
-        raise OutputError(f"{wanted.folder}: the bundle cannot be written: {error}") from error
+        raise OutputError(f"{request.folder}: the bundle cannot be written: {error}") from error
     return manifest
 
 
@@ -199,8 +181,8 @@ def work_folder(beside: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _threads(wanted: Wanted) -> int:
-    return wanted.threads or default_threads(len(SIDES))
+def _threads(request: AlignRequest) -> int:
+    return request.threads or default_threads(len(SIDES))
 
 
 def _versions(meta: Mapping[str, object]) -> dict[str, str]:
@@ -218,31 +200,20 @@ def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
     return BundleFailedError(f"the bundle was not made; nothing is left of it{lines}")
 
 
-def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
+def _record(request: AlignRequest, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
     """Record torch's side; return why stages could not be, by stage."""
-    request = AlignRequest(
-        case=wanted.case,
-        mode=wanted.mode,
-        stages=stages,
-        folder=folder,
-        device=wanted.device,
-        sides=("torch",),
-        data_path=wanted.data_path,
-        timeout_s=wanted.timeout_s,
-        threads=_threads(wanted),
-        truth=truth,
-        given=wanted.given,
-    )
+    threads = _threads(request)
+    recording = replace(request, stages=stages, folder=folder, sides=("torch",), threads=threads, truth=truth)
     return {
         judgement.stage: verdict.reason
-        for judgement in align(request)
+        for judgement in align(recording)
         for verdict in judgement.verdicts
         if verdict.outcome is not Outcome.SKIP
     }
 
 
 def _copy_dumps(
-    wanted: Wanted, stages: tuple[str, ...], recorded: Path, bundle: Path
+    request: AlignRequest, stages: tuple[str, ...], recorded: Path, bundle: Path
 ) -> tuple[Mapping[str, object], dict[str, str]]:
     """Copy the dumps; return the facts beside one of them, and the sources behind all."""
     (bundle / DUMPS).mkdir()
@@ -254,7 +225,7 @@ def _copy_dumps(
         found = meta.pop("sources", {})
         sources |= found if isinstance(found, dict) else {}
         if "case" in meta:
-            meta["case"] = _below(wanted.case.path, wanted.case.root)
+            meta["case"] = _below(request.case.path, request.case.root)
         # Refuse facts that name absolute paths: they hold on no other machine.
         for text in _texts(meta):
             if text.startswith("/") and Path(text).exists():
@@ -283,15 +254,17 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _record_truths(wanted: Wanted, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say) -> dict[str, str]:
+def _record_truths(
+    request: AlignRequest, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say
+) -> dict[str, str]:
     """Record float64, stage by stage: one that cannot run in it is no reason to have no bundle."""
-    published = wanted.case.train.benchmark is not None
+    published = request.case.train.benchmark is not None
     run = [one for one in TRUTH_STAGES if one in stages and not (one == "train" and published)]
     (bundle / TRUTH).mkdir()
-    if not run or not wanted.truths:
+    if not run or not request.truth:
         return dict.fromkeys(run, "not asked for")
     say(f"torch in float64: {', '.join(run)}")
-    failures = _record(wanted, tuple(run), folder, truth=True)
+    failures = _record(request, tuple(run), folder, truth=True)
     for stage in run:
         if stage in failures:
             say(f"  {stage}: {failures[stage]}")
@@ -306,7 +279,7 @@ def _record_truths(wanted: Wanted, stages: tuple[str, ...], folder: Path, bundle
 
 
 def _copy_prepared(
-    wanted: Wanted, prepared: Prepared, bundle: Path
+    request: AlignRequest, prepared: Prepared, bundle: Path
 ) -> tuple[dict[str, str], dict[str, BundledWeights]]:
     """Copy inputs and weights, once each: variants often share them."""
     inputs: dict[str, str] = {}
@@ -322,8 +295,8 @@ def _copy_prepared(
             (bundle / name).write_bytes(content)
         return known[digest]
 
-    for stage in wanted.stages:
-        case = wanted.case.for_stage(stage)
+    for stage in request.stages:
+        case = request.case.for_stage(stage)
         label = case.variant or "case"
         if stage in prepared.inputs and case.variant not in inputs:
             inputs[case.variant] = keep(prepared.inputs[stage].read_bytes(), f"{INPUTS}/{label}.npy")
@@ -361,16 +334,6 @@ PINS = ("constraints.txt", "requirements.txt")
 """Files of a project's root that may pin torch, the first that does."""
 _PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
 _AGAIN = "tipchain rebaseline moves the bundle, if the evidence is that nothing but rounding changed"
-
-
-def given(folder: Path, manifest: BundleManifest) -> GivenInputs:
-    """Return what a bundle has prepared."""
-    return GivenInputs(
-        inputs={variant: folder / name for variant, name in manifest.inputs.items()},
-        weights={
-            variant: _stored(folder, manifest, one, {"paddle": one.file}) for variant, one in manifest.weights.items()
-        },
-    )
 
 
 def _stored(folder: Path, manifest: BundleManifest, one: BundledWeights, paths: Mapping[str, str]) -> WeightFiles:
@@ -438,12 +401,10 @@ def _release(version: str) -> str:
     return version.partition("+")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(StoredBundle):
     """A bundle that fits the case."""
 
-    folder: Path
-    manifest: BundleManifest
+    __slots__ = ()
 
     @property
     def dumps(self) -> Path:
@@ -453,7 +414,14 @@ class Reference:
     @property
     def given(self) -> GivenInputs:
         """Inputs and weights."""
-        return given(self.folder, self.manifest)
+        folder, one = self.folder, self.manifest
+        return GivenInputs(
+            inputs={variant: folder / name for variant, name in one.inputs.items()},
+            weights={
+                variant: _stored(folder, one, weights, {"paddle": weights.file})
+                for variant, weights in one.weights.items()
+            },
+        )
 
     @property
     def threads(self) -> int:
@@ -532,4 +500,4 @@ def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = Fa
             )
     if not any_torch:
         check_torch(folder, manifest, case.root)
-    return Reference(folder=folder, manifest=manifest)
+    return Reference(folder, manifest)

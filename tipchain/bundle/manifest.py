@@ -125,8 +125,8 @@ class BundleManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class BundleSide:
-    """One of two bundles that are compared."""
+class StoredBundle:
+    """A bundle's folder, and what it says of itself."""
 
     folder: Path
     manifest: BundleManifest

@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from tipchain.chain.artifacts import (
 from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
-from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name
 from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
@@ -431,7 +430,7 @@ def run_command(
     """
     ready = _Ready(command=command, env=place.environment(command))
     seen = Findings()
-    started = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    started = local_time("milliseconds")
     try:
         ready = _make_ready(ready, place)
         ending = _start(ready, place, watch, stop)

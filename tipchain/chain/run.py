@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -25,7 +24,7 @@ from tipchain.chain.execute import Place, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
 from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
-from tipchain.core.files import DATA_VARIABLE, sha256_of
+from tipchain.core.files import DATA_VARIABLE, local_time, sha256_of
 from tipchain.core.json_text import Json, parse_as
 from tipchain.errors import BAD, Outcome
 
@@ -218,7 +217,7 @@ class Journal:
 
     def start(self, plan: Plan) -> None:
         """Begin an attempt at ``plan``."""
-        now = datetime.now().astimezone().isoformat(timespec="seconds")
+        now = local_time()
         head = _identity(plan) | {"sha256": _content_hash(Path(plan.params)), "tipchain": __version__, "time": now}
         self._append({"journal": FORMAT, **head}, whole=True)
 

@@ -78,9 +78,9 @@ def default_folder(case: Case, mode: Mode) -> Path:
 
 
 def _make(args: argparse.Namespace) -> int:
-    from tipchain.bundle.making import Wanted, make_bundle
+    from tipchain.bundle.making import make_bundle
     from tipchain.commands.align import from_root
-    from tipchain.parity.align import choose_stages
+    from tipchain.parity.align import AlignRequest, choose_stages
     from tipchain.parity.case import load_case
 
     check_data_path(args)
@@ -88,7 +88,7 @@ def _make(args: argparse.Namespace) -> int:
     case = load_case(from_root(args.case), args.seed)
     stages = choose_stages(case, mode, parse_stages(args.stages) if args.stages else ())
     folder = args.out or default_folder(case, mode)
-    wanted = Wanted(
+    request = AlignRequest(
         case=case,
         mode=mode,
         stages=stages,
@@ -97,9 +97,9 @@ def _make(args: argparse.Namespace) -> int:
         data_path=args.data_path,
         timeout_s=args.timeout,
         threads=args.threads,
-        truths=not args.no_float64,
+        truth=not args.no_float64,
     )
-    manifest = make_bundle(wanted, say=lambda text: print(say(f"== {text}"), flush=True))
+    manifest = make_bundle(request, say=lambda text: print(say(f"== {text}"), flush=True))
     print("\n".join(describe(folder, manifest)))
     return ExitCode.PASSED
 

@@ -10,7 +10,9 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from tipchain.errors import ExitCode
 from tipchain.modes import STAGES, Mode
@@ -130,83 +132,33 @@ def _value(action: argparse.Action) -> Value:
     return Value(kind=ValueKind.ANY)
 
 
-# The shells. Bash and zsh walk the words alike, and differ in how they offer.
+# The shells' scripts, whose words of commands and options are filled in. Bash and zsh walk the words alike.
 
-WALK = """\
-# Completes tipchain's commands, options, values and files; written by tipchain completion {name}.
-_tipchain() {{
-    local at=tipchain cur prev i
-{words}
-    case "$at $prev" in
-{after}
-    esac
-    if [[ $cur == -* ]]; then
-        case $at in
-{options}
-        esac
-        return
-    fi
-    case $at in
-{alone}
-    esac
-}}
-"""
-BASH_WORDS = """\
-    cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}}
-    COMPREPLY=()
-    # Bash takes --mode=x for three words.
-    if [[ $cur == = ]]; then
-        cur=
-    elif [[ $prev == = && COMP_CWORD -gt 2 ]]; then
-        prev=${{COMP_WORDS[COMP_CWORD - 2]}}
-    fi
-    for ((i = 1; i < COMP_CWORD; i++)); do
-        case "$at ${{COMP_WORDS[i]}}" in
-            {paths}) at="$at ${{COMP_WORDS[i]}}" ;;
-        esac
-    done"""
-BASH_OFFERS = """
-_tipchain_offer() {
-    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$1" -- "$cur")
-}
-_tipchain_files() {
-    compopt -o filenames 2>/dev/null
-    mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen "$1" -- "$cur")
-}
-complete -F _tipchain tipchain"""
-ZSH_WORDS = """\
-    cur=${{words[CURRENT]}} prev=${{words[CURRENT - 1]}}
-    # --mode=x is one word.
-    if [[ $cur == --*=* ]]; then
-        prev=${{cur%%=*}}
-        compset -P '*='
-        cur=${{cur#*=}}
-    fi
-    for ((i = 2; i < CURRENT; i++)); do
-        case "$at ${{words[i]}}" in
-            {paths}) at="$at ${{words[i]}}" ;;
-        esac
-    done"""
-ZSH_OFFERS = """
-_tipchain_offer() { compadd -- ${=1}; }
-_tipchain_files() { if [[ $1 == -d ]]; then _files -/; else _files; fi; }
-if [[ $funcstack[1] == _tipchain ]]; then _tipchain "$@"; else compdef _tipchain tipchain; fi"""
+
+class Script(Template):
+    """A script with open places, marked by what shells use least."""
+
+    delimiter = "@"
+
+
+def _filled(shell: str, **values: str) -> str:
+    text = (files("tipchain.commands") / "templates" / f"completion.{shell}.template").read_text(encoding="utf-8")
+    return Script(text).substitute(values).rstrip("\n")
 
 
 def bash(root: CommandNode) -> str:
     """Return bash's script."""
-    return WALK.format(name="bash", words=BASH_WORDS.format(paths=_paths(root)), **_cases(root)) + BASH_OFFERS
+    return _filled("bash", paths=_paths(root, " | "), **_cases(root))
 
 
 def zsh(root: CommandNode) -> str:
     """Return zsh's script."""
-    body = WALK.format(name="zsh", words=ZSH_WORDS.format(paths=_paths(root)), **_cases(root))
-    return "#compdef tipchain\n" + body + ZSH_OFFERS
+    return _filled("zsh", paths=_paths(root, " | "), **_cases(root))
 
 
-def _paths(root: CommandNode) -> str:
-    """Return a pattern of all that is a command or an action."""
-    return " | ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
+def _paths(root: CommandNode, between: str) -> str:
+    """Return all that is a command or an action."""
+    return between.join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
 
 
 def _cases(root: CommandNode) -> dict[str, str]:
@@ -242,24 +194,9 @@ def _offer(value: Value) -> str:
             return ""
 
 
-FISH_HEAD = """\
-# Completes tipchain's commands, options, values and files; written by tipchain completion fish.
-function __tipchain_at
-    set -l at tipchain
-    for word in (commandline -opc)[2..-1]
-        if contains -- "$at $word" {paths}
-            set at "$at $word"
-        end
-    end
-    test "$at" = "$argv"
-end
-complete -c tipchain -f"""
-
-
 def fish(root: CommandNode) -> str:
     """Return fish's script."""
-    paths = " ".join(f'"{" ".join(node.path)}"' for node in root.walk() if node is not root)
-    lines = [FISH_HEAD.format(paths=paths)]
+    lines: list[str] = []
     for node in root.walk():
         here = f"complete -c tipchain -n '__tipchain_at {' '.join(node.path)}'"
         lines += [f"{here} -a {_fish(one.path[-1])} -d {_fish(one.summary)}" for one in node.below]
@@ -272,7 +209,7 @@ def fish(root: CommandNode) -> str:
         for name, (value, told) in node.options.items():
             spelling = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
             lines.append(f"{here} {spelling}{_fish_value(value)} -d {_fish(told)}")
-    return "\n".join(lines)
+    return _filled("fish", paths=_paths(root, " "), lines="\n".join(lines))
 
 
 def _fish(text: str) -> str:

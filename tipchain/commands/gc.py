@@ -19,7 +19,6 @@ from tipchain.nightly.cleanup import (
     PIN,
     RUNS,
     CleanupChoice,
-    Doomed,
     RetentionRules,
     StoredFolder,
     choose,
@@ -30,7 +29,7 @@ from tipchain.nightly.cleanup import (
     pin_text,
     size_text,
 )
-from tipchain.nightly.nights import NIGHT, NIGHTS, find_nights
+from tipchain.nightly.nights import NIGHTS, find_nights, named_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     pins = parser.add_mutually_exclusive_group()
-    pins.add_argument("--pin", metavar="NIGHT", help="let no rule delete this night or run: its name or folder")
+    pins.add_argument(
+        "--pin",
+        metavar="NIGHT",
+        help="let no rule delete this night or run: its folder, its name, a part of it, or latest",
+    )
     pins.add_argument("--unpin", metavar="NIGHT", help="let rules delete it again")
     parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
 
@@ -94,15 +97,11 @@ def run(args: argparse.Namespace) -> int:
         )
     choice = choose(stored, rules, now)
 
-    doomed = choice.doomed
-    if doomed:
+    if choice.doomed:
         freed = size_text(choice.total - choice.left)
-        print(
-            say(
-                f"{'would delete' if args.dry_run else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
-            )
-        )
-        _table(doomed, now)
+        said = f"{'would delete' if args.dry_run else 'to be deleted'}: {_many(choice.doomed)}, {freed} of {size_text(choice.total)}"
+        print(say(said))
+        _table(choice.doomed, now)
     else:
         print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
     if choice.spared:
@@ -113,13 +112,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.yes and not _agreed(choice):
         print(say("nothing was deleted"))
         return ExitCode.PASSED
-    # Delete, and return what could not be.
-
-    problems = []
-    for one in choice.doomed:
-        trouble = delete(one.stored)
-        if trouble:
-            problems.append(f"{_name(one.stored)} is still there: {clean(trouble)}")
+    troubles = [(one, delete(one)) for one in choice.doomed]
+    problems = [f"{_name(one)} is still there: {clean(trouble)}" for one, trouble in troubles if trouble]
     return _end(choice, rules, problems)
 
 
@@ -137,11 +131,10 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     return nights, runs, [Path.cwd(), *args.baselines]
 
 
-def _table(rows: Sequence[Doomed], now: float) -> None:
+def _table(rows: Sequence[StoredFolder], now: float) -> None:
     for one in rows:
-        stored = one.stored
-        age = aligned(say(days(now - stored.began)), 10)
-        print(f"  {size_text(stored.size):>9}  {age}  {_name(stored)}\n{'':26}{say(clean(one.reason))}")
+        age = aligned(say(days(now - one.began)), 10)
+        print(f"  {size_text(one.size):>9}  {age}  {_name(one)}\n{'':26}{say(clean(one.reason))}")
 
 
 def _name(stored: StoredFolder) -> str:
@@ -149,8 +142,8 @@ def _name(stored: StoredFolder) -> str:
     return clean(str(stored.folder) if name.startswith("../..") else name)
 
 
-def _many(doomed: Sequence[Doomed]) -> str:
-    counts: Counter[str] = Counter(one.stored.kind for one in doomed)
+def _many(doomed: Sequence[StoredFolder]) -> str:
+    counts: Counter[str] = Counter(one.kind for one in doomed)
     words = {"night": "night", "run": "run", "rest": "remainder"}
     return ", ".join(many(counts[kind], word) for kind, word in words.items() if counts[kind])
 
@@ -182,7 +175,9 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 def _pin(args: argparse.Namespace) -> int:
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
-    folder = _named(args, args.pin or args.unpin)
+    nights, _, _ = _places(args)
+    stored = [*(one for folder in nights for one in find_nights(folder)), *Path.cwd().glob(f"{RUNS}/[0-9]*/")]
+    folder = named_folder(args.pin or args.unpin, stored)
     if not args.pin and not (folder / PIN).exists():
         raise UsageError(f"{folder}: is not pinned")
     with writing(folder / PIN, UsageError):
@@ -193,24 +188,3 @@ def _pin(args: argparse.Namespace) -> int:
             (folder / PIN).unlink()
             print(say(f"{folder}: is not pinned any more"))
     return ExitCode.PASSED
-
-
-def _named(args: argparse.Namespace, name: str) -> Path:
-    """Return the folder of a night or run that is named by its path, its name, or an unmistakable part of it.
-
-    Raises:
-        UsageError: there is none, or several are called so.
-    """
-    path = Path(name)
-    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
-        return path
-    folders = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
-    found = [one for folder in folders for one in find_nights(folder)]
-    found += [one for runs in Path.cwd().glob(RUNS) for one in runs.glob("[0-9]*/")]
-    called = [one for one in found if one.name == name] or [one for one in found if name in one.name]
-    if len(called) == 1:
-        return called[0]
-    listed = ", ".join(sorted(map(str, called))[:5])
-    raise UsageError(
-        f"{name}: " + (f"several are called so\n  found: {listed}" if called else "no night or run is called so")
-    )

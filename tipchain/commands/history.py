@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tipchain.history.store import HistoryPlace
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
-NAME_HELP = "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
+NAME_HELP = "a name that `list` shows, a part of one, latest, or latest~1 for the one before of its kind"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,11 +160,10 @@ def run(args: argparse.Namespace) -> int:
     return act(args)
 
 
-def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
+def _place(args: argparse.Namespace) -> HistoryPlace:
     from tipchain.history.store import place_of
 
-    root = args.root.absolute() if args.root else project_above(Path.cwd())
-    return root, place_of(root, args.database)
+    return place_of(args.root.absolute() if args.root else project_above(Path.cwd()), args.database)
 
 
 @contextmanager
@@ -173,27 +172,27 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     from tipchain.history import ingest
     from tipchain.history.store import History
 
-    root, place = _place(args)
+    place = _place(args)
     if place.file is not None and not place.file.exists() and not ingest.waiting(place):
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
     history = History(place)
     _say(ingest.send(history))
     with history.reading() as connection:
-        yield connection, root
+        yield connection, place.root
 
 
 def _add(args: argparse.Namespace) -> int:
     from tipchain.history.ingest import keep_source, read_source, send_waiting
 
-    root, place = _place(args)
+    place = _place(args)
     sources = [read_source(path, args.machine or "") for path in args.paths]
-    done = [keep_source(source, root=root, database=args.database) for source in sources]
+    done = [keep_source(source, place) for source in sources]
     for source, kept in zip(sources, done, strict=True):
         known = "nothing new" if kept.sent and not kept.new else f"{kept.new} new items"
         print(say(f"{source.entry.name}: {known if kept.sent else 'not in the database yet'}"))
         _say(kept)
     if not sources:
-        done = [send_waiting(root=root, database=args.database)]
+        done = [send_waiting(place)]
         print(say(done[0].message or f"nothing waits for {place}"))
     late = [kept for kept in done if not kept.sent]
     return ExitCode.FAILED if late and args.require_history else ExitCode.PASSED
@@ -294,9 +293,9 @@ def _night_diff(args: argparse.Namespace) -> int:
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
     # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
-    root, place = _place(args)
+    place = _place(args)
     if place.file is None or place.file.exists():
-        for told in hand_on_missed(manifest.nights, root=root, database=args.database):
+        for told in hand_on_missed(manifest.nights, place):
             print(say(told), file=sys.stderr)
     return diff(args)
 

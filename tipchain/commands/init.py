@@ -8,207 +8,28 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_root
 from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
-from tipchain.framework_types import Array
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import checking, resolve
 
-SHORT = """\
-# Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}
-id: {id}
-{root}sides:
-  torch: {{model: "{torch}"}}
-  paddle: {{model: "{paddle}"}}
-weights: {{init: kaiming, calibrate: inputs}}      # seeded; or of a file: {{torch: weights/{id}.pth}}
-inputs:
-{inputs}
-{outputs}backward: {{dtype: float64}}                        # of that stage, so that rounding is no difference
-# A stage more is a builder more on both sides: loss (with `label: {{shape: [{batch}], dtype: int64, high: 10}}` among the
-# inputs), optimizer, scheduler, dataset (`data: {{set: none}}` if it needs no folder), metric; tipchain init --full {id}
-"""
-CHAIN = """\
-===========================train_params===========================
-model_name:{id}
-python:python
-gpu_list:-1
---device:cpu
-null:null
---epochs:lite_train_lite_infer=1|lite_train_whole_infer=1|whole_train_whole_infer=2
---output-dir:./output/
---batch-size:lite_train_lite_infer=4|lite_train_whole_infer=4|whole_train_whole_infer=16
---pretrained:null
-train_model_name:best_model.pdparams
-null:null
---lr:0.001
-##
-trainer:norm_train
-norm_train:-m tipchain train {case}
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:-m tipchain eval {case}
-null:null
-##
-===========================infer_params===========================
---save-inference-dir:null
---pretrained:null
-norm_export:-m tipchain export {case}
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-##
-infer_model:./test_tipc/data/weights/{id}/whole/paddle.pdparams
-infer_export:-m tipchain export {case}
-infer_quant:False
-inference:-m tipchain infer {case}
---use-gpu:False
---enable-mkldnn:False|True
---cpu-threads:2
---batch-size:1|4
-null:null
---precision:fp32
---model-dir:null
---image-dir:null
-null:null
---benchmark:True
-null:null
-===========================alignment_params===========================
-alignment:{case}
-steps:{steps}
-"""
+if TYPE_CHECKING:
+    from tipchain.parity.case import InputSpec
+
 TRAINS = ("loss", "optimizer", "dataset", "metric")
 """Builders that a training needs besides the model."""
 SHAPE = "2,3,224,224"
 """The input that is tried where none is named."""
 LINE = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:[,x]\d+)*)(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?")
-
-CASE = """\
-# Alignment case of {id}: is the Paddle port the same model as its PyTorch reference?
-# Paths and imports start at the project's root. Run it:  tipchain align {path}
-
-id: {id}                      # also the folder below test_tipc/output
-
-# Builders, each "module:callable":
-#   build_model(**model_args) -> torch.nn.Module | paddle.nn.Layer
-#   build_loss(**loss args) -> callable(output, label) -> scalar; tipchain.pairs.torch_losses and paddle_losses have some
-#   build_optimizer(parameters, learning_rate, **optimizer)    and model=, if it has a parameter called so
-#   build_scheduler(optimizer | None, **scheduler)     Paddle's gets None and learning_rate=...
-#     tipchain.pairs.torch_optimizers, paddle_optimizers, torch_schedulers and paddle_schedulers have both by name
-#   build_dataset(root, split) -> Dataset of (image, label, file), split is "train" or "val"
-#   build_transforms(root, split) -> (load, [(name, transform), ...]): load(index) reads a sample before any transform
-#   build_metric() -> callable(output, label) -> dict of percentages, or an object with update(output, label), compute()
-# Two more for the train_data stage; without them it compares what the dataset gives, and says so:
-#   build_loader(dataset, batch_size, seed, epoch) -> the batches (image, label, files) of one epoch, as you train
-#       on them; only their order and sizes are looked at
-#   build_augmentation(root, seed) -> draw(number) -> (image, parameters): the training image of that number, augmented
-#       anew, and what was drawn: {{"flip": True, "box": (left, top, width, height)}}. Global generators are seeded.
-#       image may be None, or a function that makes it when asked
-sides:
-  torch:
-    model: "{package}.torch_side:build_model"
-    loss: "{package}.torch_side:build_loss"
-    optimizer: "{package}.torch_side:build_optimizer"
-    scheduler: "{package}.torch_side:build_scheduler"      # may be left out, the stage lr with it
-    dataset: "{package}.torch_side:build_dataset"
-    metric: "{package}.torch_side:build_metric"
-#   transforms: "{package}.torch_side:build_transforms"
-#   loader: "{package}.torch_side:build_loader"
-#   augmentation: "{package}.torch_side:build_augmentation"
-  paddle:
-    model: "{package}.paddle_side:build_model"
-    loss: "{package}.paddle_side:build_loss"
-    optimizer: "{package}.paddle_side:build_optimizer"
-    scheduler: "{package}.paddle_side:build_scheduler"
-    dataset: "{package}.paddle_side:build_dataset"
-    metric: "{package}.paddle_side:build_metric"
-#   transforms: "{package}.paddle_side:build_transforms"
-#   loader: "{package}.paddle_side:build_loader"
-#   augmentation: "{package}.paddle_side:build_augmentation"
-
-model_args: {{num_classes: 10}}
-
-# Both sides start from equal weights: a seeded initialization, converted to Paddle ...
-weights: {{init: kaiming, seed: 0, fit_head: true, calibrate: train_data}}   # or calibrate: inputs, the fake ones
-# ... or your own torch file. `names` are needed only where structure does not decide (docs/how-to/weights.md); `ignore` lists what
-# one of the models lacks:
-# weights: {{torch: weights/{id}.pth, names: {{old.name: new.name}}, ignore: [pooler]}}
-
-# Fake inputs, in the order of the model's arguments; `label` goes to the loss. `shapes: [[...], [...]]` in place of
-# `shape` lets the forward stage try several; the first is used everywhere else.
-inputs:
-  image: {{shape: [4, 3, 224, 224], dtype: float32, seed: 0}}
-  label: {{shape: [4], dtype: int64, low: 0, high: 10}}
-outputs: [logits]             # one name for each output of the model; a dict's tensors keep its keys
-
-# Leave stages out where they do not apply (a forward-only paper: [forward]).
-stages: [forward, data, metric, loss, optimizer, lr, regularization, backward, train_data, init, train, inference,
-         distributed]
-
-optimizer: {{momentum: 0.9, weight_decay: 1.0e-4}}      # arguments of build_optimizer
-scheduler: {{step_size: 2, gamma: 0.5}}                 # arguments of build_scheduler
-# Updates from equal gradients, of a few usual layers or of the model itself, with further arguments if you like;
-# and how many rates of the schedule are compared.
-updates: {{iterations: 5, learning_rate: 0.1, decay_learning_rate: 100, parameters: layers}}    # or model; variants: {{name: {{momentum: 0.0}}}}
-lr: {{steps: 100}}
-# Some updates in eval mode, train mode (random layers off) or both; inputs: train_loader, or dtype: float64 for nets
-# whose gradients in float32 are mostly rounding.
-backward: {{iterations: 5, learning_rate: 1.0e-4, modes: [eval, train], inputs: fake, dtype: float32}}
-# A training from equal weights on equal batches, dropout off or with equal masks. Its first losses must stay within
-# `factor` times what a few runs of the reference reach that start `ulps` units in the last place apart.
-train:
-  epochs: 1
-  batch_size: 4
-  learning_rate: 1.0e-4
-  schedule_per: epoch         # or iteration
-  dropout: off                # or equal
-  envelope: {{runs: 3, iterations: 10, ulps: 16, factor: 10}}
-# seeds: 8                    as many trainings a side from other seeds, their mean metrics within `margin`; modes may say it
-# margin: 0.15
-# benchmark: {{acc_top1: 56.5}}  a published number instead of torch's own run
-# The data set: digits (class folders), mini_ucf (videos as raw frames), or own (any layout, named by --data-path), with
-# more arguments of both build_dataset, and the evaluation loader.
-data: {{set: digits, args: {{}}, batch_size: 4, max_batches: 100, transform_samples: 2}}
-# The order of two epochs, the values of 64 samples, 2000 augmented images of each side. `drop_last: true` and `shuffle: true`
-# (or false) require it of both loaders. docs/how-to/initializers.md shows how a port starts with torch's initial values.
-train_data: {{epochs: 2, samples: 64, draws: 2000, images: 4, alpha: 1.0e-3}}
-init: {{seeds: 5, values: 2000, alpha: 1.0e-3}}         # models on each side, values of each parameter
-# The exported model in Paddle Inference and in onnxruntime, on batches of two or more sizes; training on several
-# processes (each on a GPU of its own with --device gpu) against one. training: true needs SyncBatchNorm.
-inference: {{batch_sizes: [1, 4], onnx: true, opset: 17}}
-distributed: {{processes: 2, iterations: 3, batch_size: 4, learning_rate: 1.0e-4, training: false, find_unused_parameters: false,
-              timeout_s: 300}}
-# The loss: arguments of build_loss, and variants of them that the loss stage compares too, in value and gradient.
-# loss: {{args: {{}}, variants: {{smoothed: {{label_smoothing: 0.1}}, soft: {{soft_label: true}}, ignoring: {{ignore_index: 255}}}}}}
-
-# A tolerance looser than the default needs a measured reason.
-# tolerances:
-#   loss: {{loss: {{method: mean, threshold: 2.0e-5, reason: "what was measured"}}}}
-#   backward: {{parameter: {{rtol: 1.0e-2, atol: 1.0e-9, equal_nan: false, reason: "what was measured"}}}}
-
-# A stage with another model, other weights or other inputs:
-# overrides:
-#   backward: {{model_args: {{num_classes: 2}}, weights: {{init: kaiming}}, inputs: {{image: {{shape: [2, 3, 64, 64]}}}}, outputs: [logits]}}
-
-modes:
-  lite_train_lite_infer: {{data: lite}}
-  whole_train_whole_infer: {{data: whole, epochs: 3}}
-
-known_deviations: []          # - {{subject: forward/logits, reason: "..."}}; fails when it stops deviating
-seed: 0
-"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -239,32 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root(parser)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """One input of the models.
-
-    Attributes:
-        name: of the argument; empty where forward's own is meant.
-        shape: of the array.
-        dtype: of the array.
-        high: integers are drawn below it; 0 where none was named.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    high: int
-
-    def __str__(self) -> str:
-        """Return the line of the case."""
-        more = "" if self.dtype == "float32" else f", dtype: {self.dtype}"
-        more += f", high: {self.high}" if self.high else ""
-        return f"  {self.name}: {{shape: {list(self.shape)}{more}}}"
-
-
-def read_input(text: str) -> Input:
-    """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``."""
-    from tipchain.parity.case import DTYPES
+def read_input(text: str) -> InputSpec:
+    """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``; without a name it is called ``""``."""
+    from tipchain.parity.case import DTYPES, InputSpec
 
     found = LINE.fullmatch(text)
     if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
@@ -272,7 +70,14 @@ def read_input(text: str) -> Input:
     dtype = found["dtype"] or "float32"
     if dtype not in DTYPES:
         raise argparse.ArgumentTypeError(f"{dtype!r} is no dtype of an input, expected one of {', '.join(DTYPES)}")
-    return Input(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 0))
+    return InputSpec(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 2))
+
+
+def input_line(one: InputSpec) -> str:
+    """Return the line of the case."""
+    more = "" if one.dtype == "float32" else f", dtype: {one.dtype}"
+    more += f", high: {one.high}" if one.high != 2 else ""
+    return f"  {one.name}: {{shape: {list(one.shape)}{more}}}"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -309,19 +114,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def short_case(
-    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[Input], outputs: Sequence[str]
+    name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[InputSpec], outputs: Sequence[str]
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
-    return SHORT.format(
+    return _filled(
+        "case.yaml.template",
         id=name,
         path=_shown(path),
         torch=specs[0],
         paddle=specs[1],
-        inputs="\n".join(map(str, inputs)),
+        inputs="\n".join(map(input_line, inputs)),
         root=_root_line(path, root),
         batch=inputs[0].shape[0],
         outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
     )
+
+
+def _filled(template: str, **values: object) -> str:
+    text = (files("tipchain.commands") / "templates" / template).read_text(encoding="utf-8")
+    return Template(text).substitute(values)
 
 
 def _root_line(path: Path, root: Path) -> str:
@@ -335,12 +146,13 @@ def _root_line(path: Path, root: Path) -> str:
     return "" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n"
 
 
-def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Input], list[str]]:
+def try_inputs(spec: str, root: Path, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
     """Run the torch model once: return the inputs under forward's names, and the outputs' names where they need some.
 
     Without torch nothing is tried, and inputs have names of their own.
     """
     from tipchain.frameworks import load_framework
+    from tipchain.parity.inputs import make_input
 
     try:
         framework = load_framework("torch")
@@ -359,17 +171,8 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
             integers = f"{','.join(map(str, inputs[0].shape))}:int64:1000"
             tried = f"trying an input of shape {shapes} (--input says another or integers such as {integers})"
         with serving(stage=tried), framework.inference():
-            output = model.eval()(*(framework.tensor(array) for array in _arrays(named)))
+            output = model.eval()(*(framework.tensor(make_input(one)) for one in named))
     return named, _names_of(framework, output)
-
-
-def _arrays(inputs: Sequence[Input]) -> list[Array]:
-    from tipchain.parity.case import InputSpec
-    from tipchain.parity.inputs import make_input
-
-    return [
-        make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2)) for one in inputs
-    ]
 
 
 def _names_of(framework: Framework, output: object) -> list[str]:
@@ -413,7 +216,7 @@ def _write_chain(args: argparse.Namespace) -> int:
     _check_free(path, force=args.force)
     seen = os.path.relpath(args.chain.resolve(), case.root)
     with writing(path, UsageError):
-        atomic_write(path, CHAIN.format(id=case.id, case=seen, steps="|".join(case.stages)))
+        atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
     missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
     if missing:
         print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
@@ -438,6 +241,6 @@ def _write_full(args: argparse.Namespace) -> int:
     path = args.path or Path("configs") / f"{name}.yaml"
     _check_free(path, force=args.force)
     with writing(path, UsageError):
-        atomic_write(path, CASE.format(id=name, path=path, package=package))
+        atomic_write(path, _filled("full_case.yaml.template", id=name, path=path, package=package))
     print(say(f"wrote {path}; next: write the builders it names, then  tipchain align {path}"))
     return ExitCode.PASSED

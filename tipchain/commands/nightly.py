@@ -307,7 +307,11 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_night(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--night", metavar="NAME", help="its folder, or that folder's name (default: the latest)")
+    parser.add_argument(
+        "--night",
+        metavar="NAME",
+        help="its folder, its name, a part of it, or latest~1 for the one before (default: the latest)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -456,7 +460,7 @@ def _go_on(
 def _night(args: argparse.Namespace) -> Night:
     """Return the night that is meant, and say if the manifest is not what it was when that began."""
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import latest_night
+    from tipchain.nightly.nights import latest_night, named_folder, nights_below, read_night
 
     try:
         manifest = load_manifest(args.manifest)
@@ -466,21 +470,12 @@ def _night(args: argparse.Namespace) -> Night:
             raise
         sha256, nights = sha256_of(args.manifest), args.out
     nights = (args.out or nights).absolute()
-    night = _named_night(nights, args.night) if args.night else latest_night(nights)
+    named = args.night and named_folder(args.night, nights_below(nights))
+    night = read_night(named.absolute()) if named else latest_night(nights)
     if sha256 != night.plan.sha256:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
         print(say(f"note: {note}"), file=sys.stderr)
     return night
-
-
-def _named_night(nights: Path, name: str) -> Night:
-    from tipchain.nightly.nights import nights_below, read_night
-
-    for folder in (nights / name, Path(name).absolute()):
-        if folder.is_dir():
-            return read_night(folder)
-    known = ", ".join(one.name for one in nights_below(nights)[:5])
-    raise UsageError(f"--night {name}: no such night below {nights}\n  the latest: {known or 'none'}")
 
 
 def _status(args: argparse.Namespace) -> int:

@@ -7,13 +7,12 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.bundle.manifest import (
     BundleManifest,
-    BundleSide,
+    StoredBundle,
     identity,
     log_of,
     open_bundle,
@@ -24,7 +23,7 @@ from tipchain.bundle.manifest import (
 )
 from tipchain.commands.bundle import add_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, check_data_path, write_document
-from tipchain.core.files import check_writable, find_root
+from tipchain.core.files import check_writable, find_root, local_time
 from tipchain.core.json_text import as_json
 from tipchain.core.language import say
 from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
             if case.id != old.case.id:
                 raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
             with _new(args, place, old, case, parse_mode(old.mode)) as folder:
-                return _decide(args, BundleSide(place, old), BundleSide(folder, open_bundle(folder)), case)
+                return _decide(args, StoredBundle(place, old), StoredBundle(folder, open_bundle(folder)), case)
     except OSError as error:
         raise OutputError(f"{place}: cannot be moved: {error}") from error
 
@@ -118,8 +117,8 @@ def _locked(place: Path) -> Iterator[None]:
 @contextmanager
 def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
-    from tipchain.bundle.making import BundleFailedError, Wanted, kept_weights, make_bundle, work_folder
-    from tipchain.parity.weights import GivenInputs
+    from tipchain.bundle.making import BundleFailedError, kept_weights, make_bundle, work_folder
+    from tipchain.parity.align import AlignRequest
 
     with work_folder(place) as work:
         folder = work / "bundle"
@@ -127,7 +126,7 @@ def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case,
             open_bundle(args.new)
             shutil.copytree(args.new, folder, dirs_exist_ok=True)
         else:
-            wanted = Wanted(
+            request = AlignRequest(
                 case=case,
                 mode=mode,
                 stages=tuple(one for one in old.stages if one in case.stages),
@@ -136,19 +135,19 @@ def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case,
                 data_path=args.data_path,
                 timeout_s=args.timeout,
                 threads=args.threads or old.threads,
-                truths=not args.no_float64,
-                given=GivenInputs() if args.new_weights else kept_weights(place, old, case),
+                truth=not args.no_float64,
+                given=None if args.new_weights else kept_weights(place, old, case),
             )
             stream = sys.stderr if args.json == "-" else sys.stdout
             try:
-                make_bundle(wanted, say=lambda text: print(say(f"== {text}"), file=stream, flush=True))
+                make_bundle(request, say=lambda text: print(say(f"== {text}"), file=stream, flush=True))
             except BundleFailedError as error:
                 hint = "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
                 raise BundleFailedError(f"{place}: not moved: {error}{hint}") from error
         yield folder
 
 
-def _decide(args: argparse.Namespace, old: BundleSide, new: BundleSide, case: Case) -> int:
+def _decide(args: argparse.Namespace, old: StoredBundle, new: StoredBundle, case: Case) -> int:
     """Compare, and move where the evidence or ``--force`` lets it."""
     from tipchain.bundle.evidence import compare_bundles, false_statistics
     from tipchain.bundle.making import replace_folder
@@ -193,7 +192,7 @@ def _decide(args: argparse.Namespace, old: BundleSide, new: BundleSide, case: Ca
 
 def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, object]:
     """Return what the log says of a move."""
-    when = datetime.now().astimezone().isoformat(timespec="seconds")
+    when = local_time()
     return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
 
 

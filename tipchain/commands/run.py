@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -35,7 +34,7 @@ from tipchain.commands.options import (
 )
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
-from tipchain.core.files import append, atomic_write, commit, hold_run, new_run, prune, run_header
+from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
 from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed, with_output
 from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
@@ -445,7 +444,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         slots=setting.policy.jobs,
         log=log.ended,
     )
-    begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
+    begin, started = time.monotonic(), local_time()
     results, interrupted = run_plan(plan, place, view, policy=setting.policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []

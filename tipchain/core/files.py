@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import IO
 
@@ -61,18 +62,42 @@ def new_run(out: Path) -> Path:
         UsageError: it cannot be made.
     """
     try:
-        (out / "runs").mkdir(parents=True, exist_ok=True)
-        while True:
-            now = datetime.now().astimezone()
-            # Names sort as the runs began, within a second too.
-            path = out / "runs" / f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}"
-            with suppress(FileExistsError):
-                path.mkdir()
-                break
+        path, _ = new_folder(out / "runs")
     except OSError as error:
         raise UsageError(f"cannot write below {out}: {error.strerror}") from error
     hold_run(path)
     return path
+
+
+def new_folder(above: Path) -> tuple[Path, datetime]:
+    """Make a folder whose name sorts as folders were made, within a second too; return it and when that was.
+
+    Its name tells when, in local time, unless an earlier one seems to be later: a clock was set back, or summer time
+    ended. Then it is named as if it had been made just after that one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    above.mkdir(parents=True, exist_ok=True)
+    while True:
+        now = named = datetime.now().astimezone()
+        if latest := max(filter(None, map(_named_at, os.listdir(above))), default=None):  # noqa: PTH208 - names alone
+            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
+        folder = above / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder, now
+
+
+def _named_at(name: str) -> datetime | None:
+    """Return the local time that a folder's name tells, as if it were UTC's; None for other names."""
+    if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
+        return None
+    try:
+        told = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        return told + timedelta(microseconds=int(name[16:], 16))
+    except (ValueError, OverflowError):
+        return None
 
 
 def hold_run(path: Path) -> None:
@@ -308,8 +333,12 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def local_time(precision: str = "seconds") -> str:
+    """Return the time now as ISO 8601 writes it, with the offset of the local clock."""
+    return datetime.now().astimezone().isoformat(timespec=precision)
+
+
 def run_header(run: Path, facts: Mapping[str, str]) -> str:
     """Return the comment lines that head a run in an appended log."""
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
-    facts = {"time": now, "tipchain": __version__, **facts}
+    facts = {"time": local_time(), "tipchain": __version__, **facts}
     return f"# ==== run {run.name} ====\n# " + " ".join(f"{key}={value}" for key, value in facts.items() if value)

@@ -44,7 +44,7 @@ ABOVE = ("item_id", "command_id")
 LATE = ("reason_id", "tensors_id", "machine_id", "environment_id")
 UNSHOWN = ("id", "key", "began", "rank")
 AT_MOST = 20
-"""Entries that a name may begin, of which the user is told."""
+"""Entries that a part of a name may be in, of which the user is told."""
 _T = TypeVar("_T")
 
 
@@ -63,7 +63,7 @@ def find_entry(connection: Connection, name: str, *, title: str | None = None) -
 
     Args:
         connection: to the history.
-        name: a night's or a run's name, the beginning of one, or ``latest``; ``~2`` behind it goes two back among those
+        name: a night's or a run's name, a part of one, or ``latest``; ``~2`` behind it goes two back among those
             of the same kind and title.
         title: only entries of this title count.
 
@@ -192,8 +192,8 @@ def _named(connection: Connection, name: str, title: str | None) -> Entry:
         return found[0]
     query = _entries().where(entries.c.title == title) if title else _entries()
     exact = _read_entries(connection, query.where(entries.c.name == name).limit(AT_MOST))
-    begins = entries.c.name.startswith(name, autoescape=True)
-    rows = exact or _read_entries(connection, query.where(begins).order_by(entries.c.began).limit(AT_MOST))
+    parts = entries.c.name.contains(name, autoescape=True)
+    rows = exact or _read_entries(connection, query.where(parts).order_by(entries.c.began).limit(AT_MOST))
     found = list({one.id: one for one in (_with_shares(connection, row) for row in rows)}.values())
     if len(found) == 1:
         return found[0]
@@ -203,7 +203,7 @@ def _named(connection: Connection, name: str, title: str | None) -> Entry:
     known = connection.execute(sa.select(entries.c.name).order_by(entries.c.began.desc()).limit(1000)).scalars()
     raise UsageError(
         f"{name}: is not in the history{suggestion(name, [LATEST, *known])}\n"
-        "  expected: a name that tipchain history list shows, the beginning of one, latest or latest~1"
+        "  expected: a name that tipchain history list shows, a part of one, latest or latest~1"
     )
 
 

@@ -23,7 +23,7 @@ from tipchain.core.language import say
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
-from tipchain.history.store import FILE, FOLDER, History, HistoryPlace, make_folder, place_of
+from tipchain.history.store import FILE, History, HistoryPlace, place_of
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import FINISHED, Night, holder, nights_below
 from tipchain.nightly.timeline import latest_results
@@ -302,7 +302,7 @@ def keep(place: HistoryPlace, source: IngestSource) -> Path:
     Raises:
         OSError: it cannot be written.
     """
-    make_folder(place.outbox.parents[2])
+    place.make_folder()
     entry = source.entry
     digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
     path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
@@ -327,15 +327,11 @@ class Kept:
         sent: whether the database has them.
         new: items that it did not have before.
         message: one or more lines for the user; "" if there is nothing to be said.
-        waiting: nights and reports in the outbox.
-        kept: the outbox's file of these results; None if they were sent, or could not be kept there either.
     """
 
     sent: bool
     new: int = 0
     message: str = ""
-    waiting: int = 0
-    kept: Path | None = None
 
 
 def send(history: History) -> Kept:
@@ -369,7 +365,7 @@ def send(history: History) -> Kept:
         problem = "another process is sending them"
     left = len(waiting(place))
     lines += [f"history: {left} in {place.outbox} still wait: {problem}"] if left and problem else []
-    return Kept(sent=not left, new=new, message="\n".join(lines), waiting=left)
+    return Kept(sent=not left, new=new, message="\n".join(lines))
 
 
 def read_entry(path: Path) -> Entry:
@@ -432,89 +428,69 @@ def keep_night(folder: Path, database: str | None = None) -> Kept:
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
     """
     source = read_source(folder)
-    root = Path(source.entry.root)
-    told = hand_on_missed(folder.parent, but=folder, root=root, database=database)
-    kept = keep_source(source, root=root, database=database)
+    place = place_of(Path(source.entry.root), database)
+    told = hand_on_missed(folder.parent, place, but=folder)
+    kept = keep_source(source, place)
     for message in (*told, *filter(None, [kept.message])):
         print(say(message), file=sys.stderr)
     return kept
 
 
-def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
+def keep_source(source: IngestSource, place: HistoryPlace) -> Kept:
     """Add a night or a report to the history, and what waited from before.
 
     Trouble with the history is never raised: results that the database does not take go to the outbox, and are sent
     at the next call. May be called several times for a night, as with one that goes on.
-
-    Args:
-        source: a night or a report.
-        root: the project's folder.
-        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
-
-    Raises:
-        UsageError: the database's URL cannot be understood.
     """
-    place = place_of(root, database)
     try:
-        history = _open(place, root)
+        history = History(place)
         new = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         # Put a night or a report into the outbox, or say why that fails, too.
         reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
-        file, end = None, ""
         try:
-            file = keep(place, source)
+            end = f"  kept in {keep(place, source)}, sent at the next call"
             _note(source, place)
-            end = f"  kept in {file}, sent at the next call"
         except OSError as trouble:
             where = source.night.folder if source.night else source.entry.name
             end = (
                 f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
                 f"  hint: they are in {where}; tipchain history add sends them later"
             )
-        message = f"history: {reason}\n{end}"
-        return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
+        return Kept(sent=False, message=f"history: {reason}\n{end}")
     _note(source, place)
     return replace(send(history), sent=True, new=new)
 
 
-def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
+def hand_on_missed(nights: Path, place: HistoryPlace, *, but: Path | None = None) -> list[str]:
     """Add the finished nights of a manifest that no history was given; return a message for each.
 
     That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
 
     Args:
         nights: the folder of the manifest's nights.
-        root: the project's folder.
-        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
+        place: where the history is.
         but: a night that is handed on otherwise.
-
-    Raises:
-        UsageError: the database's URL cannot be understood.
     """
-    folders = missed_nights(nights, but)
-    if not folders:
-        return []
-    place = place_of(root, database)
     told = []
-    for folder in folders:
+    for folder in missed_nights(nights, but):
         try:
             source = read_source(folder)
         except RecordError as error:
             told.append(f"history: a finished night cannot be handed on: {error}")
             continue
-        if _having(place, root, source.entry.key):
+        if _having(place, source.entry.key):
             note_handed(folder, str(place))
             continue
-        kept = keep_source(source, root=root, database=database)
+        kept = keep_source(source, place)
         told.append(kept.message or f"history: {folder.name}, which had finished before, is in {place} now")
     return told
 
 
-def _having(place: HistoryPlace, root: Path, key: str) -> History | None:
+def _having(place: HistoryPlace, key: str) -> History | None:
     """Return the history if it has a night to its end; None if not, or where it cannot be asked."""
     try:
-        history = _open(place, root)
+        history = History(place)
         return history if history.has(key) else None
     except (HistoryError, OSError):
         return None
@@ -531,14 +507,13 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
     Raises:
         UsageError: the database's URL cannot be understood.
     """
-    root = Path(results.plan.root)
-    place = place_of(root, database)
+    place = place_of(Path(results.plan.root), database)
     there = place.file is None or place.file.is_file()
-    if history := _having(place, root, results.night.token) if there else None:
+    if history := _having(place, results.night.token) if there else None:
         yield history
         return
     with TemporaryDirectory(prefix="tipchain-") as scratch:
-        history = History(place_of(root, f"{scratch}/{FILE}"))
+        history = History(place_of(place.root, f"{scratch}/{FILE}"))
         folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
         for one in latest_results(folders, BESIDE, []):
             if one.finished or one.folder == results.folder:
@@ -547,26 +522,15 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
         yield history
 
 
-def send_waiting(*, root: Path, database: str | None = None) -> Kept:
-    """Send what waits for the database; trouble with it is told, not raised.
-
-    Raises:
-        UsageError: the database's URL cannot be understood.
-    """
-    place = place_of(root, database)
+def send_waiting(place: HistoryPlace) -> Kept:
+    """Send what waits for the database; trouble with it is told, not raised."""
     count = len(waiting(place))
     if not count:
         return Kept(sent=True)
     try:
-        return send(_open(place, root))
+        return send(History(place))
     except (HistoryError, OSError) as error:
-        return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}", waiting=count)
-
-
-def _open(place: HistoryPlace, root: Path) -> History:
-    if place.file is not None and place.file.parent == root / FOLDER:
-        make_folder(root)
-    return History(place)
+        return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}")
 
 
 def _note(source: IngestSource, place: HistoryPlace) -> None:

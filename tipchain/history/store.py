@@ -55,10 +55,12 @@ class HistoryPlace:
     """Where a history is.
 
     Attributes:
+        root: the project's folder.
         url: SQLAlchemy's URL, with a password where there is one: never to be shown.
         outbox: folder for what could not be written.
     """
 
+    root: Path
     url: URL
     outbox: Path
 
@@ -66,6 +68,18 @@ class HistoryPlace:
     def file(self) -> Path | None:
         """SQLite's file; None for a server."""
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
+
+    def make_folder(self) -> None:
+        """Make the project's ``.tipchain``, which git does not see.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        folder = self.root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
 
     def __str__(self) -> str:
         return str(self.file) if self.file else _shown(self.url)
@@ -109,20 +123,7 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     plain = url.set(password=None)
     plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
     digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
-    return HistoryPlace(url=url, outbox=root / FOLDER / OUTBOX / digest)
-
-
-def make_folder(root: Path) -> None:
-    """Make the project's ``.tipchain``, which git does not see.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder = root / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    return HistoryPlace(root=root, url=url, outbox=root / FOLDER / OUTBOX / digest)
 
 
 def _url(text: str) -> URL:
@@ -320,7 +321,9 @@ class History:
         self.place = place
         self._written: set[int] = set()
         with self._trouble():
-            if place.file is not None:
+            if place.file is not None and place.file.parent == place.root / FOLDER:
+                place.make_folder()
+            elif place.file is not None:
                 place.file.parent.mkdir(parents=True, exist_ok=True)
             self.engine = _engine(place)
             migrate(self.engine, place.file, head, scripts)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
-from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, locked
+from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, local_time, locked
 from tipchain.core.json_text import Json, read_json
 from tipchain.errors import InputError, RecordError, UsageError
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
@@ -127,6 +127,7 @@ class StoredFolder:
         token: a night's; "" otherwise.
         project: the folder of the project that a night is of, if it is there.
         kept: why no rule may delete it; "" if one may.
+        reason: by which rule it goes, or why it stays though a rule would have let it go; "" before a choice was made.
     """
 
     folder: Path
@@ -138,6 +139,7 @@ class StoredFolder:
     token: str = ""
     project: Path | None = None
     kept: str = ""
+    reason: str = ""
 
 
 def find_stored(
@@ -299,7 +301,7 @@ def pin(folder: Path, *, who: str, why: str) -> None:
     Raises:
         OSError: that cannot be written.
     """
-    when = datetime.now().astimezone().isoformat(timespec="seconds")
+    when = local_time()
     atomic_write(folder / PIN, json.dumps({"who": who, "when": when, "why": why}, indent=1) + "\n")
 
 
@@ -395,55 +397,41 @@ class RetentionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doomed:
-    """What goes, and by which rule."""
-
-    stored: StoredFolder
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupChoice:
     """What the rules come to.
 
     Attributes:
         doomed: what goes, the oldest first.
-        spared: what a rule would have let go, with the reason why it stays.
+        spared: what a rule would have let go.
         total: bytes of all.
         left: bytes of what stays.
     """
 
-    doomed: tuple[Doomed, ...]
-    spared: tuple[Doomed, ...]
+    doomed: tuple[StoredFolder, ...]
+    spared: tuple[StoredFolder, ...]
     total: int
     left: int
 
 
 def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) -> CleanupChoice:
     """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
-    doomed = {
-        one.folder: Doomed(stored=one, reason="left by a process that was killed")
-        for one in stored
-        if one.kind == "rest" and not one.kept
-    }
-    spared: dict[Path, Doomed] = {}
-    spared.update(
-        (one.folder, Doomed(stored=one, reason=one.kept)) for one in stored if one.kind == "rest" and one.kept
-    )
+    rest = [one for one in stored if one.kind == "rest"]
+    doomed = [replace(one, reason="left by a process that was killed") for one in rest if not one.kept]
+    spared = [replace(one, reason=one.kept) for one in rest if one.kept]
     late = _late(stored, rules.keep)
     total = sum(one.size for one in stored)
-    left = total - sum(one.stored.size for one in doomed.values())
+    left = total - sum(one.size for one in doomed)
     for one in stored:
         reason = _reason(one, rules, now, left)
         if one.kind == "rest" or not reason:
             continue
         kept = one.kept or (f"one of the latest {rules.keep}" if one.folder in late else "")
         if not kept:
-            doomed[one.folder] = Doomed(stored=one, reason=reason)
+            doomed.append(replace(one, reason=reason))
             left -= one.size
         elif not (rules.alone and one.folder in late):
-            spared[one.folder] = Doomed(stored=one, reason=kept)
-    return CleanupChoice(doomed=tuple(doomed.values()), spared=tuple(spared.values()), total=total, left=left)
+            spared.append(replace(one, reason=kept))
+    return CleanupChoice(doomed=tuple(doomed), spared=tuple(spared), total=total, left=left)
 
 
 def _reason(one: StoredFolder, rules: RetentionRules, now: float, left: int) -> str:

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from tipchain.chain.gpus import VARIABLE as LEASED
 from tipchain.chain.gpus import Gpus, Leases, lease_folder
 from tipchain.chain.process import GRACE_S, Ending, Stop, call
 from tipchain.core import language
-from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.json_text import taken
 from tipchain.core.language import many
 from tipchain.core.machine import usable_cores
@@ -280,7 +280,7 @@ def run_attempt(
         begun: called with the process's number once it has started.
         grace_s: seconds that it is left after each of the three signals that end it.
     """
-    started = datetime.now().astimezone().isoformat(timespec="milliseconds")
+    started = local_time("milliseconds")
     clock, since = _offset(), time.time()
     try:
         ending = call(
@@ -409,9 +409,9 @@ class _Running:
 
     work: Work
     begin: float
-    cpus: tuple[str, ...]
     gpus: tuple[str, ...]
     port: int
+    held: ExitStack
     line: str = ""
     pid: int = 0
 
@@ -479,25 +479,20 @@ class LocalExecutor:
             return reason
         if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
             return reason
-        gpus, reason = self._take_gpus(needs.gpus, work.item.id)
-        if reason:
-            return reason
-        cpus, reason = self.cpus.take(needs.cpus, work.item.id)
-        if reason:
-            self.leases.give_back(gpus)
-            return reason
-        port = 0
-        try:
+        with ExitStack() as held:
+            gpus, reason = self._take_gpus(needs.gpus, work.item.id)
+            if reason:
+                return reason
+            held.callback(self.leases.give_back, gpus)
+            cpus, reason = self.cpus.take(needs.cpus, work.item.id)
+            if reason:
+                return reason
+            held.callback(self.cpus.give_back, cpus)
             port = self.ports.take(work.item.id)
+            held.callback(self.ports.give_back, port)
             work.make_folder()
             tmp = make_tmp(work.folder)
-        except OSError:
-            self.cpus.give_back(cpus)
-            self.leases.give_back(gpus)
-            if port:
-                self.ports.give_back(port)
-            raise
-        one = _Running(work, time.monotonic(), cpus, gpus, port)
+            one = _Running(work, time.monotonic(), gpus, port, held.pop_all())
         self._running[work.item.id] = one
         self._pool.submit(self._run, one, tmp)
         return ""
@@ -544,10 +539,7 @@ class LocalExecutor:
             while True:
                 found.append(self._ended.get_nowait())
         for ended in found:
-            one = self._running.pop(ended.id)
-            self.cpus.give_back(one.cpus)
-            self.leases.give_back(one.gpus)
-            self.ports.give_back(one.port)
+            self._running.pop(ended.id).held.close()
         return found
 
     def running(self) -> Mapping[str, tuple[float, str]]:

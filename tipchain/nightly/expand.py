@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
+from tipchain.core.json_text import taken
 from tipchain.errors import InputError, ManifestError, Outcome, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan, filled
@@ -294,12 +295,7 @@ class _Maker:
                 argv, env = self.argv(source, mode, device, data), self.env(mode, data)
                 kind = ":align" if entry.kind == "align" else ""
                 name = f"{subject}{kind}[{f'{mode.value};' if mode else ''}{device}]"
-                needs = Needs(
-                    cpus=common.cpus,
-                    gpus=common.gpus if device == "gpu" else 0,
-                    memory_mb=common.memory_mb,
-                    resources=common.resources,
-                )
+                needs = taken(Needs, common, gpus=common.gpus if device == "gpu" else 0)
                 for repeat in range(1, common.repeats + 1):
                     yield Item(
                         id=name if repeat == 1 else f"{name}#{repeat}",

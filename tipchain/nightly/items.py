@@ -96,6 +96,25 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How a plan was cut.
+
+    Attributes:
+        ids: of all its items, in the plan's order.
+        shares: of each of them the number of its share, from 1.
+    """
+
+    ids: tuple[str, ...]
+    shares: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits: the same for the same items in the same shares, whatever their order."""
+        pairs = sorted(zip(self.ids, self.shares, strict=True))
+        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlan:
     """What a manifest comes to.
 
@@ -105,6 +124,7 @@ class NightPlan:
         manifest: the manifest's path.
         sha256: of the manifest's bytes.
         items: in the order in which they are started.
+        cut: of a share, how the whole plan was cut.
     """
 
     name: str
@@ -112,6 +132,7 @@ class NightPlan:
     manifest: str
     sha256: str
     items: tuple[Item, ...]
+    cut: Cut | None = None
 
 
 # Nights that were run in shares: the cut of a plan, which nights are the shares of one, and whether nothing is lost.
@@ -137,36 +158,6 @@ TOGETHER_S = 12 * 3600.0
 """Seconds between the first and the last beginning of a night's shares that have no id."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
-    """How a plan was cut.
-
-    Attributes:
-        ids: of all its items, in the plan's order.
-        shares: of each of them the number of its share, from 1.
-    """
-
-    ids: tuple[str, ...]
-    shares: tuple[int, ...]
-
-    @property
-    def digest(self) -> str:
-        """16 hexadecimal digits: the same for the same items in the same shares, whatever their order."""
-        pairs = sorted(zip(self.ids, self.shares, strict=True))
-        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharePlan(NightPlan):
-    """A share of a plan, which knows the whole.
-
-    Attributes:
-        cut: of the whole plan.
-    """
-
-    cut: Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +285,7 @@ def disagreement(parts: Sequence[ShardPart]) -> str:
 def lost_items(plans: Sequence[NightPlan]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the items of a whole plan that are in none of its shares' plans, and those that are in several."""
     counts = Counter(item.id for plan in plans for item in plan.items)
-    whole = dict.fromkeys(name for plan in plans if isinstance(plan, SharePlan) for name in plan.cut.ids)
+    whole = dict.fromkeys(name for plan in plans if plan.cut for name in plan.cut.ids)
     return (
         tuple(name for name in whole if not counts[name]),
         tuple(name for name, count in counts.items() if count > 1),
@@ -369,7 +360,7 @@ def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:
     return replace(plan, items=tuple(item for item in plan.items if item.id in ids))
 
 
-def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = None) -> SharePlan:
+def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = None) -> NightPlan:
     """Return one share: all shares together are the plan, and take about as long as each other.
 
     The longest item goes to the share that has least to do so far, and so on (Graham's longest processing time
@@ -395,11 +386,5 @@ def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = N
         counts[best] += 1
         places[name] = best + 1
     ids = tuple(item.id for item in plan.items)
-    return SharePlan(
-        name=plan.name,
-        root=plan.root,
-        manifest=plan.manifest,
-        sha256=plan.sha256,
-        items=tuple(item for item in plan.items if places[item.id] == shard.index),
-        cut=Cut(ids=ids, shares=tuple(places[name] for name in ids)),
-    )
+    cut = Cut(ids=ids, shares=tuple(places[name] for name in ids))
+    return replace(plan, items=tuple(item for item in plan.items if places[item.id] == shard.index), cut=cut)

@@ -10,18 +10,18 @@ import secrets
 import socket
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import atomic_write, is_locked, take_lock, writing
+from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, SharePlan, night_id
+from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
@@ -202,10 +202,10 @@ def _record(document: Mapping[str, object]) -> ItemRecord:
 
 
 def plan_json(plan: NightPlan) -> dict[str, object]:
-    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain."""
+    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain, a whole plan has no cut."""
     found: dict[str, Json] = as_json(plan)
     items = [{name: value for name, value in one.items() if value or name != "chain"} for one in found["items"]]
-    return {**found, "items": items}
+    return {name: value for name, value in found.items() if value is not None} | {"items": items}
 
 
 def parse_plan(data: JsonObject) -> NightPlan:
@@ -214,10 +214,8 @@ def parse_plan(data: JsonObject) -> NightPlan:
     Raises:
         ValueError: they are none.
     """
-    if "cut" not in data:
-        return parse_as(NightPlan, data, "plan")
-    plan = parse_as(SharePlan, data, "plan")
-    if len(plan.cut.ids) != len(plan.cut.shares):
+    plan = parse_as(NightPlan, data, "plan")
+    if plan.cut and len(plan.cut.ids) != len(plan.cut.shares):
         raise ValueError(f"a cut of {len(plan.cut.ids)} items has {len(plan.cut.shares)} shares")
     return plan
 
@@ -229,7 +227,6 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 NIGHTS = "tipchain-nights"
 """The folder of all nights, below the root."""
-_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{5}")
 RUNNING = "running.json"
 """What runs now, written anew about once a second while a coordinator is at it; nothing rests on it."""
 
@@ -295,7 +292,7 @@ class Night:
         if not (share.isdecimal() and of.isdecimal()):
             return None
         chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
-        cut = self.plan.cut if isinstance(self.plan, SharePlan) else None
+        cut = self.plan.cut
         return ShardPart(
             share=int(share),
             of=int(of),
@@ -336,8 +333,7 @@ def begin_night(
         OutputError: what it is to be cannot be written: the disk is full.
     """
     try:
-        nights.mkdir(parents=True, exist_ok=True)
-        folder, now = _new_folder(nights)
+        folder, now = new_folder(nights)
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
@@ -365,33 +361,6 @@ def begin_night(
         lock.release()
         raise
     return night, lock
-
-
-def _new_folder(nights: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts as nights began, within a second too; return it and when that was.
-
-    Its name tells when, in local time, unless an earlier night seems to have begun later: a clock was set back, or
-    summer time ended. Then it is named as if it had begun just after that one.
-    """
-    while True:
-        now = named = datetime.now().astimezone()
-        if latest := max(filter(None, map(_named_at, os.listdir(nights))), default=None):  # noqa: PTH208 - names alone
-            named = max(now.replace(tzinfo=timezone.utc), latest + timedelta(microseconds=1))
-        folder = nights / f"{named:%Y%m%d-%H%M%S}-{named.microsecond:05x}"
-        with suppress(FileExistsError):
-            folder.mkdir()
-            return folder, now
-
-
-def _named_at(name: str) -> datetime | None:
-    """Return the local time that the name of a night's folder tells, as if it were UTC's; None for other names."""
-    if not _NAME.fullmatch(name):
-        return None
-    try:
-        told = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return told + timedelta(microseconds=int(name[16:], 16))
-    except (ValueError, OverflowError):
-        return None
 
 
 def read_night(folder: Path) -> Night:
@@ -422,6 +391,33 @@ def nights_below(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted((one.parent for one in folder.glob(f"*/{NIGHT}")), reverse=True)
     return []
+
+
+def named_folder(name: str, among: Iterable[Path]) -> Path:
+    """Return the folder of a night or a run that a user names.
+
+    Args:
+        name: its path, its name, an unmistakable part of it, or ``latest``; ``latest~1`` is the one before.
+        among: the folders that a name is looked for in.
+
+    Raises:
+        UsageError: there is none, or several are called so.
+    """
+    path = Path(name)
+    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
+        return path
+    known = sorted(among, key=lambda one: one.name, reverse=True)
+    if back := re.fullmatch(r"latest(?:~(\d+))?", name):
+        called = known[int(back[1] or 0) :][:1]
+    else:
+        called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
+    if len(called) == 1:
+        return called[0]
+    shown = ", ".join(map(str, called[:5])) if called else ", ".join(one.name for one in known[:5]) or "none"
+    told = (
+        f"several are called so\n  found: {shown}" if called else f"no night or run is called so\n  the latest: {shown}"
+    )
+    raise UsageError(f"{name}: {told}")
 
 
 def latest_night(folder: Path) -> Night:

@@ -16,7 +16,7 @@ from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing
+from tipchain.nightly.items import Group, Item, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import DIRTY, Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
@@ -43,7 +43,7 @@ def _whole(group: Group[Results]) -> Results:
     wrong += [f"{len(lost)} items of the plan are in no share: {listed(lost, NAMED)}"] if lost and not absent else []
     wrong += [f"{len(twice)} items are in several shares: {listed(twice, NAMED)}"] if twice else []
     items = {item.id: item for one in ones for item in one.plan.items}
-    order = [name for one in ones if isinstance(one.plan, SharePlan) for name in one.plan.cut.ids]
+    order = [name for one in ones if one.plan.cut for name in one.plan.cut.ids]
     ids = [name for name in dict.fromkeys([*order, *items]) if name in items]
     records = {name: record for one in ones for name, record in one.records.items()}
     return Results(

@@ -8,21 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.commands.options import Parser, add_device
+from tipchain.commands.options import Parser, add_device, whole
 from tipchain.core.blame import serving
 from tipchain.errors import ExitCode
 from tipchain.framework_types import Dataset, Model
 from tipchain.frameworks import load_framework
 from tipchain.paddle_tools.checkpoint import eval_batches, reading
-from tipchain.paddle_tools.program import (
-    PaddleBench,
-    ProgramError,
-    add_case_arguments,
-    not_negative,
-    open_bench,
-    positive,
-    quiet,
-)
+from tipchain.paddle_tools.program import PaddleBench, ProgramError, add_case_arguments, open_bench, positive, quiet
 from tipchain.parity.stages.bench import measure
 from tipchain.weights.files import load_paddle_weights
 
@@ -46,7 +38,7 @@ def add_arguments(parser: Parser) -> None:
     add = parser.add_argument
     add("--pretrained", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams)")
     add("--batch-size", type=positive, metavar="N", help="default: the case's")
-    add("--num-workers", type=not_negative, default=0, metavar="N", help="loader processes (default 0: none)")
+    add("--num-workers", type=whole, default=0, metavar="N", help="loader processes (default 0: none)")
 
 
 @quiet("evaluation")

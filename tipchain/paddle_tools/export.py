@@ -61,11 +61,7 @@ def run(args: argparse.Namespace) -> int:
         worst, classes = check_export(bench, model, folder)
         card = ModelCard(
             case=bench.case.id,
-            inputs=[
-                {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
-                for spec in bench.case.inputs.values()
-                if spec.name != "label"
-            ],
+            inputs=[{"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype} for spec in inputs],
             class_names=_class_names(bench, classes),
             transform=sample_spec(bench.case) or "",
             paddle=str(bench.paddle.__version__),

@@ -117,13 +117,6 @@ def true_or_false(text: str) -> bool:
     return text.lower() == "true"
 
 
-def not_negative(text: str) -> int:
-    """Return ``text`` as a whole number, 0 or more."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number >= 0, found {text!r}")
-    return int(text)
-
-
 def positive(text: str) -> int:
     """Return ``text`` as a whole number above 0."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:

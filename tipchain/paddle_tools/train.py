@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tipchain.commands.options import Parser, add_device
+from tipchain.commands.options import Parser, add_device, whole
 from tipchain.core.files import MODE_VARIABLE
+from tipchain.core.json_text import taken
 from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import make_optimizer
@@ -28,12 +29,11 @@ from tipchain.paddle_tools.checkpoint import (
     save_latest,
     train_batches,
 )
-from tipchain.paddle_tools.evaluate import evaluate
+from tipchain.paddle_tools.evaluate import Evaluation, evaluate
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
     add_case_arguments,
-    not_negative,
     open_bench,
     positive,
     positive_number,
@@ -139,9 +139,17 @@ class TrainingSettings:
         """The initial learning rate that training begins with."""
         return self.learning_rate * (self.processes if self.lr_scaling == "linear" else 1)
 
-    def weights(self) -> Path | None:
-        """Return the file of the weights to start from, or None for a seeded initialization."""
-        return member(self.resume, "pdparams") if self.resume else self.pretrained
+    def load(self, bench: PaddleBench) -> Model:
+        """Return the model with the weights to start from: a file's, or a seeded initialization."""
+        model = bench.model()
+        weights = member(self.resume, "pdparams") if self.resume else self.pretrained
+        if weights is not None:
+            load_paddle_weights(model, weights)
+        return model
+
+    def evaluate(self, bench: PaddleBench, model: Model, dataset: Dataset) -> Evaluation:
+        """Return metric and loss of a model over a data set."""
+        return evaluate(bench, model, dataset, batch_size=self.batch_size, num_workers=self.num_workers)
 
 
 def add_arguments(parser: Parser) -> None:
@@ -181,7 +189,7 @@ def add_arguments(parser: Parser) -> None:
     add("words", nargs="*", metavar="Global.KEY=VALUE", help="TIPC's words on loss scaling, as its drivers pass them")
     add("--seed", type=int, metavar="N", help="default: the checkpoint's, else the case's")
     add("--print-freq", type=positive, default=1, metavar="N", help="steps between log lines (default %(default)s)")
-    add("--num-workers", type=not_negative, default=0, metavar="N", help="loader processes (default 0: none)")
+    add("--num-workers", type=whole, default=0, metavar="N", help="loader processes (default 0: none)")
     add("--max-iters", type=positive, metavar="N", help="stop after so many steps in all, also within an epoch")
     add("--test-only", action="store_true", help="evaluate the weights of --pretrained or --resume, and stop")
 
@@ -260,14 +268,8 @@ def run(args: argparse.Namespace) -> int:
     if args.test_only:
         if bench.paddle.distributed.get_rank() > 0:
             return ExitCode.PASSED  # one process is enough
-        model = bench.model()
-        weights = settings.weights()
-        assert weights is not None
-        load_paddle_weights(model, weights)
-        result = evaluate(
-            bench, model, bench.dataset("val"), batch_size=settings.batch_size, num_workers=settings.num_workers
-        )
-        print(f"[Eval] {result}")
+        model = settings.load(bench)
+        print(f"[Eval] {settings.evaluate(bench, model, bench.dataset('val'))}")
         return ExitCode.PASSED
     # The optimizer's moments are saved under internal names, which count up within a process.
     with bench.paddle.utils.unique_name.guard():
@@ -293,30 +295,15 @@ def start_session(bench: PaddleBench, settings: TrainingSettings, position: Posi
     if settings.processes > 1:
         distributed.init_parallel_env()
     rank, devices = distributed.get_rank(), distributed.get_world_size()
-    fresh = Position(
-        case=bench.case.id,
-        epoch=0,
-        iteration=0,
-        step=0,
-        best=None,
-        metric={},
-        seed=settings.seed,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        lr_scaling=settings.lr_scaling,
-        amp_level=settings.amp_level,
-        devices=devices,
-    )
+    start: dict[str, Any] = {"epoch": 0, "iteration": 0, "step": 0, "best": None, "metric": {}}
+    fresh = taken(Position, settings, case=bench.case.id, devices=devices, **start)
     if position is not None:
         _check_resumable(position, fresh)
     if settings.lr_scaling == "linear" and rank == 0:
         many = f"{devices} process{'' if devices == 1 else 'es'}"
         print(f"learning rate {settings.learning_rate:g} x {many} = {settings.rate:g} (linear scaling)")
     train_set, eval_set = bench.dataset("train"), bench.dataset("val")
-    model = bench.model()
-    weights = settings.weights()
-    if weights is not None:
-        load_paddle_weights(model, weights)
+    model = settings.load(bench)
     optimizer, schedule = _optimizer(bench, model, settings)
     scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler(**settings.scaling)
     if settings.amp_level == "O2":
@@ -458,13 +445,7 @@ class Session:
         if self.rank == 0:
             settings, at = self.settings, self.position
             with self._precision():
-                result = evaluate(
-                    self.bench,
-                    self.model,
-                    self.eval_set,
-                    batch_size=settings.batch_size,
-                    num_workers=settings.num_workers,
-                )
+                result = settings.evaluate(self.bench, self.model, self.eval_set)
             print(f"[Eval][Epoch {epoch}] {result}", flush=True)
             first = next(iter(result.metric.values()))
             better = at.best is None or first > at.best

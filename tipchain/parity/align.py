@@ -235,7 +235,7 @@ class AlignRequest:
         timeout_s: how long a side may take in all; None for no limit.
         threads: threads of each recording process.
         given: what need not be prepared.
-        truth: record the reference in float64; the sides are then torch alone.
+        truth: record the reference in float64; the sides are then torch alone. Of a bundle: in float64 too.
         notes: what a reader of the report should know of where the reference comes from.
         fresh: record torch's side even where an earlier run's still holds.
     """
@@ -434,52 +434,35 @@ def align(
     Raises:
         MissingFrameworkError: a framework is absent or lacks the device.
     """
-    since = time.time()
+    since, progress = time.time(), progress or Progress(quiet=True)
+    rules = request.rules or Rules.of(request.case)
+    pending, judged = list(request.stages), list[StageJudgement]()
+    sides: list[RecordingSide] = []
+    cache: ReferenceCache | None = None
+
+    def tell(judgement: StageJudgement) -> None:
+        pending.remove(judgement.stage)
+        judged.append(judgement)
+        listener(judgement)
+
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
     _save_benchmark(request)
-    rules = request.rules or Rules.of(request.case)
-    judged: list[StageJudgement] = []
-    sides: list[RecordingSide] = []
-    cache: ReferenceCache | None = None
-    pending = list(request.stages)
-    progress = progress or Progress(quiet=True)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
-            prepared = prepare(
-                request.case,
-                request.mode,
-                pending,
-                request.folder,
-                request.recorded_sides,
-                request.data_path,
-                request.given,
-            )
+            prepared = _prepare(request, pending, request.recorded_sides, request.given)
             for stage, reason in prepared.failures.items():
-                pending.remove(stage)
-                judged.append(unjudged(stage, "needs", reason))
-                listener(judged[-1])
+                tell(unjudged(stage, "needs", reason))
             jobs = [_job(request, prepared, pending, side) for side in request.recorded_sides]
             cache = _spare(request, jobs, pending, since) if pending else None
             sides = _start(request, jobs, pending) if pending else []
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
-                judgement = _judge(request, stage, sides, rules)
-                if any(map(lacks_noise, judgement.verdicts)):
-                    torch = _torch_for_noise(request, sides)
-                    if torch and torch.waits:
-                        torch.order(stage, NOISE_ORDER)
-                        torch.release()
-                        continue
-                    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
-                    judgement = replace(judgement, notes=(*judgement.notes, *why))
-                pending.remove(stage)
-                if cache:
-                    judgement = _keep(cache, judgement, sides, request.folder)
-                judged.append(judgement)
-                listener(judgement)
+                judgement = _with_noise(request, _judge(request, stage, sides, rules), sides)
+                if judgement:
+                    tell(_keep(cache, judgement, sides, request.folder) if cache else judgement)
             for one in sides if "backward" not in pending else ():
                 one.release()
             if pending and not ready:
@@ -492,6 +475,12 @@ def align(
     return judged
 
 
+def _prepare(
+    request: AlignRequest, stages: Sequence[str], sides: tuple[str, ...], given: GivenInputs | None = None
+) -> Prepared:
+    return prepare(request.case, request.mode, stages, request.folder, sides, request.data_path, given)
+
+
 def _help(request: AlignRequest, sides: Sequence[RecordingSide]) -> None:
     """Start another process for a side that has stages left while the other has none: as many run as there are sides."""
     busy = sum(bool(process.order) for side in sides for process in side.processes)
@@ -501,13 +490,26 @@ def _help(request: AlignRequest, sides: Sequence[RecordingSide]) -> None:
                 side.start()
 
 
+def _with_noise(request: AlignRequest, judgement: StageJudgement, sides: list[RecordingSide]) -> StageJudgement | None:
+    """Return a judgement with why it knows no noise; None where torch now records that first."""
+    if not any(map(lacks_noise, judgement.verdicts)):
+        return judgement
+    torch = _torch_for_noise(request, sides)
+    if torch and torch.waits:
+        torch.order(judgement.stage, NOISE_ORDER)
+        torch.release()
+        return None
+    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
+    return replace(judgement, notes=(*judgement.notes, *why))
+
+
 def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> RecordingSide | None:
     """Return torch's side, which can tell how far rounding moves gradients; one for that alone where its dumps were given."""
     torch = next((one for one in sides if one.side == "torch"), None)
     if torch is None and request.given is None and "torch" in request.dumps:
         stages, of = ("backward",), ("torch", *request.recorded_sides)
         with suppress(MissingFrameworkError):  # the verdict tells what is not judged for want of it
-            prepared = prepare(request.case, request.mode, stages, request.folder, of, request.data_path)
+            prepared = _prepare(request, stages, of)
             if not prepared.failures:
                 job = replace(_job(request, prepared, stages, "torch"), stages=())
                 torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)

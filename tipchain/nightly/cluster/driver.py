@@ -30,7 +30,6 @@ from tipchain.nightly.cluster.node import (
     AttemptPiece,
     Begun,
     ClusterNode,
-    ClusterRefused,
     ClusterSettings,
     ClusterTrouble,
     FromDriver,
@@ -465,11 +464,11 @@ def main(argv: Sequence[str]) -> int:
     try:
         connect(settings)
     except UsageError as error:
-        connection.send(ClusterRefused(reason=str(error)))
+        connection.send(ClusterTrouble(reason=str(error)))
         return 1
     except Exception as error:  # noqa: BLE001 - whatever Ray has against it, it is the user's to read
         reason = f"the Ray cluster at {settings.address} cannot be used\n  {refusal(error)}"
-        connection.send(ClusterRefused(reason=reason))
+        connection.send(ClusterTrouble(reason=reason))
         return 1
     RayDriver(connection, settings).run()
     ray.shutdown()

@@ -23,7 +23,6 @@ from tipchain.nightly.cluster.node import (
     Begun,
     Cancel,
     ClusterNode,
-    ClusterRefused,
     ClusterSettings,
     ClusterTrouble,
     FromDriver,
@@ -199,7 +198,6 @@ class _Sent:
 
     @property
     def attempt(self) -> int:
-        """Which attempt at the item this is."""
         return self.start.work.attempt
 
 
@@ -261,7 +259,7 @@ class RayExecutor:
         if message is None:
             self._link.kill()
             raise UsageError(f"the Ray cluster at {self.settings.address} does not answer in {CONNECT_S:.0f} s")
-        if isinstance(message, ClusterRefused):
+        if isinstance(message, ClusterTrouble):
             raise UsageError(message.reason)
         self._hear(message)
 

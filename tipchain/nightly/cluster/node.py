@@ -124,13 +124,6 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRefused:
-    """From the driver: the cluster cannot be used."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
     """An item's process is about to start on a node.
 
@@ -155,7 +148,7 @@ class OutputLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterTrouble:
-    """From the driver: why nothing more can run, until somebody mends that."""
+    """From the driver: why nothing can run, or nothing more, until somebody mends that."""
 
     reason: str
 
@@ -182,7 +175,7 @@ class AttemptPiece:
 ToDriver: TypeAlias = SubmitItem | Cancel
 FromNode: TypeAlias = str | Begun | OutputLine | AttemptPiece | Ended
 """A text says why the node can run no item at all: one without tipchain has no other type to say it in."""
-FromDriver: TypeAlias = Nodes | ClusterRefused | ClusterTrouble | Begun | OutputLine | Ended
+FromDriver: TypeAlias = Nodes | ClusterTrouble | Begun | OutputLine | Ended
 
 
 PIECE = 4 << 20
