@@ -536,6 +536,13 @@ PADDLEREC = edit(
     ("--use-gpu", "--use_gpu:True|False"),
 )
 
+PADDLENLP = edit(
+    TEMPLATE,
+    ("gpu_list", "gpu_list:0"),
+    ("train_model_name", "train_model_name:model.pdparams"),
+    ("--use-gpu", "--device:gpu|cpu"),
+)
+
 SUITE_FILES = {
     "paddleclas": PADDLECLAS,
     "paddledetection": PADDLEDETECTION,
@@ -544,6 +551,7 @@ SUITE_FILES = {
     "panopticseg": PANOPTICSEG,
     "paddlers": PADDLERS,
     "paddleocr": PADDLEOCR,
+    "paddlenlp": PADDLENLP,
     "paddlevideo": PADDLEVIDEO,
     "paddlerec": PADDLEREC,
     "paddlegan": PADDLEGAN,

@@ -39,13 +39,14 @@ def test_keys_and_programs_tell():
 @pytest.mark.parametrize("name", [name for name in suite_names() if get_suite(name).marks.folders])
 def test_folders_of_the_checkout_tell(name, tmp_path):
     suite = get_suite(name)
-    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    root = tmp_path / "tests"
+    path = root / "test_tipc/configs/net/train_infer_python.txt"
     path.parent.mkdir(parents=True)
     for folder in suite.marks.folders:
-        (tmp_path / folder).mkdir(parents=True)
-    assert checkout(path) == tmp_path
+        (root / folder).mkdir(parents=True)
+    assert checkout(path) == root
     # No layout fits this file, so the folders alone decide.
-    assert detect("===train_params===\nmodel_name:net\n", root=tmp_path) == name
+    assert detect("===train_params===\nmodel_name:net\n", root=root) == name
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ LAUNCHERS = {
     "medicalseg": "--gpus=",
     "paddlers": "--gpus=",
     "paddleocr": "--gpus=",
+    "paddlenlp": "--gpus=",
     "paddlegan": "--gpus=",
     "paddle3d": "--gpus=",
     "passl": "--gpus=",
@@ -75,7 +76,8 @@ def test_there_is_a_sample_of_every_suite_but_our_own():
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
 def test_a_sample_is_told_from_its_text(suite):
     found = detect_suite(parse_params(SUITE_FILES[suite]), legacy=True).name
-    assert found == ("template" if suite == "alexnet" else suite)  # it has none of AlexNet-Prod's programs
+    # One has none of AlexNet-Prod's programs, and PaddleNLP is told by its folder alone.
+    assert found == ("template" if suite in ("alexnet", "paddlenlp") else suite)
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -712,6 +714,7 @@ def test_quoted_values_and_patterns_stay_as_they_are(suite):
         ("paddlevideo", "to_static_train", ("--to_static",)),
         ("paddlegan", "to_static_train", ("--to_static",)),
         ("paddle3d", "to_static_train", ("--to_static",)),
+        ("paddlenlp", "to_static_train", ("--to_static",)),
     ],
 )
 def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, name, words):

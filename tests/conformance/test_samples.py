@@ -21,6 +21,7 @@ SUITES = (
     "panopticseg",
     "paddlers",
     "paddleocr",
+    "paddlenlp",
     "paddlevideo",
     "paddlerec",
     "paddlegan",
@@ -33,7 +34,7 @@ SUITES = (
 )
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.glob("*/*.txt"))
 # In this mode these drivers take the first 17 lines for those of another kind of file, whatever they are.
-OTHER_LAYOUT = {("template", "klquant_whole_infer"), ("alexnet", "klquant_whole_infer")}
+OTHER_LAYOUT = {(suite, "klquant_whole_infer") for suite in ("template", "alexnet", "paddlenlp")}
 
 
 def recorded(name: str):
