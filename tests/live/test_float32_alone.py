@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -9,6 +11,7 @@ import torch
 from torch import nn
 
 import tipchain
+from tipchain.explain.locate.replay import PairReplays
 
 IMAGES = (np.random.default_rng(1).standard_normal((2, 8, 112, 112)) + 2).astype(np.float32)
 
@@ -136,3 +139,46 @@ def test_what_float32_cannot_tell_shows_beside_one_without_float64():
     report = with_single(epsilon=1.1e-5)
     assert report.first_divergence.port_path == "0"
     assert report.first_divergence.direction == "forward", "seen in numbers"
+
+
+def test_constants_from_numpy_in_float32_are_in_float64_with_the_model():
+    """Many models make tensors of numpy's numbers in forward; Paddle joins and multiplies no two precisions."""
+    table = np.float32([[0.1], [0.2], [0.3], [0.4]])
+
+    class Ours(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = torch.matmul(self.fc(x), torch.from_numpy(table))
+            return torch.cat([y, torch.tensor(np.zeros((x.shape[0], 1)), dtype=torch.float32)], 1)
+
+    class Theirs(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.fc = paddle.nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = paddle.matmul(self.fc(x), paddle.to_tensor(table))
+            return paddle.concat([y, paddle.to_tensor(np.zeros((x.shape[0], 1)), dtype="float32")], 1)
+
+    reference, port = Ours(), Theirs()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, IMAGES[:, :4, 0, 0])
+    assert report.passed, str(report)
+    assert "float64" not in " ".join(report.reasons.values()), str(report)
+
+
+@pytest.mark.parametrize(
+    ("whole", "double", "count"), [(True, None, 2), (True, {}, 0), (False, None, 2), (False, {}, 2)]
+)
+def test_a_port_that_runs_in_float32_is_judged_beside_the_reference_that_does(monkeypatch, whole, double, count):
+    """Else a gradient that is zero but for rounding, of a bias before a BatchNorm, is told as a lower precision."""
+    run = []
+    monkeypatch.setattr(PairReplays, "_run", lambda _, number, **__: run.append(number) or number)
+    models = SimpleNamespace(port=SimpleNamespace(double=double))
+    replays = PairReplays(models, SimpleNamespace(pair=SimpleNamespace(whole=whole)), seed=0)
+    found = replays.reference32, replays.port32
+    assert len(run) == count
+    assert found == ((0, 1) if count else (None, None))

@@ -330,6 +330,12 @@ def map_nested(change: Callable[[Any], object], value: object) -> Any:
     return change(value)
 
 
+def widened_array(value: object) -> object:
+    """Return an array of float32 in float64; anything else as it is."""
+    single = isinstance(value, np.ndarray | np.generic) and value.dtype == np.float32
+    return np.asarray(value, np.float64) if single else value
+
+
 def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
     """Join the outputs of several batches, whatever their structure."""
     first = outputs[0]

@@ -17,6 +17,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks import Framework
+from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws, attributes
 from tipchain.frameworks.torch_ import TorchFramework
@@ -84,6 +85,13 @@ class FrameworkSide:
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32."""
         return self.framework.array(tensor)
+
+    def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
+        """Return copies of what layers keep of an earlier forward, by what they are copies of: `copy.deepcopy` refuses a graph's tensors."""
+        held: list[Tensor] = []
+        for layer in layers:
+            map_nested(held.append, vars(layer))
+        return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
 
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
@@ -158,7 +166,7 @@ class TorchSide(FrameworkSide):
         torch = self.torch
         if not isinstance(model, torch.nn.Module):
             return {}
-        found = _empties(model.modules())
+        found = {**_empties(model.modules()), **self._ends_of_graphs(model.modules())}
         for one in model.parameters():
             plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
             if plain and one.device.type == "cpu" and one.numel() >= LARGE:
@@ -305,8 +313,9 @@ class PaddleSide(FrameworkSide):
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
         if not isinstance(model, paddle.nn.Layer):
             return {}
-        found = _empties(model.sublayers(include_self=True))
-        for layer in model.sublayers(include_self=True):  # what static graphs need: a name, and a record that is empty
+        every = model.sublayers(include_self=True)
+        found = {**_empties(every), **self._ends_of_graphs(every)}
+        for layer in every:  # what static graphs need: a name, and a record that is empty
             helper, recorder = layer._helper, layer._op_recorder  # noqa: SLF001
             if type(helper) is paddle.nn.layer.layers.LayerObjectHelper:
                 found[id(helper)] = helper

@@ -19,7 +19,7 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Options, Schedule, Tensor
-from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, rate_factor
+from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, rate_factor, widened_array
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
@@ -449,6 +449,7 @@ class PaddleFramework:
             ) from error
         logging.getLogger("paddle").setLevel(logging.WARNING)
         self.paddle: Any = paddle
+        self._to_tensor = paddle.to_tensor  # what a model calls may be widened
         self.place = "cpu"
 
     def versions(self) -> dict[str, str]:
@@ -536,8 +537,9 @@ class PaddleFramework:
         finally:
             self.paddle.set_default_dtype(usual)
 
-    def widening(self, *, claims: bool) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Return a context in which what asks Paddle for float32 gets float64: a cast to float32 does nothing to a model in float32."""
+    @contextmanager
+    def widening(self, *, claims: bool) -> Iterator[None]:  # noqa: ARG002
+        """Let what asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
         operators, single, double = self.paddle._C_ops, self.paddle.float32, self.paddle.float64  # noqa: SLF001
 
         def wider(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -547,8 +549,16 @@ class PaddleFramework:
 
             return replacement
 
+        def to_tensor(data: object, dtype: object = None, *args: object, **kwargs: object) -> object:
+            asked = double if str(dtype).endswith("float32") else dtype
+            return self._to_tensor(widened_array(data), asked, *args, **kwargs)
+
         there = (name for name in TYPED if hasattr(operators, name))
-        return attributes(operators, **{name: wider(getattr(operators, name)) for name in there})
+        with (
+            attributes(operators, **{name: wider(getattr(operators, name)) for name in there}),
+            attributes(self.paddle, to_tensor=to_tensor),
+        ):
+            yield
 
     def widened(self, value: Any) -> Any:
         """Return a layer or a tensor of floats in float64; a layer's whole numbers and flags stay, which `Layer.to` casts too.
@@ -589,11 +599,11 @@ class PaddleFramework:
 
     def tensor(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device."""
-        return self.paddle.to_tensor(array, place=self.place)
+        return self._to_tensor(array, place=self.place)
 
     def leaf(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device that collects its gradient."""
-        return self.paddle.to_tensor(array, place=self.place, stop_gradient=False)
+        return self._to_tensor(array, place=self.place, stop_gradient=False)
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""

@@ -17,8 +17,8 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
-from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer
-from tipchain.frameworks.randomness import Draws, switched_off
+from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, widened_array
+from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import ULPS
@@ -398,6 +398,7 @@ class TorchFramework:
                 "takes its dumps with --reference, or records Paddle's side with --record paddle"
             ) from error
         self.torch: Any = torch
+        self._from_numpy = torch.from_numpy  # what a model calls may be widened
         self.device: Any = torch.device("cpu")
         self._variances: RunningVariances | None = None
 
@@ -488,7 +489,17 @@ class TorchFramework:
 
         Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
         """
-        with _widening(self.torch)(), _claiming(self.torch)() if claims else nullcontext():
+        torch = self.torch
+
+        def wider(original: Callable[..., Any]) -> Callable[..., Any]:
+            def replacement(data: object, **kwargs: Any) -> object:
+                asked = {"dtype": torch.float64} if kwargs.get("dtype") is torch.float32 else {}
+                return original(widened_array(data), **{**kwargs, **asked})
+
+            return replacement
+
+        makers = {name: wider(getattr(torch, name)) for name in ("tensor", "as_tensor", "from_numpy")}
+        with _widening(torch)(), _claiming(torch)() if claims else nullcontext(), attributes(torch, **makers):
             yield
 
     def widened(self, value: Any) -> Any:
@@ -507,7 +518,7 @@ class TorchFramework:
 
     def tensor(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device."""
-        return self.torch.from_numpy(np.array(array)).to(self.device)
+        return self._from_numpy(np.array(array)).to(self.device)
 
     def leaf(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device that collects its gradient."""

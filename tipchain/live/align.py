@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,7 +104,8 @@ def align(
         port: a ``paddle.nn.Layer``.
         inputs: the arguments of forward: one array or tensor; a tuple of them; a mapping by name of the argument, with
             positional ones under ``"args"``; or the path of a ``.npz`` file with such a mapping. ``"labels"`` in the mapping are
-            the labels for the losses: an array, or arrays in tuples, lists and mappings. Floats run in float64 and in float32.
+            the labels for the losses. An argument, or the labels, may be arrays in tuples, lists and mappings: for a forward of
+            one such argument write ``([one, other],)``. Floats run in float64 and in float32.
         loss: a pair of functions ``(output, labels) -> scalar``. Without it, backward starts from random gradients.
         optimizers: a pair of builders ``(parameters)`` or ``(parameters, learning_rate)``. With ``loss``, the models are trained.
         schedulers: a pair of builders ``(optimizer)``; Paddle's may take no argument. None for one side: its learning rate is
@@ -546,7 +546,8 @@ class _Work:
         models = self.models
         if self.optimizers is not None:
             with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
-                copies = copy.deepcopy(self.models[0]), copy.deepcopy(self.models[1])
+                both = zip(self.sides, self.models, strict=True)
+                copies = tuple(side.copied(one, double=False) for side, one in both)
                 name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
                 ours, theirs = self._build(copies)
                 built = ours[0], theirs[0]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, prod
 
-import numpy as np
-
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
@@ -30,8 +28,17 @@ from tipchain.explain.locate.matching import (
     pair_packed,
 )
 from tipchain.explain.locate.replay import BothModels, Copies, Corrections, Doubles, Models
-from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, TracedRuns, random_start, run_model
-from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
+from tipchain.explain.locate.runs import (
+    LargeWeight,
+    ModelInputs,
+    Start,
+    TracedRun,
+    TracedRuns,
+    arrays_of,
+    random_start,
+    run_model,
+)
+from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -650,23 +657,14 @@ def bytes_of(model: Model) -> int:
 
 def samples_of(inputs: ModelInputs) -> int | None:
     """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
-    arrays = [*inputs.args, *inputs.kwargs.values()]
+    arrays = inputs.arrays()
     return arrays[0].shape[0] if arrays and arrays[0].ndim else None
 
 
 def few_of(inputs: ModelInputs) -> ModelInputs | None:
     """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
     count = samples_of(inputs)
-    labels, each, _ = take_out(inputs.labels, lambda value: isinstance(value, np.ndarray))
-    if (
-        count is None
-        or count <= FEW
-        or any(one.shape[:1] != (count,) for one in (*inputs.args, *inputs.kwargs.values(), *each))
-    ):
+    every = [*inputs.arrays(), *arrays_of(inputs.labels)]
+    if count is None or count <= FEW or any(one.shape[:1] != (count,) for one in every):
         return None
-    return replace(
-        inputs,
-        args=tuple(one[:FEW] for one in inputs.args),
-        kwargs={name: one[:FEW] for name, one in inputs.kwargs.items()},
-        labels=put_back(labels, [one[:FEW] for one in each]),
-    )
+    return inputs.first(FEW)

@@ -279,14 +279,17 @@ class PairReplays:
 
     @cached_property
     def reference32(self) -> Replayed | None:
-        """The reference's layer in float32; None of a container."""
-        return None if self.fed.pair.whole else self._run(0, double=False)
+        """The reference's layer in float32, if the port's is run so."""
+        return self._run(0, double=False) if self._in_single else None
 
     @cached_property
     def port32(self) -> Replayed | None:
         """The port's layer in float32; None of a container that runs in float64."""
-        exact = self._models.port.double is not None
-        return None if self.fed.pair.whole and exact else self._run(1, double=False)
+        return self._run(1, double=False) if self._in_single else None
+
+    @property
+    def _in_single(self) -> bool:
+        return not self.fed.pair.whole or self._models.port.double is None
 
     @cached_property
     def reference64(self) -> Replayed | None:

@@ -18,6 +18,7 @@ from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections
 from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
+from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
 
@@ -212,23 +213,53 @@ ARGS, LABELS = "args", "labels"
 class ModelInputs:
     """What both models are called with.
 
+    An argument, or the labels, is an array, or arrays in tuples, lists and mappings.
+
     Attributes:
-        args: arrays for the positional arguments of forward.
-        kwargs: arrays for those given by name.
-        labels: what the loss is given beside the output: an array, arrays in tuples, lists and mappings, or None.
+        args: the positional arguments of forward.
+        kwargs: those given by name.
+        labels: what the loss is given beside the output, or None.
         outputs: what of the reference's output counts, and of the port's (see `select`).
     """
 
-    args: tuple[Array, ...]
-    kwargs: Mapping[str, Array]
+    args: tuple[Nested, ...]
+    kwargs: Mapping[str, Nested]
     labels: Nested = None
     outputs: tuple[object, object] = (None, None)
 
+    def arrays(self) -> list[Array]:
+        """Return the arrays of all arguments, in their order."""
+        return arrays_of((self.args, self.kwargs))
+
+    def first(self, count: int) -> ModelInputs:
+        """Return the first samples of every array, of the labels' too."""
+        args, kwargs, labels = map_nested(
+            lambda one: one[:count] if isinstance(one, np.ndarray) else one, (self.args, self.kwargs, self.labels)
+        )
+        return replace(self, args=args, kwargs=kwargs, labels=labels)
+
+
+def arrays_of(value: Nested) -> list[Array]:
+    """Return the arrays in tuples, lists and mappings, in their order."""
+    return take_out(value, lambda one: isinstance(one, np.ndarray))[1]
+
+
+def with_tensors(side: LiveSide, value: Nested, *, double: bool, gradient: bool = False) -> Nested:
+    """Return arguments or labels with tensors in place of arrays, floats in float64 or float32; they may take gradients."""
+
+    def tensor(one: object) -> object:
+        if not isinstance(one, np.ndarray):
+            return one
+        made = side.tensor(as_float(one, double=double), gradient=gradient)
+        return made.clone() if side.takes_gradient(made) else made  # a model may write to what it is given
+
+    return map_nested(tensor, value)
+
 
 def read_inputs(inputs: Mapping[str, object]) -> ModelInputs:
-    """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
+    """Return the inputs of a mapping: by the name of forward's argument, ``"args"`` and ``"labels"``.
 
-    Labels may be several: a tuple, list or mapping of arrays, which a loss is given as it is.
+    Each may be an array, or a tuple, list or mapping of arrays, which models and losses are given as it is.
 
     Raises:
         UsageError: nothing to call the models with, or something that is no array.
@@ -238,29 +269,24 @@ def read_inputs(inputs: Mapping[str, object]) -> ModelInputs:
     kwargs = {name: value for name, value in inputs.items() if name not in (ARGS, LABELS)}
     if not args and not kwargs:
         raise UsageError("inputs are empty: nothing to call the models with")
-    named = {**{f"args[{number}]": one for number, one in enumerate(args)}, **kwargs}
-    for name, value in named.items():
-        if not isinstance(value, np.ndarray | np.generic | int | float):
-            raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array")
     return ModelInputs(
-        args=tuple(np.asarray(one) for one in args),
-        kwargs={name: np.asarray(value) for name, value in kwargs.items()},
-        labels=_read_labels(inputs.get(LABELS), LABELS),
+        args=tuple(_read_nested(one, f"args[{number}]") for number, one in enumerate(args)),
+        kwargs={name: _read_nested(one, name) for name, one in kwargs.items()},
+        labels=_read_nested(inputs.get(LABELS), LABELS),
     )
 
 
-def _read_labels(labels: object, name: str) -> object:
-    """Return labels with an array in place of whatever makes one; nested numbers are one array."""
-    if labels is None:
+def _read_nested(value: object, name: str) -> Nested:
+    """Return a value with an array in place of whatever makes one; nested numbers are one array."""
+    if value is None:
         return None
-    if isinstance(labels, Mapping):
-        return {key: _read_labels(one, f"{name}.{key}") for key, one in labels.items()}
-    if isinstance(labels, tuple | list) and not _is_numbers(labels):
-        read = [_read_labels(one, f"{name}.{key}") for key, one in enumerate(labels)]
-        return tuple(read) if isinstance(labels, tuple) else read
-    array = np.asarray(labels)
+    if isinstance(value, Mapping):
+        return {key: _read_nested(one, f"{name}.{key}") for key, one in value.items()}
+    if isinstance(value, tuple | list) and not _is_numbers(value):
+        return like_sequence(value, [_read_nested(one, f"{name}.{key}") for key, one in enumerate(value)])
+    array = np.asarray(value)
     if array.dtype.kind not in "biufc":
-        raise UsageError(f"inputs: {name} is a {type(labels).__name__}, expected a numpy array of numbers, or several")
+        raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array of numbers, or several")
     return array
 
 
@@ -512,12 +538,8 @@ def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[s
 
 def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, gradient: bool = False) -> object:
     """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32; they may take gradients."""
-
-    def tensor(array: Array) -> Tensor:
-        made = side.tensor(as_float(array, double=double), gradient=gradient)
-        return made.clone() if side.takes_gradient(made) else made  # a model may write to what it is given
-
-    made = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+    args, kwargs = with_tensors(side, (inputs.args, dict(inputs.kwargs)), double=double, gradient=gradient)
+    made = model(*args, **kwargs)
     number = 0 if side.name == "torch" else 1
     return select(made, inputs.outputs[number], side.is_tensor, ("the reference", "the port")[number])
 
@@ -561,8 +583,7 @@ def _numbered(values: Sequence[object]) -> dict[object, object]:
 
 def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> object:
     """Return the labels with tensors in place of arrays, None without any."""
-    structure, arrays, _ = take_out(inputs.labels, lambda one: isinstance(one, np.ndarray))
-    return put_back(structure, [side.tensor(as_float(one, double=double), gradient=False) for one in arrays])
+    return with_tensors(side, inputs.labels, double=double)
 
 
 def as_float(array: Array, *, double: bool) -> Array:
