@@ -196,7 +196,10 @@ class Shared(nn.Layer):
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.Sequential(
-            *[nn.Sequential(nn.Conv2D(3 if not n else 6, 6, 3, padding=1), nn.ReLU()) for n in range(4)]
+            *[
+                nn.Sequential(nn.Conv2D(3 if not n else 6, 6, 3, padding=1), nn.ReLU(), nn.Dropout(0.1))
+                for n in range(4)
+            ]
         )
 
     def forward(self, x):

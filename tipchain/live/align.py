@@ -48,6 +48,7 @@ from tipchain.live.causes import (
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
+from tipchain.live.train_mode import call_in_train_mode, minds_mode
 from tipchain.live.training import Recipe, check_buffers, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.given_names import check_names, with_ignored
@@ -219,7 +220,7 @@ class _Work:
     found: AlignmentReport = field(default_factory=lambda: AlignmentReport(stages={}))
     first: LayerVerdict | None = None
     tensors: Tensors | None = None
-    of_buffers: list[LayerVerdict] = field(default_factory=list)
+    of_runs: list[LayerVerdict] = field(default_factory=list)
     excused: bool = False
 
     def check_data(self) -> None:
@@ -259,7 +260,10 @@ class _Work:
                 and located.comparable
                 and located.changed
             ):
-                self._judge_buffers(located)
+                draws = located.reference.draws, located.port.draws
+                self._judge_buffers(located, self.inputs, draws, training=self.training)
+            if not self.training and self._agrees() and located.comparable:
+                self._judge_train_mode(located)
         if self.fed.metrics is not None:
             self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None:
@@ -276,7 +280,7 @@ class _Work:
                 located,
                 [
                     *([] if located.elsewhere is None else [located.elsewhere]),
-                    *(one for one in self.found.layers if one not in self.of_buffers),  # their causes are told already
+                    *(one for one in self.found.layers if one not in self.of_runs),  # their causes are told already
                 ],
                 self.found.findings,
                 self.sides,
@@ -418,6 +422,10 @@ class _Work:
     def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
         self.found.stages[stage], self.found.reasons[stage] = outcome, reason
 
+    def _add(self, stage: str, told: str) -> None:
+        """Add something to a stage's reason."""
+        self.found.reasons[stage] += f"; {told}" if told else ""
+
     def _asked(self) -> list[str]:
         """Return the stages that stand beside the layers' and were given what they need, in the order in which they run."""
         trained = self.optimizers is not None
@@ -476,18 +484,83 @@ class _Work:
         self.found.curves["depth/inherited"] = [one.inherited for one in forward]
         self._end("forward", *self._judge(located, forward, "forward"))
 
-    def _judge_buffers(self, located: Located) -> None:
+    def _judge_buffers(
+        self, located: Located, inputs: ModelInputs, draws: tuple[Draws, Draws], *, training: bool
+    ) -> None:
         """Judge what one call leaves in the buffers of both models, where it changes some."""
         with self._erring("forward"):
-            verdicts, causes = check_buffers(
-                self.sides, (self._copied(0), self._copied(1)), self.inputs, self.names, located, SAME_SINGLE
-            )
-            self.found.layers.extend(verdicts)
-            self.of_buffers = verdicts
-            self.first = self.first or next((one for one in verdicts if one.at_fault), None)
+            copies = (self._copied(0, training=training), self._copied(1, training=training))
+            pairs = located.matching.pairs
+            verdicts, causes = check_buffers(self.sides, copies, inputs, self.names, pairs, draws, SAME_SINGLE)
             self.found.diagnoses.extend(causes)
             if verdicts:
+                self._take_verdicts(verdicts)
                 self._end("forward", *self._judge(located, verdicts, "forward"))
+
+    def _take_verdicts(self, verdicts: Sequence[LayerVerdict]) -> None:
+        """Add verdicts of a run of its own, whose causes are told already."""
+        self.found.layers.extend(verdicts)
+        self.of_runs.extend(verdicts)
+        self.first = self.first or next((one for one in verdicts if one.at_fault), None)
+
+    def _agrees(self) -> bool:
+        """Tell whether the models agree in all that was compared."""
+        return all(
+            self.found.stages[one] in (Outcome.PASS, Outcome.SKIP) for one in ("preflight", "forward", "backward")
+        )
+
+    def _judge_train_mode(self, located: Located) -> None:
+        """Judge what the models do in train mode, where they may do something else there."""
+        if not any(minds_mode(side, model) for side, model in zip(self.sides, self.models, strict=True)):
+            return
+        with self._erring("forward"):
+            if self.pace.over:
+                self._add("forward", f"train mode was not compared: {LATE}")
+                return
+            self.pace.tell("running both models in train mode")
+            told = call_in_train_mode(self.sides, self.models, self.inputs, self.seed, double=located.exact)
+            if isinstance(told, str):
+                self._add("forward", f"train mode was not compared: {told}")
+            elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
+                self._locate_in_train_mode(told.inputs)
+            elif told.changed and located.exact:
+                self._judge_buffers(located, told.inputs, told.draws, training=True)
+
+    def _locate_in_train_mode(self, inputs: ModelInputs) -> None:
+        """Find the layer that does something else in train mode, and why."""
+        ours, theirs = models = tuple(
+            side.copied(model, double=False, training=True) for side, model in zip(self.sides, self.models, strict=True)
+        )
+        store = Store()
+        try:
+            locator = Locator(
+                self.sides,
+                store,
+                seed=self.seed,
+                training=True,
+                backward=False,
+                pace=self.pace,
+                equal_nan=self.equal_nan,
+            )
+            found = locator.locate(ours, theirs, inputs, names=self.names)
+            outcome, reason = self._judge(found, [*found.verdicts], "forward")
+            if outcome is Outcome.PASS:
+                self._add("forward", "" if found.comparable else f"in train mode the results are {RANDOM}")
+                return
+            self._end("forward", outcome, f"in train mode: {reason}")
+            wrong = [one for one in found.verdicts if one.at_fault]
+            causes: list[Diagnosis] = []
+            places: dict[str, str] = {}
+            if self.causes:
+                causes, places = explain_layers(found, wrong, (), self.sides, models, store, self.seed, self.pace)
+            first = placed(found.first, places, found, models)
+            told = [first if one is found.first and first is not None else one for one in wrong]
+            self._take_verdicts([replace(one, reason=f"in train mode: {one.reason}") for one in told])
+            self.found.diagnoses.extend(
+                replace(one, message=f"{one.message}; train mode alone shows it") for one in causes
+            )
+        finally:
+            store.close()
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]
@@ -662,9 +735,11 @@ class _Work:
             draws=Draws(self.seed) if located is None else located.port.draws,
         )
 
-    def _copied(self, number: int) -> object:
+    def _copied(self, number: int, *, training: bool | None = None) -> object:
         """Return a fresh float64 copy of a model; the rules of optimizers may read the names of parameters."""
-        made = self.sides[number].copied(self.models[number], double=True, training=self.training)
+        made = self.sides[number].copied(
+            self.models[number], double=True, training=self.training if training is None else training
+        )
         if number:
             name_alike(self.models[1], made)
         return made

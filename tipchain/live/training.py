@@ -15,9 +15,8 @@ from tipchain.explain.causes.optimizer_builders import Clips, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, relative, rms
-from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import LayerPair
-from tipchain.explain.locate.runs import ModelInputs, Precise, TracedRun, bind, buffers_of, call_model, labels_of
+from tipchain.explain.locate.matching import CallPair, LayerPair
+from tipchain.explain.locate.runs import ModelInputs, Precise, bind, buffers_of, call_model, labels_of
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -372,7 +371,8 @@ def check_buffers(
     models: tuple[object, object],
     inputs: ModelInputs,
     names: Mapping[str, str],
-    located: Located,
+    pairs: Sequence[CallPair],
+    draws: tuple[Draws, Draws],
     limit: float,
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:
     """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
@@ -382,17 +382,17 @@ def check_buffers(
         models: float64 copies, which are changed.
         inputs: what they are called with.
         names: Paddle's name by torch's where names and structure cannot tell.
-        located: what the models' runs told; its random numbers are drawn again.
+        pairs: the calls of both models that belong together.
+        draws: the random numbers of a run of each, which are drawn again.
         limit: the relative difference in float64 up to which buffers are the same.
 
     Returns:
         A verdict about each layer with a buffer that differs, and a cause for each.
     """
     match, (model, port_model) = _names(models, names), models
-    ours = _called(sides.reference, model, inputs, located.reference, match)
-    theirs = _called(sides.port, port_model, inputs, located.port, match)
-    theirs = theirs.renamed(_by_values(ours, theirs, located, limit))
-    paths = {pair.reference.path: pair.port.path for pair in located.matching.pairs}
+    ours, theirs = (_called(*one, match) for one in zip(sides, models, (inputs, inputs), draws, strict=True))
+    theirs = theirs.renamed(_by_values(ours, theirs, pairs, limit))
+    paths = {pair.reference.path: pair.port.path for pair in pairs}
     layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
     verdicts: dict[str, LayerVerdict] = {}
     causes: list[Diagnosis] = []
@@ -489,13 +489,13 @@ def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> 
     return "", ""
 
 
-def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -> dict[str, str]:
+def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit: float) -> dict[str, str]:
     """Return torch's names by the port's of buffers that names do not pair: those of paired layers that start with equal values.
 
     Of several that start equal, those belong together that end closest, so that no order of theirs is held against the port.
     """
     found: dict[str, str] = {}
-    for pair in located.matching.pairs:
+    for pair in pairs:
         own, port_own = (
             [name for name in held.after if name not in other.after and name.rpartition(".")[0] == path]
             for held, other, path in ((ours, theirs, pair.reference.path), (theirs, ours, pair.port.path))
@@ -513,9 +513,9 @@ def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -
     return found
 
 
-def _called(side: LiveSide, model: object, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]) -> _Called:
+def _called(side: LiveSide, model: object, inputs: ModelInputs, draws: Draws, match: Mapping[str, str]) -> _Called:
     before = _own_buffers(side, model, match)
-    with side.precision(double=True), side.randomness(run.draws.again()), side.recording(gradient=False):
+    with side.precision(double=True), side.randomness(draws.again()), side.recording(gradient=False):
         call_model(side, model, bind(model, inputs), double=True)
     return _Called(before, _own_buffers(side, model, match))
 

@@ -144,11 +144,11 @@ class _Widening:
         return made
 
     def _function(self, value: types.FunctionType, depth: int) -> object:
-        if _of_library(value):
+        if of_library(value):
             return value
-        cells = [one.cell_contents if _filled(one) else None for one in value.__closure__ or ()]
+        cells = [one.cell_contents if is_filled(one) else None for one in value.__closure__ or ()]
         held = [self.of(one, depth) for one in cells]
-        used = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
+        used = {name: value.__globals__[name] for name in names_in(value.__code__) if name in value.__globals__}
         world = self._changed(used, depth)
         defaults = self.of(value.__defaults__, depth)
         named = self.of(value.__kwdefaults__, depth)
@@ -166,7 +166,7 @@ class _Widening:
 
     def _object(self, value: object, depth: int) -> object:
         """Return a copy of an object of a user's class, if it holds something that is cast."""
-        if _of_library(type(value)) or not hasattr(value, "__dict__"):
+        if of_library(type(value)) or not hasattr(value, "__dict__"):
             return value
         changed = self._changed(vars(value), depth)
         if not changed:
@@ -180,11 +180,13 @@ class _Widening:
         return {name: one for name, one in made.items() if one is not held[name]}
 
 
-def _of_library(value: object) -> bool:
+def of_library(value: object) -> bool:
+    """Tell whether a function or a class is of a package of `LIBRARIES`."""
     return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in LIBRARIES
 
 
-def _filled(cell: types.CellType) -> bool:
+def is_filled(cell: types.CellType) -> bool:
+    """Tell whether a closure's cell holds a value yet."""
     try:
         cell.cell_contents  # noqa: B018  (reading an empty one raises)
     except ValueError:
@@ -192,12 +194,12 @@ def _filled(cell: types.CellType) -> bool:
     return True
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that code, and functions made in it, may use."""
     yield from code.co_names
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
-            yield from _names(one)
+            yield from names_in(one)
 
 
 def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
@@ -435,7 +437,7 @@ def run_model(
             structure=structure,
             loss=None if value is None else float(side.array(value).reshape(())),
             draws=draws,
-            changed=_changed(held, buffers_of(side, model)),
+            changed=changed_buffers(held, buffers_of(side, model)),
             starts=starts,
             projected=projected.arrays,
         )
@@ -532,7 +534,8 @@ def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
     return found
 
 
-def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
+def changed_buffers(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the names of what is not the same any more."""
     return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 

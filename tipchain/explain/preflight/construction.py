@@ -453,7 +453,7 @@ def _mind_modes(pair: PairedLayers) -> bool:
     for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
         if kind is None and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names:
             return True
-        if kind is not None and kind.name in MINDED and _drops(layer):
+        if kind is not None and kind.name in MINDED and drops(layer):
             return True
     return False
 
@@ -477,7 +477,7 @@ def _modes(pair: PairedLayers) -> Iterator[Finding]:
 
 def _minds(layer: Model) -> bool | None:
     """Tell whether a layer does what it does in train mode; None where that is the same as in eval mode."""
-    if not _drops(layer):
+    if not drops(layer):
         return None
     if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode
         return False
@@ -486,7 +486,7 @@ def _minds(layer: Model) -> bool | None:
     return bool(layer.training)
 
 
-def _drops(layer: object) -> bool:
+def drops(layer: object) -> bool:
     """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
     rate = getattr(layer, "p", getattr(layer, "dropout", None))
     if not isinstance(rate, int | float):

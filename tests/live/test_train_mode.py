@@ -1,0 +1,232 @@
+"""Models that agree in eval mode and not in train mode: `tipchain.align` runs them there too."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, I001  (before paddle)
+import numpy as np  # noqa: E402
+import paddle  # noqa: E402
+
+import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
+from tipchain.live import align as live_align  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+WIDE, RATE = 8, 0.25
+
+
+class Net(torch.nn.Module):
+    """Two layers, and what ``act`` does between them."""
+
+    def __init__(self, act, **layers):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(WIDE, WIDE), torch.nn.Linear(WIDE, WIDE)
+        self.act = act
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self.last(self.act(self, torch.relu(self.first(x))))
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, act, **layers):
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(WIDE, WIDE), paddle.nn.Linear(WIDE, WIDE)
+        self.act = act
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        return self.last(self.act(self, paddle.nn.functional.relu(self.first(x))))
+
+
+class Path(torch.nn.Module):
+    """Drops the whole of a sample."""
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        return x / (1 - RATE) * x.new_empty((len(x), 1, 1)).bernoulli_(1 - RATE)
+
+
+class PortedPath(paddle.nn.Layer):
+    def forward(self, x):
+        if not self.training:
+            return x
+        return x / (1 - RATE) * paddle.floor(1 - RATE + paddle.rand((len(x), 1, 1)))
+
+
+class Average(torch.nn.Module):
+    """Keeps an average of what it is given in train mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(WIDE))
+
+    def forward(self, x):
+        if self.training:
+            self.mean.mul_(0.9).add_(0.1 * x.mean((0, 1)).detach())
+        return x
+
+
+class PortedAverage(paddle.nn.Layer):
+    def __init__(self, decay=0.9):
+        super().__init__()
+        self.decay = decay
+        self.register_buffer("mean", paddle.zeros([WIDE]))
+
+    def forward(self, x):
+        if self.training:
+            self.mean.set_value(self.decay * self.mean + (1 - self.decay) * x.mean([0, 1]).detach())
+        return x
+
+
+class FrozenNorm(torch.nn.BatchNorm1d):
+    def train(self, mode=True):
+        del mode
+        return super().train(mode=False)
+
+
+def aligned(ours, theirs, shape=(4, 5, WIDE), **more):
+    torch.manual_seed(0)
+    reference, port = Net(**ours).eval(), Port(**theirs)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    before = {name: value.clone() for name, value in reference.state_dict().items()}
+    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal(shape, dtype=np.float32), **more)
+    assert not reference.training
+    assert not port.training
+    assert all(torch.equal(value, before[name]) for name, value in reference.state_dict().items())
+    return report
+
+
+def torch_layer(net, x):
+    return net.drop(x)
+
+
+def nothing(_net, x):
+    return x
+
+
+def by_function(rate=RATE, **more):
+    def act(net, x):
+        return paddle.nn.functional.dropout(x, rate, **{"training": net.training, **more})
+
+    return act
+
+
+def attend(_net, x):
+    rate = RATE if _net.training else 0.0
+    return torch.nn.functional.scaled_dot_product_attention(*3 * [x.unsqueeze(1)], dropout_p=rate).squeeze(1)
+
+
+def ported_attend(rate):
+    def act(net, x):
+        given = 3 * [x.unsqueeze(2)]
+        function = paddle.nn.functional.scaled_dot_product_attention
+        return function(*given, dropout_p=rate, training=net.training).squeeze(2)
+
+    return act
+
+
+def torch_path(net, x):
+    return x + net.path(x)
+
+
+def dropped():
+    return {"act": torch_layer, "drop": torch.nn.Dropout(RATE)}
+
+
+def ported(act=torch_layer, **layers):
+    return {"act": act, "drop": paddle.nn.Dropout(RATE), **layers}
+
+
+FAULTS = {
+    "never-called": (dropped, lambda: ported(nothing), "missing-dropout"),
+    "always-off": (dropped, lambda: ported(by_function(training=False)), "missing-dropout"),
+    "another-rate": (dropped, lambda: ported(by_function(0.5)), "dropout-p"),
+    "twice": (dropped, lambda: ported(lambda net, x: net.drop(net.drop(x))), "extra-dropout"),
+    "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(0.0)}, "dropout-p"),
+    "whole-samples": (
+        lambda: {"act": torch_path, "path": Path()},
+        lambda: {"act": lambda net, x: x + x, "path": PortedPath()},
+        "missing-term",
+    ),
+    "another-branch": (
+        lambda: {"act": lambda net, x: x * 2 if net.training else x},
+        lambda: {"act": lambda net, x: x * 3 if net.training else x},
+        None,
+    ),
+    "average": (
+        lambda: {"act": torch_layer, "drop": Average()},
+        lambda: {"act": torch_layer, "drop": PortedAverage(0.1)},
+        "buffer-momentum",
+    ),
+    "frozen-norm": (
+        lambda: {"act": lambda net, x: net.norm(x.mT).mT, "norm": FrozenNorm(WIDE)},
+        lambda: {
+            "act": lambda net, x: net.norm(x.transpose([0, 2, 1])).transpose([0, 2, 1]),
+            "norm": paddle.nn.BatchNorm1D(WIDE),
+        },
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_train_mode_alone_shows_fails_in_eval_mode(name):
+    reference, port, code = FAULTS[name]
+    report = aligned(reference(), port())
+    assert report.stages["forward"] is Outcome.FAIL, str(report)
+    assert report.stages["preflight"] is report.stages["backward"] is Outcome.PASS
+    if code is not None:
+        assert report.diagnoses[0].code == code, str(report.diagnoses)
+        assert "train mode" in report.diagnoses[0].message
+    assert report.first_divergence is not None
+
+
+CLEAN = {
+    "layer": (dropped, ported),
+    "function": (dropped, lambda: ported(by_function())),
+    "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(RATE)}),
+    "path": (lambda: {"act": torch_path, "path": Path()}, lambda: {"act": torch_path, "path": PortedPath()}),
+    "average": (lambda: {"act": torch_layer, "drop": Average()}, lambda: {"act": torch_layer, "drop": PortedAverage()}),
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_what_agrees_in_train_mode_passes_without_a_word(name):
+    reference, port = CLEAN[name]
+    report = aligned(reference(), port())
+    assert report.passed, str(report)
+    assert "train mode" not in str(report)
+
+
+def test_models_without_anything_random_are_not_run_again(monkeypatch):
+    called = []
+    monkeypatch.setattr(live_align, "call_in_train_mode", lambda *_, **__: called.append(1))
+    norms = {"norm": torch.nn.BatchNorm1d(5)}, {"norm": paddle.nn.BatchNorm1D(5)}
+    assert aligned(*({"act": lambda net, x: net.norm(x), **one} for one in norms)).passed
+    assert not called
+
+
+def test_a_model_that_refuses_train_mode_is_said_not_to_be_compared_there():
+    def refuse(net, x):
+        if net.training:
+            raise ValueError("targets are missing")
+        return x
+
+    report = aligned({"act": refuse}, {"act": nothing})
+    assert report.passed
+    assert "train mode was not compared: the reference does not run in it: " in report.reasons["forward"]
+    assert "ValueError: targets are missing" in report.reasons["forward"]
+    other = aligned({"act": lambda net, x: x * (1 if net.training else 1.0)}, {"act": refuse})
+    assert "train mode was not compared: the port does not run in it: " in other.reasons["forward"]

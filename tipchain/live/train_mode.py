@@ -1,0 +1,140 @@
+"""Whether models that agree in eval mode agree in train mode too: one forward of each, where it may do something else."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from dataclasses import dataclass
+
+from tipchain.core.blame import one_line
+from tipchain.errors import UsageError
+from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.locate import few_of
+from tipchain.explain.locate.runs import (
+    LIBRARIES,
+    ModelInputs,
+    bind,
+    buffers_of,
+    call_model,
+    changed_buffers,
+    is_filled,
+    names_in,
+    of_library,
+)
+from tipchain.explain.locate.trace import take_out
+from tipchain.explain.preflight.construction import MINDED, drops
+from tipchain.explain.preflight.kinds import kind_of
+from tipchain.framework_types import Array, Model
+from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.frameworks.randomness import Draws
+
+DRAWING = MINDED - {"BatchNorm"}
+"""Kinds of the frameworks' layers that draw random numbers in train mode."""
+SAID = ("training", "drop", "rand", "bernoulli", "gumbel", "noise", "multinomial", "stochastic")
+"""Parts of the names that code uses which draws random numbers, or asks for the mode."""
+MODELS = ("paddle.vision.models.",)
+"""Modules of the frameworks that hold models, written as users write theirs."""
+DEPTH = 4
+"""How many functions that call each other are read one inside the other."""
+CONSTRUCTING = frozenset(("__init__", "__setattr__", "init_weights", "_init_weights", "reset_parameters", "extra_repr"))
+"""Methods that no forward calls."""
+
+
+def minds_mode(side: LiveSide, model: Model) -> bool:
+    """Tell whether a model may do something else in train mode, but for what norms do to their statistics."""
+    layers = [layer for _, layer in side.layers(model)]
+    own = f"{side.name}.nn."
+    classes = dict.fromkeys(
+        one
+        for layer in layers
+        for one in type(layer).__mro__
+        if not one.__module__.startswith(own) and one is not object
+    )
+    if any(_says(held) for one in classes for name, held in vars(one).items() if name not in CONSTRUCTING):
+        return True
+    if any("train" in vars(one) for one in classes):
+        return True
+    if any(_says(held) for layer in layers for held in vars(layer).values()):
+        return True
+    kinds = ((kind_of(layer, 0 if side.name == "torch" else 1), layer) for layer in layers)
+    return any(kind is not None and kind.name in DRAWING and drops(layer) for kind, layer in kinds)
+
+
+def _says(value: object, depth: int = DEPTH) -> bool:
+    """Tell whether a function's code, or that of functions it calls, uses a name that speaks of random numbers or the mode."""
+    while isinstance(value, functools.partial):
+        if _named(getattr(value.func, "__name__", "")):
+            return True
+        value = value.func
+    value = inspect.unwrap(value) if callable(value) else value
+    if isinstance(value, property):
+        value = value.fget
+    value = getattr(value, "__func__", value)
+    if not isinstance(value, types.FunctionType) or depth < 0:
+        return False
+    if of_library(value) and not value.__module__.startswith(MODELS):
+        return _named(value.__name__)
+    names = set(names_in(value.__code__))
+    if any(map(_named, names)):
+        return True
+    used = [value.__globals__[name] for name in names if name in value.__globals__]
+    modules = [
+        one for one in used if isinstance(one, types.ModuleType) and one.__name__.partition(".")[0] not in LIBRARIES
+    ]
+    inside = [getattr(one, name) for one in modules for name in names if hasattr(one, name)]
+    cells = [one.cell_contents for one in value.__closure__ or () if is_filled(one)]
+    return any(_says(one, depth - 1) for one in (*used, *inside, *cells) if one is not value)
+
+
+def _named(name: str) -> bool:
+    return any(one in name.lower() for one in SAID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainMode:
+    """What one forward of both models in train mode told.
+
+    Attributes:
+        inputs: what they were called with.
+        draws: the random numbers of both.
+        apart: how far their outputs are apart, relative RMS; None where they cannot be compared one by one.
+        changed: whether it changed buffers of a model, but for those of the frameworks' norms.
+    """
+
+    inputs: ModelInputs
+    draws: tuple[Draws, Draws]
+    apart: float | None
+    changed: bool
+
+
+def call_in_train_mode(
+    sides: Sides, models: tuple[Model, Model], inputs: ModelInputs, seed: int, *, double: bool
+) -> TrainMode | str:
+    """Call copies of both in train mode, on a few samples and with equal random numbers; what keeps them from it is returned as text."""
+    given = few_of(inputs) or inputs
+    outputs: list[list[Array]] = []
+    drawn: list[Draws] = []
+    moved = False
+    for number, (side, model) in enumerate(zip(sides, models, strict=True)):
+        draws = Draws(seed, follows=drawn[0] if drawn else None)
+        drawn.append(draws)
+        try:
+            made = side.copied(model, double=double, training=True)
+            before = buffers_of(side, made)
+            side.seed(seed)
+            with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
+                output = call_model(side, made, bind(made, given), double=double)
+            _, tensors, _ = take_out(output, side.is_tensor)
+        except UsageError as error:
+            return one_line(error)
+        except Exception as error:  # noqa: BLE001  (a model may refuse the mode: labels it lacks, a batch of one)
+            told = one_line(error)
+            return f"the port does not run in it: {told}" if number else f"the reference does not run in it: {told}"
+        outputs.append([side.array(one) for one in tensors])
+        moved = moved or bool(changed_buffers(before, buffers_of(side, made)))
+    ours, theirs = outputs
+    apart = None
+    if ours and [one.shape for one in ours] == [one.shape for one in theirs]:
+        apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
+    return TrainMode(inputs=given, draws=(drawn[0], drawn[1]), apart=apart, changed=moved)
