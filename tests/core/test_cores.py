@@ -1,6 +1,12 @@
-"""Which cores a process may use: its affinity's, no more than its control groups allow."""
+"""Which cores a process may use: its affinity's, no more than its control groups allow; and processes that it starts."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +57,50 @@ def test_the_least_quota_of_all_groups_above_counts(groups, own, files, count):
         write(groups / "cgroup" / name, text)
     assert machine.core_count() == count
     assert machine.usable_cores() == (1, 2, 3, 4, 5, 6, 7)[:count]
+
+
+APART = """
+import os, sys, threading, time
+from pathlib import Path
+from tipchain.core.machine import start_process
+log, threads = Path(sys.argv[1]), sys.argv[2] == "threads"
+
+def tell(word):
+    print(word, os.getppid(), "was imported" if "fractions" in sys.modules else "was not", flush=True)
+    os.write(2, b"and so are descriptors\\n")
+    raise SystemExit(7)
+
+def wait():
+    log.with_suffix(".pid").write_text(str(os.getpid()))
+    time.sleep(60)
+
+if __name__ == "__main__":
+    import fractions
+    ended = threading.Event()
+    if threads:
+        threading.Thread(target=ended.wait).start()
+    process = start_process(tell, "printed by a child of", log=log)
+    process.join()
+    print(os.getpid(), process.exitcode)
+    start_process(wait, log=log)
+    while not (log.with_suffix(".pid").exists() and log.with_suffix(".pid").read_text()):
+        time.sleep(0.01)
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("threads", "imported"), [("none", "was imported"), ("threads", "was not")])
+def test_a_process_is_a_copy_of_one_without_threads_and_ends_with_it(tmp_path, threads, imported):
+    script, log = tmp_path / "apart.py", tmp_path / "log.txt"
+    script.write_text(APART)
+    log.write_text("before\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script, log, threads], capture_output=True, text=True, check=True, env=env)
+    parent, code = done.stdout.split()
+    assert code == "7"
+    assert log.read_text() == f"before\nprinted by a child of {parent} {imported}\nand so are descriptors\n"
+    left, deadline = Path("/proc") / (tmp_path / "log.pid").read_text(), time.monotonic() + 20
+    while left.exists() and left.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -21,7 +21,6 @@ KINDS = ("torch", "paddle", "torch,paddle", "tipchain")
 PROGRAMS = {
     "tipchain.parity.weights": KINDS[2],
     "tipchain.parity.stages.distributed": KINDS[1],
-    "tipchain.parity.stages.inference": KINDS[1],
     "tipchain.live.worker": KINDS[2],
     "page.py": KINDS[2],
     "loading.py": KINDS[1],

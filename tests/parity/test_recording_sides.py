@@ -79,13 +79,13 @@ def request(**changes):
 
 
 def test_two_processes_of_a_side_meet_in_the_middle(side):
-    paddle = side("paddle", STAGES, both_ends=True)
+    paddle = side("paddle", STAGES, second="backward")
     first, last = paddle.processes
     assert (first.told, last.told) == (["forward"], ["backward"])
     hear(paddle, last, ("begin", "backward"), ("end", "backward"))
     hear(paddle, first, ("begin", "forward"), ("end", "forward"))
     assert (first.told, last.told) == (["forward", "data"], ["backward", "loss"])
-    assert len(side("paddle", STAGES[:1], both_ends=True).processes) == 1
+    assert len(side("paddle", STAGES[:1], second="forward").processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,29 @@ def test_a_second_process_begins_with_the_ports_own_stages(side, monkeypatch, st
 
 def test_no_third_process_holds_a_large_model(side, monkeypatch, tmp_path):
     monkeypatch.setattr(align, "core_count", lambda: 2)
-    stages = ("forward", "inference")
+    stages = ("forward", "backward", "train", "inference")
     weights = tmp_path / "weights"
     weights.write_bytes(b"large")
-    job = replace(side("paddle", stages).job, needs={"forward": StageNeeds(weights=str(weights), digests={})})
+    jobs = [side(name, stages).job for name in ("torch", "paddle")]
+    jobs = [replace(job, needs={"forward": StageNeeds(weights=str(weights), digests={})}) for job in jobs]
     monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 6)
-    assert len(_start(request(), [job], stages)[0].processes) == 2
+    assert len(_start(request(), jobs, stages)[1].processes) == 2
     monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 5)
-    assert len(_start(request(), [job], stages)[0].processes) == 1
+    assert len(_start(request(), jobs, stages)[1].processes) == 1
+
+
+def test_one_of_two_processes_of_a_large_model_begins_with_the_longest_path(side, monkeypatch, tmp_path):
+    monkeypatch.setattr(align, "core_count", lambda: 2)
+    monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 1)
+    stages = ("forward", "backward", "train", "inference")
+    (tmp_path / "weights").write_bytes(b"large")
+    needs = {"forward": StageNeeds(weights=str(tmp_path / "weights"), digests={})}
+    torch, paddle = replace(side("torch", ()).job), replace(side("paddle", stages).job, needs=needs)
+    _, paddle = _start(request(), [torch, paddle], stages)
+    first, second = paddle.processes
+    assert (first.told, second.told) == (["forward"], ["backward"])
+    hear(paddle, second, ("begin", "backward"), ("end", "backward"))
+    assert second.told == ["backward", "inference"]
 
 
 def test_a_side_takes_the_core_that_the_other_has_no_use_for(side):

@@ -11,7 +11,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 _T = TypeVar("_T")
 
@@ -42,7 +45,7 @@ def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
     Results are pickled. What was ended, by the system for want of memory or by an error, is done again here, where the
     error is raised; so is everything where this process has threads, for such a one cannot be doubled.
     """
-    if len(list(Path("/proc/self/task").iterdir())) > 1:
+    if _has_threads():
         return [one() for one in work]
     others = [_start(one) for one in work[1:]]
     found = [one() for one in work[:1]]
@@ -68,6 +71,32 @@ def _start(work: Callable[[], object]) -> tuple[int, int]:
         code = 0
     finally:
         os._exit(code)
+
+
+def _has_threads() -> bool:
+    return len(list(Path("/proc/self/task").iterdir())) > 1
+
+
+def start_process(work: Callable[..., object], *args: object, log: Path) -> BaseProcess:
+    """Start ``work(*args)`` in a process of its own that ends with this one and prints to the end of ``log``.
+
+    It is a copy of this process, so that nothing is imported again, unless this one has threads and cannot be doubled.
+    """
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn") if _has_threads() else multiprocessing.get_context("fork")
+    process: BaseProcess = context.Process(target=_work_apart, args=(os.getpid(), log, work, args))
+    process.start()
+    return process
+
+
+def _work_apart(parent: int, log: Path, work: Callable[..., object], args: Sequence[object]) -> None:
+    end_with_parent(parent)
+    with log.open("a", buffering=1) as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+        sys.stdout = sys.stderr = file
+        work(*args)
 
 
 def _quotas() -> Iterator[float]:

@@ -424,6 +424,8 @@ class _Scribe:
 
 
 Listener = Callable[[StageJudgement], None]
+LONGEST = "backward"
+"""The stage that takes longest of those that a large model is trained in for as many steps in every mode."""
 
 
 def align(
@@ -608,23 +610,32 @@ def _records_both(request: AlignRequest) -> bool:
 
 
 def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingSide]:
-    """Start recording on each side that has anything to record; torch's waits where it may be asked for more.
-
-    Stages of the port alone come last and mostly wait for processes of their own: a second process begins with them, but
-    for a large model, which a third process would hold in memory once more (AlexNet: 14.8 in place of 12.8 s).
-    """
+    """Start recording on each side that has anything to record; torch's waits where it may be asked for more."""
     both = _records_both(request)
     beside = both and request.device == "cpu" and core_count() > 1
+    alone = sum(bool(job.stages) for job in jobs) == 1
     return [
         RecordingSide(
             job,
             stages,
             request.timeout_s,
             waits=both and job.side == "torch",
-            both_ends=beside and len(job.stages) > 1 and job.stages[-1] in SOLO and not has_large_weights(job),
+            second=_second(job, alone=alone) if beside else "",
         )
         for job in jobs
     ]
+
+
+def _second(job: RecordingJob, *, alone: bool) -> str:
+    """Return what a second process of a side begins with at once, or "" for none.
+
+    Stages of the port alone come last and mostly wait for processes of their own. A large model would be in memory once
+    more, in a third process (AlexNet: 14.8 in place of 12.8 s), unless torch's side is of an earlier run: then one of two
+    takes the longest path.
+    """
+    if has_large_weights(job):
+        return LONGEST if alone and LONGEST in job.stages else ""
+    return next(iter(set(job.stages[-1:]) & set(SOLO)), "")
 
 
 def _spare(

@@ -338,7 +338,7 @@ class RecordingSide:
         stages: the stages of the whole run.
         timeout_s: how long the side may take in all.
         waits: whether the processes wait for `order` when nothing is left.
-        both_ends: whether a second process begins at once, with the last stage.
+        second: the stage that a second process begins with at once, where there are others; it goes on from the end.
 
     Attributes:
         unmet: why what was ordered besides could not be recorded, or "".
@@ -351,20 +351,20 @@ class RecordingSide:
         timeout_s: float | None,
         *,
         waits: bool = False,
-        both_ends: bool = False,
+        second: str = "",
     ) -> None:
         self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
         self.marks: dict[str, Mapping[str, str] | None] = {}
         self.unmet = ""
-        self.left = list(job.stages)
+        self.left = sorted(job.stages, key=lambda stage: stage == second)
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
         self.log = Path(job.folder) / f"recorder_{job.side}.log"
         self.processes: list[RecordingProcess] = []
         if self.left:
             self.start()
-        if self.left and both_ends:
+        if self.left and second:
             self.start(from_end=True)
 
     def start(self, *, from_end: bool = False) -> None:

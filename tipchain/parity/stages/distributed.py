@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +27,7 @@ import numpy as np
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import core_count, end_with_parent, signal_name
+from tipchain.core.machine import core_count, end_with_parent, kept_import, signal_name, start_process
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
@@ -245,15 +245,16 @@ def main(argv: Sequence[str]) -> NoReturn:
 # The processes that train together, as their parent sees them: start, deadline, end, reports.
 
 
-LAUNCHER = """
-import os, runpy
-from tipchain.core.machine import end_with_parent, kept_import
-end_with_parent(int(os.environ["TIPCHAIN_PARENT"]))
-with kept_import("paddle"):
-    import paddle
-runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)
-"""
-"""``python -m paddle.distributed.launch``, which gives each process a session of its own, ended with its parent."""
+def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Be ``python -m paddle.distributed.launch``, which gives each process a session of its own, ended with its parent."""
+    sys.argv = ["launch", *arguments]
+    os.environ.clear()
+    os.environ.update(environment)
+    with kept_import("paddle"):
+        import paddle  # noqa: F401
+    runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)
+
+
 LOOPBACK = "127.0.0.1"
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
@@ -279,29 +280,20 @@ class WorkerGroup:
         self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
         spec = self.folder / "job.json"
         spec.write_text(json.dumps(as_json(job)))
-        with (logs / "distributed_launch.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    LAUNCHER,
-                    "--ips",
-                    LOOPBACK,
-                    "--start_port",
-                    str(free_port(processes)),
-                    *_devices(job.device, processes),
-                    "--log_dir",
-                    str(self.folder / "log"),
-                    sys.executable,
-                    "-m",
-                    "tipchain.parity.stages.distributed",
-                    str(spec),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(job),
-            )
+        arguments = [
+            "--ips",
+            LOOPBACK,
+            "--start_port",
+            str(free_port(processes)),
+            *_devices(job.device, processes),
+            "--log_dir",
+            str(self.folder / "log"),
+            sys.executable,
+            "-m",
+            "tipchain.parity.stages.distributed",
+            str(spec),
+        ]
+        self.process = start_process(launch, arguments, _environment(job), log=logs / "distributed_launch.log")
 
     def __enter__(self) -> WorkerGroup:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
@@ -319,7 +311,7 @@ class WorkerGroup:
             GroupError: a process raised or died, or they took longer than their time.
         """
         deadline = time.monotonic() + self.timeout_s
-        while (code := self.process.poll()) is None and not self._all_succeeded():
+        while (code := self.process.exitcode) is None and not self._all_succeeded():
             if time.monotonic() > deadline:
                 self.stop()
                 raise GroupError(
@@ -343,11 +335,10 @@ class WorkerGroup:
 
     def stop(self) -> None:
         """End the launcher, and with it all that it started."""
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            if self.process.poll() is None:
-                self.process.send_signal(sign)
-                with suppress(subprocess.TimeoutExpired):
-                    self.process.wait(timeout=PATIENCE_S)
+        for end in (self.process.terminate, self.process.kill):
+            if self.process.is_alive():
+                end()
+                self.process.join(PATIENCE_S)
 
     def _all_succeeded(self) -> bool:
         """Tell whether all ranks have done their work; the launcher looks only once a second."""
@@ -436,7 +427,6 @@ def _environment(job: WorkerJob) -> dict[str, str]:
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
-        "TIPCHAIN_PARENT": str(os.getpid()),
     }
 
 

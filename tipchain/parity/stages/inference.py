@@ -6,8 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -20,7 +18,7 @@ import numpy as np
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import clean
-from tipchain.core.machine import how_ended, kept_import
+from tipchain.core.machine import how_ended, kept_import, start_process
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
@@ -37,8 +35,8 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 # An exported program in onnxruntime: converted by paddle2onnx, and run, in a process of its own.
 #
 # paddle2onnx aborts the process that it runs in when it meets an operator that it cannot convert, and both libraries
-# print as they like. Run as ``python -m tipchain.parity.stages.inference JOB.json``; what it is about to do and how it ended
-# stand in ``state.json`` beside the job, its outputs in ``outputs.npy``.
+# print as they like. What it is about to do and how it ended stand in ``state.json`` beside the program, its outputs in
+# ``outputs.npy``.
 #
 # Source: https://github.com/PaddlePaddle/Paddle2ONNX and https://onnxruntime.ai/docs/api/python/api_summary.html
 
@@ -64,7 +62,7 @@ FAILED = re.compile(r"Failed to convert PaddlePaddle model: (.*)")
 """How paddle2onnx 2.1 prints why it converts nothing; mostly it ends the process then."""
 NOT_CONVERTED = "paddle2onnx cannot convert the program"
 LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
-JOB, STATE, OUTPUTS, MODEL = "onnx.json", "state.json", "outputs.npy", "model.onnx"
+STATE, OUTPUTS, MODEL = "state.json", "outputs.npy", "model.onnx"
 
 
 def missing_packages() -> list[str]:
@@ -103,26 +101,20 @@ class OnnxProcess:
             folder / "inputs.npy",
             {f"{batch}/{name}": array for batch, inputs in batches.items() for name, array in inputs.items()},
         )
-        atomic_write(folder / JOB, json.dumps({"opset": opset, "batches": list(batches)}))
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tipchain.parity.stages.inference", str(folder / JOB)],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = start_process(work, folder, opset, tuple(batches), log=log)
 
     def __enter__(self) -> OnnxProcess:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.join()
 
     def result(self) -> EngineEnd:
         """Wait for the process, and return how it ended."""
-        code = self.process.wait()
+        self.process.join()
+        code = self.process.exitcode
+        assert code is not None
         state: dict[str, Json] = {"doing": "starting", "versions": {}}
         if (self.folder / STATE).is_file():
             state = json.loads((self.folder / STATE).read_text())
@@ -276,14 +268,6 @@ def _operators(tree: object) -> Iterable[str]:
 
 def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def main(argv: Sequence[str]) -> int:
-    """Do the job in ``argv[0]``."""
-    path = Path(argv[0])
-    job = json.loads(path.read_text())
-    work(path.parent, job["opset"], job["batches"])
-    return 0
 
 
 # Inference: one exported program, in Paddle Inference and in onnxruntime, held against the training engine.
@@ -497,7 +481,3 @@ def _notes(engines: JsonObject) -> Iterator[str]:
         versions = ", ".join(f"{package} {version}" for package, version in engine.get("versions", {}).items())
         if versions:
             yield f"{name}: {versions}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
