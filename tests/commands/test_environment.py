@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import platform
+import sys
 from importlib import metadata
 
 import pytest
 
 from tipchain.commands import doctor
 from tipchain.commands.doctor import check_folder, check_framework, check_packages, check_python, check_threads
-from tipchain.core.machine import installed_versions
+from tipchain.core.machine import installed_versions, versions_of
 from tipchain.errors import Outcome
 
 ANSWER = '{"version": "9.9", "build": "CPU", "devices": ["cpu", "gpu:0 X"], "threads": 2, "checked": CHECKED}'
@@ -90,6 +92,11 @@ def test_versions_are_read_without_importing(monkeypatch):
 
     monkeypatch.setattr(metadata, "version", version)
     assert installed_versions() == {"paddle": "3.3", "numpy": "2.4"}
+
+
+def test_another_interpreter_tells_its_own_versions(tmp_path):
+    assert versions_of(sys.executable) == {"python": platform.python_version(), **installed_versions()}
+    assert versions_of(str(tmp_path / "python")) == {}
 
 
 def test_python_and_threads(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
+from tipchain import __version__
 from tipchain.chain.gpus import Gpus
-from tipchain.cli import main
+from tipchain.cli import main, parser_of
+from tipchain.commands.run import CALLED, words_behind_mode
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
@@ -220,3 +223,88 @@ def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():
     assert usual == {one["command"]["id"]: one["seconds"] for one in report()["results"]}
     (latest / "report.json").write_text("{")
     assert _usual_seconds(latest.parent / "next") == {}
+
+
+SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume", "keep_going", "dry_run"} | {
+    *("json", "junit", "html", "github", "quiet", "verbose", "color", "lang")
+}
+"""What a call that goes on with a run does not need."""
+FULL = (
+    *(
+        "--chain",
+        "train_infer_python",
+        "--suite",
+        "template",
+        "--lenient",
+        "--gpu-id",
+        "0",
+        "--timeout",
+        "90s",
+        "--warm-up",
+        "3",
+    ),
+    *(
+        "--device",
+        "cpu",
+        "--set",
+        "--epochs=lite_train_lite_infer=7",
+        "--set=trainer:norm_train|pact_train",
+        "--jobs",
+        "2",
+    ),
+    *(
+        "--out",
+        "else where",
+        "--only",
+        "train",
+        "--skip",
+        "infer[*]",
+        "--require-gpu",
+        "--fail-fast",
+        "--python",
+        "py 3",
+    ),
+)
+
+
+@pytest.mark.parametrize("options", [(), FULL, ("--timeout", "none"), ("3",)])
+def test_another_call_with_the_words_of_this_one_runs_the_same(options):
+    parser = parser_of("run")
+    here = parser.parse_args(["p.txt", MODE, *options])
+    again = parser.parse_args(["p.txt", MODE, *words_behind_mode(here)])
+    assert vars(again) == vars(here)
+
+
+def test_each_argument_decides_what_is_run_or_is_of_one_call():
+    names = set(vars(parser_of("run").parse_args(["p.txt", MODE])))
+    assert names == {*CALLED, "gpu"} | SHOWN
+
+
+def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
+    def call(*words):  # a run is held until the process that began it ends
+        argv = [sys.executable, "-m", "tipchain", *words]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    options = ("--set", "--epochs=lite_train_lite_infer=7", "--device=cpu", "--json", "r.json")
+    failed = call("run", "p.txt", MODE, *python("exit 3"), *options)
+    (line,) = (one for one in failed.stdout.splitlines() if one.startswith("next  "))
+    words = shlex.split(line.removeprefix("next  tipchain "))
+    assert words[-1] == "--resume"
+    stub(Path.cwd() / "py", LEAVES)
+    assert call(*words).returncode == 0
+    (train,) = (one["command"] for one in report()["results"] if one["command"]["step"] == "train")
+    assert "--epochs=7" in train["argv"]
+
+
+def test_versions_are_those_of_the_interpreter_that_runs_the_chain():
+    told = '{"python": "3.8.9", "paddle": "2.6.2"}'
+    python = stub(Path.cwd() / "python3.8", f"""[ "$1" = -c ] && {{ echo '{told}'; exit; }}; {LEAVES}""")
+    assert main(["run", "p.txt", MODE, "--python", str(python)]) == 0
+    assert report()["versions"] == {"tipchain": __version__, "python": "3.8.9", "paddle": "2.6.2"}
+    assert "python=3.8.9 paddle=2.6.2" in (OUT / "results_python.log").read_text().splitlines()[1]
+
+
+def test_of_an_interpreter_that_cannot_be_asked_no_versions_are_known():
+    python = stub(Path.cwd() / "python3.8", f"""[ "$1" = -c ] && exit 127; {LEAVES}""")
+    assert main(["run", "p.txt", MODE, "--python", str(python)]) == 0
+    assert report()["versions"] == {"tipchain": __version__}

@@ -89,7 +89,7 @@ def test_a_failed_artifact_check_gives_its_reason_and_a_program_never():
 def test_a_run_starts_with_a_header_and_the_suites_own(tmp_path):
     plan = PLAN._replace(params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----")
     place = Place(root=tmp_path, run=tmp_path / "out/runs/R", mode=plan.mode)
-    log = ResultsLog(plan, place)
+    log = ResultsLog(plan, place, {"tipchain": "1", "paddle": "2.6"})
     first, second, third = (tmp_path / "out/results.log").read_text().splitlines()
     assert first == "# ==== run R ===="
     assert second.startswith("# time=")

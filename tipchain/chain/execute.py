@@ -503,6 +503,11 @@ def claim_log(path: Path) -> Path:
     raise AssertionError
 
 
+def is_interpreter(word: str) -> bool:
+    """Return whether a command's first word is called as Python is."""
+    return _INTERPRETER.fullmatch(Path(word).name) is not None
+
+
 def has_own_python(root: Path) -> bool:
     """Return whether the environment that tipchain runs in is the project's own, below ``root``."""
     return Path(sys.prefix).is_relative_to(root)
@@ -576,7 +581,7 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
         return (Outcome.FAIL, explain(seen.missing)) if seen.missing else (Outcome.PASS, "")
     tail = seen.workers or ending.tail
     said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
-    if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
+    if code == 127 and is_interpreter(command.argv[0]):
         said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
     unusable = code in (126, 127) or (
         command.step in JUDGES and (code != 1 or any(line.startswith(NO_VERDICT) for line in ending.tail))

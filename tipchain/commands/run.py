@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain import __version__
-from tipchain.chain.execute import Place
+from tipchain.chain.execute import Place, is_interpreter, search_path
 from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
 from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
@@ -163,11 +164,22 @@ CLAIM = re.compile(r"run(\s+)(?=successfully|failed)", re.IGNORECASE)
 """What a scraper looks for, also at the end of a longer word: ``grep`` knows no words."""
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that a run rests on, as installed beside tipchain; no framework is imported."""
-    from tipchain.core.machine import installed_versions
+def versions(plan: Plan, root: Path) -> dict[str, str]:
+    """Return the versions that a run rests on: those of the environment whose interpreter runs its commands.
 
-    return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
+    No framework is imported. An interpreter that cannot be asked has none.
+    """
+    from tipchain.core.machine import installed_versions, versions_of
+
+    words = {command.argv[0] for command in plan.commands if is_interpreter(command.argv[0])}
+    own, found = Path(sys.executable), dict[str, str]()
+    for python in sorted(filter(None, (shutil.which(word, path=search_path(root)) for word in words))):
+        # Links to one interpreter in two folders are two environments.
+        if Path(python).parent == own.parent and Path(python).samefile(own):
+            found |= {"python": platform.python_version(), **installed_versions()}
+        else:
+            found |= versions_of(python)
+    return {"tipchain": __version__, **found}
 
 
 def status_record(result: Result, plan: Plan, run: str) -> str:
@@ -220,8 +232,8 @@ class ResultsLog:
         problem: why the log could not be written; "" if it could.
     """
 
-    def __init__(self, plan: Plan, place: Place) -> None:
-        self.plan, self.place = plan, place
+    def __init__(self, plan: Plan, place: Place, versions: Mapping[str, str]) -> None:
+        self.plan, self.place, self.versions = plan, place, versions
         self.path = place.root / plan.out / plan.results_log
         self.problem = ""
         head = [as_comment(line.removeprefix("# ")) for line in self._header().splitlines()]
@@ -237,9 +249,7 @@ class ResultsLog:
             "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
             "commit": commit(self.place.root),
         }
-        found = versions()
-        del found["tipchain"]
-        return run_header(self.place.run, {**facts, **found})
+        return run_header(self.place.run, {**facts, **self.versions})
 
     def _append(self, text: str) -> None:
         try:
@@ -289,6 +299,7 @@ def run(args: argparse.Namespace) -> int:
             expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
         )
     setting = Setting(
+        call=words_behind_mode(args),
         data=(args.data_path.resolve() if args.data_path is not None else None),
         policy=Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast),
         html=args.html,
@@ -311,6 +322,42 @@ def run(args: argparse.Namespace) -> int:
         return setting.write(setting.with_page(report, folder), sys.stdout)
     print_notes(plan)
     return _run(plan, folder, setting)
+
+
+CALLED = (
+    *(
+        "chain",
+        "suite",
+        "lenient",
+        "gpu_id",
+        "python",
+        "timeout",
+        "warm_up",
+        "device",
+        "settings",
+        "out",
+        "only",
+        "skip",
+    ),
+    *("data_path", "root", "jobs", "require_gpu", "fail_fast"),
+)
+"""The arguments that decide what is run and how; the others say what is shown, or are of one call."""
+
+
+def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the words behind file and mode with which another call runs the same."""
+    words = [args.gpu] if args.gpu else []
+    for name in CALLED:
+        value, option = getattr(args, name), "--set" if name == "settings" else f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, list):
+            words += [word for one in value for word in (option, one)]
+        elif value == float("inf"):
+            words += [option, "none"]
+        elif value not in (None, False) and (name, value) != ("jobs", 1):
+            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+    return tuple(words)
 
 
 def _prepare(args: argparse.Namespace) -> int:
@@ -336,8 +383,10 @@ class Setting:
         policy: how the plan is run.
         html: where the page goes.
         targets: where the report goes otherwise.
+        call: the words behind the mode that another call needs to run the same.
     """
 
+    call: tuple[str, ...]
     data: Path | None
     policy: Policy
     html: Path | None
@@ -436,7 +485,8 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
     place, journal = _place(plan, folder, setting), Journal(folder)
     journal.start(plan)
-    log, leases = ResultsLog(plan, place), Leases()
+    on = versions(plan, place.root)
+    log, leases = ResultsLog(plan, place, on), Leases()
     view = LiveView(
         io.StringIO() if setting.targets.quiet else stream,
         plan=[one.id for one in plan.commands],
@@ -458,9 +508,10 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         run=plan.run,
         started=started,
         seconds=round(time.monotonic() - begin, 3),
-        versions=versions(),
+        versions=on,
         where=origin(place.root),
         models={"model": plan.model},
+        call=setting.call,
         results=results,
         diagnoses=found.diagnoses,
         undiagnosed=found.undiagnosed,

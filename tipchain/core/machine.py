@@ -307,11 +307,45 @@ def how_ended(code: int) -> str:
     return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
+DISTRIBUTIONS = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
+"""What pip calls the frameworks and numpy."""
+ASK_S = 30
+"""How long another interpreter may take to tell its versions; one takes a tenth of a second."""
+_ASKED = """\
+import json, platform, sys
+found = {"python": platform.python_version()}
+try:
+    from importlib import metadata
+except ImportError:  # Python 3.7
+    metadata = None
+for name, distributions in json.loads(sys.argv[1]).items() if metadata else ():
+    for distribution in distributions:
+        try:
+            found.setdefault(name, metadata.version(distribution))
+        except metadata.PackageNotFoundError:
+            pass
+print(json.dumps(found))
+"""
+
+
 def installed_versions() -> dict[str, str]:
     """Return the installed versions of the frameworks and numpy, without importing them."""
-    distributions = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
-    found = {name: _first_version(names) for name, names in distributions.items()}
+    found = {name: _first_version(names) for name, names in DISTRIBUTIONS.items()}
     return {name: version for name, version in found.items() if version}
+
+
+def versions_of(python: str) -> dict[str, str]:
+    """Return the versions of another interpreter, and of the frameworks and numpy there; empty if it does not tell."""
+    import json
+    import subprocess
+
+    argv = [python, "-c", _ASKED, json.dumps(DISTRIBUTIONS)]
+    try:
+        done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_S, check=True)
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
 def _first_version(distributions: tuple[str, ...]) -> str:

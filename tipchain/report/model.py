@@ -211,6 +211,7 @@ class RunReport:
         where: machine, processor, GPUs, commit by name, as `tipchain.nightly.origin.origin` has them; empty in
             reports of earlier tipchains.
         models: what ran: ``reference`` and ``port``, or ``model``, each with what builds it; empty where that is not known.
+        call: a chain's command line, the words behind file and mode that decide what is run.
         results: how the commands ended.
         verdicts: judgements about tensors.
         diagnoses: what makes verdicts fail, in the order of the stages, each with the verdicts that follow from it.
@@ -229,6 +230,7 @@ class RunReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     where: JsonObject = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
+    call: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     diagnoses: tuple[Diagnosis, ...] = ()
@@ -286,7 +288,7 @@ def _text(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-LEFT_OUT = ("chain", "where", "models", "page", "diagnoses", "undiagnosed")
+LEFT_OUT = ("chain", "where", "models", "call", "page", "diagnoses", "undiagnosed")
 """What is not in the JSON where it is not known: the history tells reports apart by this document."""
 
 

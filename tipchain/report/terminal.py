@@ -508,7 +508,7 @@ def command_of(report: RunReport) -> str:
     """Return the command that runs it all again; empty where there is none to tell."""
     title = shlex.quote(clean(report.title))
     if report.results:
-        return f"tipchain run {title} {report.mode}"
+        return shlex.join(["tipchain", "run", clean(report.title), report.mode, *map(clean, report.call)])
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
     return f"tipchain align {title}{mode}" if report.title.endswith((".yaml", ".yml")) else ""
 
@@ -520,7 +520,7 @@ def next_command(report: RunReport) -> str:
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
-        return f"tipchain run {title} {report.mode} --resume" if failed else ""
+        return f"{command_of(report)} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
         return ""  # dumps alone, of which no case is known
     if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
