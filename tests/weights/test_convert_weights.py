@@ -105,7 +105,7 @@ def test_keys_that_the_port_lacks_are_named(sides, models):
     reference, port = models
     port.extra = paddle.nn.Linear(2, 2)
     del port.head
-    with pytest.raises(WeightsError, match=r"missing: extra\.weight(.|\n)*unknown: head\.weight"):
+    with pytest.raises(WeightsError, match=r"only in the port: extra\.weight(.|\n)*only in torch: head\.weight"):
         to_paddle(reference, reference.state_dict(), port)
 
 
@@ -342,11 +342,11 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
     assert main([*argv, "--model-args", '{"more": true}']) == 2
     captured = capsys.readouterr()
     assert "missing: 0.weight [4, 3]" in captured.err, "of the file, first"
-    assert "more that are unknown" in captured.err
+    assert "only in torch: " in captured.err
     assert main([*argv, "--model-args", '{"more": true}', "-v"]) == 2
     full = capsys.readouterr().err
     assert "more that are" not in full
-    assert all(f"missing: {name}" in full for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
+    assert all(f": {name}" in full for name in ("0.weight", "0.bias", "2.weight", "2.bias"))
     assert '  ignore:\n    - "3"' in captured.err, "what both models' layers leave"
     assert not captured.out
     assert not (tmp_path / "a.pdparams").exists()
@@ -359,8 +359,8 @@ REFUSED = """\
       于 Linear；它是方阵，无法由形状判断是否需要转置
     形状：1.weight [4, 3] float32（Linear）在移植中按 torch 的布局为 [5, 3]
     …… 另有 1 个问题：形状
-    缺少：0.bias [6] float32（Linear）
-    未知：2.weight [4] float32（PReLU）
+    仅移植有：0.bias [6] float32（Linear）
+    仅 torch 有：2.weight [4] float32（PReLU）
   提示：请指定对应关系（--names、对齐配置的 weights:、names= 和 ignore=）：
   names:
     "0.projection_of_all_heads": "0.weight"  # or T(0.weight)

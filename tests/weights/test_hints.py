@@ -81,7 +81,7 @@ def test_constants_that_only_the_port_keeps_stay_as_they_are(both, nn, copy):
     np.testing.assert_array_equal(paddle.mask.numpy(), np.tril(np.ones((3, 3))))
     assert "kept: mask: only the port has it" in str(match)
     extra = both.tree("paddle", embed=nn.p.Embedding(7, 4), fc=nn.p.Linear(4, 2), more=nn.p.BatchNorm1D(3))
-    assert "missing: more.weight" in "\n".join(refused(torch, extra).problems), "statistics are no constants"
+    assert "only in the port: more.weight" in "\n".join(refused(torch, extra).problems), "statistics are no constants"
 
 
 @pytest.mark.parametrize("size", [(4, 6), (5, 5)])
@@ -297,8 +297,8 @@ def test_a_refusal_fits_on_a_screen_and_has_all_problems(both, nn):
     lines = f"error: {error}".splitlines()
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
-    assert "missing: another_very_long_name_0.weight [4, 3, 3, 3]" in str(error)
-    assert "… and 39 more that are missing" in str(error)
+    assert "only in the port: another_very_long_name_0.weight [4, 3, 3, 3]" in str(error)
+    assert "… and 39 more that are only in the port" in str(error)
     assert len(error.problems) == 80
 
 
@@ -369,7 +369,7 @@ def test_what_has_its_counterpart_is_no_problem_of_a_container_that_lacks_anothe
     paddle = both.tree("paddle", fc=nn.p.Linear(4, 4))
     error = refused(torch, paddle)
     assert error.problems == (
-        "unknown: pooler.weight [4, 4] float32 (Linear)",
-        "unknown: pooler.bias [4] float32 (Linear)",
+        "only in torch: pooler.weight [4, 4] float32 (Linear)",
+        "only in torch: pooler.bias [4] float32 (Linear)",
     )
     assert yaml.safe_load("\n".join(error.skeleton)) == {"ignore": ["pooler"]}

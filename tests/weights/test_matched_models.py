@@ -129,16 +129,16 @@ def test_leftovers_of_both_sides_are_listed_with_shapes_and_types(both, nn):
     )
     paddle = both.tree("paddle", body=nn.p.Linear(4, 3), norm=nn.p.InstanceNorm2D(3), extra=nn.p.Conv1D(2, 2, 1))
     lines = [line.strip() for line in refusal(torch, paddle).splitlines()]
-    assert [line for line in lines if line.startswith(("missing", "unknown"))] == [
-        "missing: extra.weight [2, 2, 1] float32 (Conv)",
-        "missing: extra.bias [2] float32 (Conv)",
-        "unknown: norm.running_mean [3] float32 (InstanceNorm)",
-        "unknown: norm.running_var [3] float32 (InstanceNorm)",
-        "unknown: norm.num_batches_tracked [] int64 (InstanceNorm)",
+    assert [line for line in lines if line.startswith("only in")] == [
+        "only in the port: extra.weight [2, 2, 1] float32 (Conv)",
+        "only in the port: extra.bias [2] float32 (Conv)",
+        "only in torch: norm.running_mean [3] float32 (InstanceNorm)",
+        "only in torch: norm.running_var [3] float32 (InstanceNorm)",
+        "only in torch: norm.num_batches_tracked [] int64 (InstanceNorm)",
     ]
     attention = nn.t.MultiheadAttention(4, 2, add_bias_kv=True)
     text = refusal(attention, nn.p.MultiHeadAttention(4, 2))
-    assert "unknown: bias_k [1, 1, 4] float32 (MultiheadAttention)" in text
+    assert "only in torch: bias_k [1, 1, 4] float32 (MultiheadAttention)" in text
 
 
 def test_ambiguous_layers_are_listed_until_a_name_is_given(both, nn):
@@ -210,3 +210,19 @@ def test_paddle_zeros_that_torch_lacks_must_be_zero_on_the_way_back(both, nn):
 def test_lazy_layers_are_named(both, nn):
     torch = both.tree("torch", fc=nn.t.LazyLinear(3))
     assert "fc.weight: has no shape yet" in refusal(torch, both.tree("paddle", fc=nn.p.Linear(3, 3)))
+
+
+def test_what_is_to_be_ignored_is_named_by_its_largest_layers_and_by_nothing_that_is_kept(both, nn):
+    from tipchain.weights.matching import match_models
+
+    def block():
+        return {"conv": nn.t.Conv2d(4, 4, 1, bias=False), "norm": nn.t.BatchNorm2d(4)}
+
+    torch = both.tree("torch", body=nn.t.Sequential(*(both.tree("torch", **block()) for _ in range(4))))
+    made = [both.tree("paddle", conv=nn.p.Conv2D(4, 4, 1, bias_attr=None), norm=nn.p.BatchNorm2D(4)) for _ in range(3)]
+    with pytest.raises(WeightsError) as caught:
+        match_models(torch, both.tree("paddle", body=nn.p.Sequential(*made)))
+    lines = str(caught.value).splitlines()
+    ignored = [line.strip(" -") for line in lines[lines.index("  ignore:") + 1 :]]
+    assert ignored == ["body.3", "body.*.conv.bias"]
+    assert "    … and 2 more that are only in the port" in lines

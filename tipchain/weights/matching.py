@@ -6,7 +6,7 @@ import copy
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -68,14 +68,17 @@ class UnmatchedError(WeightsError):
         problems: Sequence[str],
         file: Path | None = None,
         structure: Structure | None = None,
-        skeleton: Sequence[str] = (),
+        skeleton: Iterable[str] = (),
         likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
         in_full: bool = False,
+        every: Iterable[str] = (),
     ) -> None:
-        structure = None if structure is None else _unlike(structure)
+        whole, structure = structure, None if structure is None else _unlike(structure)
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
-        self.skeleton = tuple(skeleton) if structure is None else tuple(_skeleton(structure, likely or {}))
+        if whole is not None and structure is not None:
+            skeleton = _skeleton(whole, structure, likely or {}, every)
+        self.skeleton = tuple(skeleton)
         self._shown = self.problems if in_full else tuple(_first_of_each(self.problems))
         first = _rows(self._shown)
         hint = None
@@ -136,8 +139,8 @@ def _problems(found: Structure) -> Iterator[str]:
     reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.kind)) in twins}
     for leaf, twin in reshaped.items():
         yield f"shape: {leaf.text} is {list(twin.shape)} in the port, in torch's layout"
-    yield from (f"missing: {leaf.text}" for leaf in found.missing if leaf not in reshaped.values())
-    yield from (f"unknown: {leaf.text}" for leaf in found.unknown if leaf not in reshaped)
+    yield from (f"only in the port: {leaf.text}" for leaf in found.missing if leaf not in reshaped.values())
+    yield from (f"only in torch: {leaf.text}" for leaf in found.unknown if leaf not in reshaped)
     for doubt in found.doubts:
         partners = ", ".join(doubt.actual[:3]) + (", …" if len(doubt.actual) > 3 else "")
         for name in doubt.expected:
@@ -164,26 +167,33 @@ def _rows(problems: Iterable[str]) -> list[str]:
     return [line for text in problems for line in in_rows(text, WIDTH, "    ", "      ")]
 
 
-def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]]) -> Iterator[str]:
-    """Yield YAML that settles what is open, as good as can be told: what order says, what has the same shape."""
+def _skeleton(
+    whole: Structure, found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
+) -> Iterator[str]:
+    """Yield YAML that settles what is open, as good as can be told: what order says, what has the same shape.
+
+    Of the ``whole``, what is ``found`` has no tensors that are alike on both sides; ``every`` tensor has its name there.
+    """
     entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
             entries[name] = port, tuple(one for one in doubt.actual if one != port)
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
-    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
-    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
+    alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
+    alike = {leaf.name for leaf in (*whole.unknown, *whole.missing)} - alone
+    halves = {name.rpartition(".")[0] for name in alike}
+    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened} | halves)
+    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened} | halves)
     free = dict(theirs)
-    alone = []
+    lone = []
     for name, shapes in ours.items():
         candidates = [port for port, other in free.items() if other == shapes]
         if candidates:
             entries[name] = candidates[0], tuple(candidates[1:])
             del free[candidates[0]]
         else:
-            alone.append(name)
-    ignored = [*alone, *free]
+            lone.append(name)
     if entries:
         yield "  names:"
         for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
@@ -195,12 +205,35 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
                 *before, line = in_rows(_yaml(pattern[1]), WIDTH, " " * 6, " " * 8)
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
+    kept = {*every, *entries, *(port for port, _ in entries.values())} - {*lone, *free} - alone
+    ignored = list(_ignored([*lone, *free], _layers_of(kept)))
     if ignored:
         yield "  ignore:"
-        shorts = {name: _pattern(name)[0] for name in ignored}
-        counts = Counter(shorts.values())
-        shown = (short if counts[short] > 1 and re.search(r"\w", short) else name for name, short in shorts.items())
-        yield from (f"    - {_yaml(name)}" for name in dict.fromkeys(shown))
+        yield from (f"    - {_yaml(name)}" for name in ignored)
+
+
+def _layers_of(names: Iterable[str]) -> set[str]:
+    """Return names of tensors, and of all layers that hold one."""
+    parts = [name.split(".") for name in names]
+    return {".".join(one[:count]) for one in parts for count in range(1, len(one) + 1)}
+
+
+def _ignored(names: Iterable[str], kept: Collection[str]) -> Iterator[str]:
+    """Yield names to ignore: the largest layers of which nothing is kept, with ``*`` where that stands for nothing that is kept."""
+
+    def whole(name: str) -> str:
+        above = name.rpartition(".")[0]
+        return name if not above or above in kept else whole(above)
+
+    every = dict.fromkeys(map(whole, names))
+    shorts = Counter(_pattern(name)[0] for name in every)
+    told: dict[str, None] = {}
+    for name in every:
+        short = _pattern(name)[0]
+        stands_for = re.compile(re.escape(short).replace(r"\*", r"[^.]+"))
+        several = shorts[short] > 1 and re.search(r"\w", short)
+        told[short if several and not any(map(stands_for.fullmatch, kept)) else name] = None
+    yield from told
 
 
 def _yaml(name: str) -> str:
@@ -601,7 +634,8 @@ class _Matching:
             for one, pieces, _ in kept
         ]
         told = UnmatchedError((), structure=rest if kept else found).problems
-        skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
+        every = [leaf.name for leaf in (*ours, *theirs)]
+        skeleton = UnmatchedError((), structure=rest, likely=likely, every=every).skeleton
         return UnmatchedError([*problems, *holders, *told], skeleton=skeleton)
 
     def _resolve(
@@ -790,12 +824,12 @@ def _left(
     used = {id(slot) for slot, *_ in named.values()}
     tied = _tied(torch, named.keys(), ties)
     return [
-        f"missing: {tell(layer, slot)}"
+        f"only in the port: {tell(layer, slot)}"
         for layer in paddle
         for slot in layer.slots
         if id(slot) not in used and not slot.fixed and not slot.again
     ] + [
-        f"unknown: {tell(layer, slot)}"
+        f"only in torch: {tell(layer, slot)}"
         for layer in torch
         for slot in layer.slots
         if slot.name not in named and slot.name not in tied
