@@ -495,7 +495,7 @@ WITHOUT_PORT = {
         "another code names the fault first, as soon as the layer or the code runs",
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
-        "argmax-axis batch-norm-mode constant downscale-factor dropout-in-eval dtype k "
+        "argmax-axis batch-norm-mode constant downscale-factor dtype k "
         "max-norm off-by-one padding-row shape statistics "
         "unmatched-parameters warmup-steps weight-form"
     ),

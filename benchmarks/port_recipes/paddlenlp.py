@@ -219,7 +219,7 @@ WORK = (
         ),
         differences=(
             Difference(message="hidden tokens count as positions", remove=hide_positions),
-            Difference(message="dropout after the embeddings", remove=keep_embeddings, shows=("training",)),
+            Difference(message="dropout after the embeddings", remove=keep_embeddings),
         ),
     ),
     pair(
@@ -460,7 +460,7 @@ CHECK = (
     pair("mobilebert", model("MobileBertModel", "MobileBertConfig", ENCODER | {"embedding_size": 16, "intra_bottleneck_size": 16, "classifier_activation": True}, theirs={"true_hidden_size": 16}), "input_ids", "attention_mask", "token_type_ids", differences=(PADDING,)),
     pair("squeezebert", model("SqueezeBertModel", "SqueezeBertConfig", ENCODER | {"embedding_size": 32}), "input_ids", "attention_mask", "token_type_ids"),
     pair("distilbert", model("DistilBertModel", "DistilBertConfig", {"vocab_size": WORDS, "max_position_embeddings": 40}, {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64}, {key: value for key, value in ENCODER.items() if key.startswith(("hidden", "num", "inter"))}),
-         differences=(Difference(message="dropout after the attention, transformers has none", remove=keep_attention, shows=("training",)),)),
+         differences=(Difference(message="dropout after the attention, transformers has none", remove=keep_attention),)),
     pair("nystromformer", model("NystromformerModel", "NystromformerConfig", ENCODER | {"segment_means_seq_len": 12, "num_landmarks": 12}), "input_ids", "attention_mask", "token_type_ids", differences=(PADDING,)),
     pair("codegen", model("CodeGenModel", "CodeGenConfig", GPTS | {"n_ctx": 40}), "input_ids"),
     pair("gptj", model("GPTJModel", "GPTJConfig", GPTS), "input_ids", "attention_mask"),

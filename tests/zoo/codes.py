@@ -206,6 +206,10 @@ LAYERS = (
     _layer("missing-dropout", "Sequential(nn.Linear(6, 6), nn.Dropout(0.5))", "Sequential(nn.Linear(6, 6), nn.Dropout(0.5))", "nn.Dropout(0.5)", "nn.Identity()", SEQUENCES, training=True),
 )  # fmt: skip
 CODES = (
+    _code("dropout-shape", "return F.dropout1d(x, 0.5, self.training)", "return F.dropout(x, 0.5, axis=[0, 1], training=self.training)", ", axis=[0, 1]", ""),
+    _code("dropout-in-eval", "return F.dropout(x, 0.5, self.training)", "return F.dropout(x, 0.5, training=self.training)", ", training=self.training", ""),
+    _code("extra-dropout", "return x.tanh()", "return x.tanh()", "x.tanh()", "F.dropout(x.tanh(), 0.5, training=self.training)"),
+    _net("dropout-place", "code", ("self.first, self.drop, self.second = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 4)", "return self.second(self.drop(self.first(x)))"), ("self.first, self.drop, self.second = nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 4)", "return self.second(self.drop(self.first(x)))"), "self.second(self.drop(self.first(x)))", "self.drop(self.second(self.first(x)))", SEQUENCES),
     _code("exclusive", "return F.avg_pool1d(x, 3, 2, 1)", "return F.avg_pool1d(x, 3, 2, 1, exclusive=False)", ", exclusive=False", ""),
     _code("norm-p", "return F.normalize(x, p=1, dim=1)", "return F.normalize(x, p=1, axis=1)", "p=1, ", ""),
     _code("missing-function", "return torch.sin(x)", "return paddle.sin(x)", "paddle.sin(x)", "x"),

@@ -17,7 +17,7 @@ from zoo.third.run import run  # noqa: E402
 pytestmark = pytest.mark.frameworks
 RECORDED = json.loads((Path(__file__).resolve().parents[2] / "docs/diagnoses.json").read_text(encoding="utf-8"))
 CODES = (
-    "clipped", "crop-size", "label-constant", "other-metric", "shift-ratio", "token-order", "transposed-operand",
+    "clipped", "crop-size", "dropout-in-eval", "dropout-place", "dropout-shape", "extra-dropout", "label-constant", "other-metric", "shift-ratio", "token-order", "transposed-operand",
     "vocabulary",
 )  # fmt: skip
 

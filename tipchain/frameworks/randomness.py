@@ -10,12 +10,14 @@ draws inside) is noted: then a difference says nothing.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cache
 from math import prod
+from types import FrameType
 from typing import Literal
 
 import numpy as np
@@ -23,6 +25,10 @@ import numpy as np
 from tipchain.framework_types import Array
 
 Kind = Literal["uniform", "normal", "own"]
+LIBRARIES = ("torch", "paddle", "numpy", "contextlib", "functools", "tipchain")
+"""Packages whose lines draw for others."""
+MODELS = "paddle.vision.models."
+"""Their modules whose code is a model's."""
 LEVELS = 2.0**16
 """How many different uniform numbers there are. Between two of them lies no probability that a person writes: ``u >= p`` and
 ``floor(1 - p + u)`` are then the same mask, whatever they are computed in."""
@@ -38,11 +44,13 @@ class Draw:
         kind: what they are made of; ``"own"``: the framework drew them itself.
         shape: of the tensor.
         rate: the probability that an element is dropped, of a mask; None of other numbers.
+        place: the file and line of the model's code that drew; None where that is not known.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     rate: float | None = None
+    place: tuple[str, int] | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:
@@ -101,11 +109,11 @@ class Draws:
 
     def uniform(self, shape: Sequence[int], rate: float | None = None) -> Array:
         """Return float32 numbers between 0 and 1, neither included."""
-        return self._next(Draw("uniform", tuple(shape), rate))
+        return self._next(Draw("uniform", tuple(shape), rate, _place()))
 
     def normal(self, shape: Sequence[int]) -> Array:
         """Return float32 numbers of mean 0 and variance 1."""
-        return self._next(Draw("normal", tuple(shape)))
+        return self._next(Draw("normal", tuple(shape), None, _place()))
 
     def kept(self, shape: Sequence[int], rate: float) -> Array:
         """Return float32 ones where a value is kept, zeros where it is dropped with the probability ``rate``."""
@@ -114,7 +122,7 @@ class Draws:
 
     def own(self, shape: Sequence[int] = ()) -> None:
         """Note numbers that the framework draws itself."""
-        self.made.append(Draw("own", tuple(shape)))
+        self.made.append(Draw("own", tuple(shape), None, _place()))
 
     def in_order(self) -> bool:
         """Tell whether each draw is the reference's of that number, and none of the reference's is left."""
@@ -173,6 +181,17 @@ class Draws:
             return generator.standard_normal(draw.shape, dtype=np.float32)
         drawn: Array = generator.integers(0, int(LEVELS), draw.shape, dtype=np.uint16)
         return (drawn.astype(np.float32) + np.float32(0.5)) / np.float32(LEVELS)
+
+
+def _place() -> tuple[str, int] | None:
+    """Return the innermost line that runs which is no library's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in LIBRARIES or module.startswith(MODELS):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
 
 
 def _tells(shape: Sequence[int], other: Sequence[int]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -16,6 +16,7 @@ from tipchain.core.files import commit
 from tipchain.core.machine import collect
 from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.errors import Outcome, UsageError
+from tipchain.explain.causes.draws import UnlikeDraw, explain_draws, judge_draws, unlike_draws
 from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.causes.optimizers import check_optimizers
@@ -46,9 +47,9 @@ from tipchain.live.causes import (
     with_construction,
 )
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
+from tipchain.live.other_mode import call_in_mode, in_mode, minds_mode
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
-from tipchain.live.train_mode import call_in_train_mode, minds_mode
 from tipchain.live.training import Recipe, check_buffers, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.given_names import check_names, with_ignored
@@ -262,8 +263,10 @@ class _Work:
             ):
                 draws = located.reference.draws, located.port.draws
                 self._judge_buffers(located, self.inputs, draws, training=self.training)
-            if not self.training and self._agrees() and located.comparable:
-                self._judge_train_mode(located)
+            if self._agrees() and not located.comparable:
+                self._judge_draws(located, unlike_draws(located, self.models), "train" if self.training else "eval")
+            elif self._agrees():
+                self._judge_other_mode(located)
         if self.fed.metrics is not None:
             self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None:
@@ -271,11 +274,16 @@ class _Work:
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
         if self.causes:
-            self._explain(located, store)
+            with in_mode(self.sides, self.models, training=self.training):
+                self._explain(located, store)
 
     def _explain(self, located: Located | None, store: Store) -> None:
         """Look for what makes layers differ; what construction tells stands beside it."""
         if located is not None:
+            drawn: list[Diagnosis] = []
+            if not self.training and located.port.draws.made and self.found.stages["forward"] is Outcome.FAIL:
+                alone = [one for one in unlike_draws(located, self.models) if one.reference is None]
+                drawn = explain_draws(located, alone, training=False)
             of_layers, places = explain_layers(
                 located,
                 [
@@ -289,7 +297,8 @@ class _Work:
                 self.seed,
                 self.pace,
             )
-            self.found.diagnoses[:] = [*of_layers, *self.found.diagnoses]
+            known = [one for one in of_layers if not drawn or one.code not in (UNKNOWN, "dropout-p")]
+            self.found.diagnoses[:] = [*drawn, *known, *self.found.diagnoses]
             self.first = placed(self.first, places, located, self.models)
         self.found.diagnoses[:] = with_construction(self.found.diagnoses, self.found.findings)
 
@@ -509,58 +518,68 @@ class _Work:
             self.found.stages[one] in (Outcome.PASS, Outcome.SKIP) for one in ("preflight", "forward", "backward")
         )
 
-    def _judge_train_mode(self, located: Located) -> None:
-        """Judge what the models do in train mode, where they may do something else there."""
+    def _judge_other_mode(self, located: Located) -> None:
+        """Judge what the models do in train mode, or in eval mode if they ran in train mode, where that may be something else."""
         if not any(minds_mode(side, model) for side, model in zip(self.sides, self.models, strict=True)):
             return
+        training, mode = (False, "eval") if self.training else (True, "train")
         with self._erring("forward"):
             if self.pace.over:
-                self._add("forward", f"train mode was not compared: {LATE}")
+                self._add("forward", f"{mode} mode was not compared: {LATE}")
                 return
-            self.pace.tell("running both models in train mode")
-            told = call_in_train_mode(self.sides, self.models, self.inputs, self.seed, double=located.exact)
+            self.pace.tell(f"running both models in {mode} mode")
+            told = call_in_mode(
+                self.sides, self.models, self.inputs, self.seed, training=training, double=located.exact
+            )
             if isinstance(told, str):
-                self._add("forward", f"train mode was not compared: {told}")
+                self._add("forward", f"{mode} mode was not compared: {told}")
             elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
-                self._locate_in_train_mode(told.inputs)
+                self._locate_in_mode(told.inputs, mode, training=training)
             elif told.changed and located.exact:
-                self._judge_buffers(located, told.inputs, told.draws, training=True)
+                self._judge_buffers(located, told.inputs, told.draws, training=training)
 
-    def _locate_in_train_mode(self, inputs: ModelInputs) -> None:
-        """Find the layer that does something else in train mode, and why."""
-        ours, theirs = models = tuple(
-            side.copied(model, double=False, training=True) for side, model in zip(self.sides, self.models, strict=True)
-        )
-        store = Store()
-        try:
+    def _locate_in_mode(self, inputs: ModelInputs, mode: str, *, training: bool) -> None:
+        """Find the layer that does something else in the other mode, and why."""
+        with closing(Store()) as store, in_mode(self.sides, self.models, training=training):
             locator = Locator(
                 self.sides,
                 store,
                 seed=self.seed,
-                training=True,
+                training=training,
                 backward=False,
                 pace=self.pace,
                 equal_nan=self.equal_nan,
             )
-            found = locator.locate(ours, theirs, inputs, names=self.names)
+            found = locator.locate(*self.models, inputs, names=self.names)
             outcome, reason = self._judge(found, [*found.verdicts], "forward")
+            unlike = unlike_draws(found, self.models)
             if outcome is Outcome.PASS:
-                self._add("forward", "" if found.comparable else f"in train mode the results are {RANDOM}")
+                if not self._judge_draws(found, unlike, mode) and not found.comparable:
+                    self._add("forward", f"in {mode} mode the results are {RANDOM}")
                 return
-            self._end("forward", outcome, f"in train mode: {reason}")
             wrong = [one for one in found.verdicts if one.at_fault]
-            causes: list[Diagnosis] = []
-            places: dict[str, str] = {}
-            if self.causes:
-                causes, places = explain_layers(found, wrong, (), self.sides, models, store, self.seed, self.pace)
-            first = placed(found.first, places, found, models)
+            causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
+            if self.causes and not causes:
+                causes, places = explain_layers(found, wrong, (), self.sides, self.models, store, self.seed, self.pace)
+            first = placed(found.first, places, found, self.models)
             told = [first if one is found.first and first is not None else one for one in wrong]
-            self._take_verdicts([replace(one, reason=f"in train mode: {one.reason}") for one in told])
-            self.found.diagnoses.extend(
-                replace(one, message=f"{one.message}; train mode alone shows it") for one in causes
-            )
-        finally:
-            store.close()
+            self._end("forward", outcome, f"in {mode} mode: {reason}")
+            self._take_of_mode(told, causes, mode)
+
+    def _judge_draws(self, located: Located, unlike: Sequence[UnlikeDraw], mode: str) -> bool:
+        """Judge random numbers that cannot be made the same: where they cannot amount to the same either, that fails."""
+        verdicts = [] if located.comparable else judge_draws(unlike, self.models)
+        if not verdicts:
+            return False
+        _, reason = self._judge(located, verdicts, "forward")
+        self._end("forward", Outcome.FAIL, f"in {mode} mode: {reason}")
+        self._take_of_mode(verdicts, explain_draws(located, unlike, training=mode == "train"), mode)
+        return True
+
+    def _take_of_mode(self, verdicts: Sequence[LayerVerdict], causes: Sequence[Diagnosis], mode: str) -> None:
+        """Add what a run in a mode told."""
+        self._take_verdicts([replace(one, reason=f"in {mode} mode: {one.reason}") for one in verdicts])
+        self.found.diagnoses.extend(replace(one, message=f"in {mode} mode: {one.message}") for one in causes)
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]

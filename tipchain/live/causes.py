@@ -57,7 +57,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     return replace(
         cause,
         place=quoted or port.constructed(path),
-        reference_place=ours or reference.constructed(cause.reference_path),
+        reference_place=cause.reference_place or ours or reference.constructed(cause.reference_path),
     )
 
 

@@ -523,7 +523,7 @@ class Locator:
 
         theirs, port = run_port()
         if not port.draws.in_order():
-            partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
+            partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
             if partners != port.draws.partners:
                 theirs, port = run_port(partners)
         return BothModels(ours, theirs), TracedRuns(reference, port), both
@@ -637,7 +637,7 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
 
 
-def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+def drawn_between(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
     """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
     names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
     places: dict[int, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Models that agree in eval mode and not in train mode: `tipchain.align` runs them there too."""
+"""Models that agree in one mode and not in the other: `tipchain.align` runs them there too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Net(torch.nn.Module):
 
     def __init__(self, act, **layers):
         super().__init__()
-        self.first, self.last = torch.nn.Linear(WIDE, WIDE), torch.nn.Linear(WIDE, WIDE)
+        wide = layers["wide"].out_features if "wide" in layers else WIDE
+        self.first, self.last = torch.nn.Linear(WIDE, WIDE), torch.nn.Linear(wide, WIDE)
         self.act = act
         for name, layer in layers.items():
             setattr(self, name, layer)
@@ -39,7 +40,8 @@ class Net(torch.nn.Module):
 class Port(paddle.nn.Layer):
     def __init__(self, act, **layers):
         super().__init__()
-        self.first, self.last = paddle.nn.Linear(WIDE, WIDE), paddle.nn.Linear(WIDE, WIDE)
+        wide = layers["wide"].weight.shape[1] if "wide" in layers else WIDE
+        self.first, self.last = paddle.nn.Linear(WIDE, WIDE), paddle.nn.Linear(wide, WIDE)
         self.act = act
         for name, layer in layers.items():
             setattr(self, name, layer)
@@ -95,8 +97,9 @@ class FrozenNorm(torch.nn.BatchNorm1d):
         return super().train(mode=False)
 
 
-def aligned(ours, theirs, shape=(4, 5, WIDE), **more):
+def aligned(ours, theirs, **more):
     torch.manual_seed(0)
+    shape = 4, 5, WIDE
     reference, port = Net(**ours).eval(), Port(**theirs)
     port.eval()
     tipchain.copy_weights(reference, port)
@@ -154,11 +157,34 @@ FAULTS = {
     "always-off": (dropped, lambda: ported(by_function(training=False)), "missing-dropout"),
     "another-rate": (dropped, lambda: ported(by_function(0.5)), "dropout-p"),
     "twice": (dropped, lambda: ported(lambda net, x: net.drop(net.drop(x))), "extra-dropout"),
-    "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(0.0)}, "dropout-p"),
+    "attention": (lambda: {"act": attend}, lambda: {"act": ported_attend(0.0)}, "missing-dropout"),
     "whole-samples": (
         lambda: {"act": torch_path, "path": Path()},
         lambda: {"act": lambda net, x: x + x, "path": PortedPath()},
-        "missing-term",
+        "missing-dropout",
+    ),
+    "elements-for-channels": (
+        lambda: {"act": lambda net, x: torch.nn.functional.dropout1d(x, RATE, net.training)},
+        lambda: {"act": by_function()},
+        "dropout-shape",
+    ),
+    "one-mask-for-all-samples": (
+        lambda: {"act": lambda net, x: torch.nn.functional.dropout1d(x, RATE, net.training)},
+        lambda: {"act": by_function(axis=1)},
+        "dropout-shape",
+    ),
+    "another-place": (
+        lambda: {
+            "act": lambda net, x: net.wide(net.drop(x)),
+            "drop": torch.nn.Dropout(RATE),
+            "wide": torch.nn.Linear(WIDE, 2),
+        },
+        lambda: {
+            "act": lambda net, x: net.drop(net.wide(x)),
+            "drop": paddle.nn.Dropout(RATE),
+            "wide": paddle.nn.Linear(WIDE, 2),
+        },
+        "dropout-place",
     ),
     "another-branch": (
         lambda: {"act": lambda net, x: x * 2 if net.training else x},
@@ -193,6 +219,27 @@ def test_what_train_mode_alone_shows_fails_in_eval_mode(name):
     assert report.first_divergence is not None
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_dropout_that_eval_mode_does_not_switch_off_is_named_in_either_mode(training):
+    report = aligned(dropped(), ported(by_function(training=True)), training=training)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.diagnoses[0].code == "dropout-in-eval"
+    assert report.diagnoses[0].place.code.startswith("return paddle.nn.functional.dropout(")
+
+
+def test_a_cause_that_train_mode_shows_is_found_for_models_in_eval_mode():
+    report = aligned(dropped(), ported(by_function(0.5)), training=True)
+    assert report.diagnoses[0].code == "dropout-p"
+
+
+@pytest.mark.parametrize("name", ["elements-for-channels", "another-place"])
+def test_masks_that_cannot_amount_to_the_same_fail_in_train_mode_too(name):
+    reference, port, code = FAULTS[name]
+    report = aligned(reference(), port(), training=True)
+    assert report.stages["forward"] is Outcome.FAIL, str(report)
+    assert report.diagnoses[0].code == code
+
+
 CLEAN = {
     "layer": (dropped, ported),
     "function": (dropped, lambda: ported(by_function())),
@@ -203,16 +250,17 @@ CLEAN = {
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_what_agrees_in_train_mode_passes_without_a_word(name):
+def test_what_agrees_in_train_mode_passes(name):
     reference, port = CLEAN[name]
     report = aligned(reference(), port())
     assert report.passed, str(report)
-    assert "train mode" not in str(report)
+    words = "in train mode the results are random" if name == "first-position-first" else "train mode"
+    assert (words in str(report)) is (name == "first-position-first")
 
 
 def test_models_without_anything_random_are_not_run_again(monkeypatch):
     called = []
-    monkeypatch.setattr(live_align, "call_in_train_mode", lambda *_, **__: called.append(1))
+    monkeypatch.setattr(live_align, "call_in_mode", lambda *_, **__: called.append(1))
     norms = {"norm": torch.nn.BatchNorm1d(5)}, {"norm": paddle.nn.BatchNorm1D(5)}
     assert aligned(*({"act": lambda net, x: net.norm(x), **one} for one in norms)).passed
     assert not called

@@ -1,10 +1,12 @@
-"""Whether models that agree in eval mode agree in train mode too: one forward of each, where it may do something else."""
+"""Whether models that agree in one mode, train or eval, agree in the other: one forward of each, where that may be something else."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tipchain.core.blame import one_line
@@ -91,14 +93,31 @@ def _named(name: str) -> bool:
     return any(one in name.lower() for one in SAID)
 
 
+@contextmanager
+def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterator[None]:
+    """Have two models in train mode or in eval mode for a while; one that is in it keeps the modes of its layers."""
+    kept = [
+        (layer, layer.training) for side, model in zip(sides, models, strict=True) for _, layer in side.layers(model)
+    ]
+    try:
+        for model in models:
+            if bool(model.training) != training:
+                model.train() if training else model.eval()
+        yield
+    finally:
+        for layer, was in kept:
+            layer.training = was
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainMode:
-    """What one forward of both models in train mode told.
+class ModeRun:
+    """What one forward of both models in a mode told.
 
     Attributes:
         inputs: what they were called with.
         draws: the random numbers of both.
-        apart: how far their outputs are apart, relative RMS; None where they cannot be compared one by one.
+        apart: how far their outputs are apart, relative RMS; None where they cannot be compared one by one, or were given other
+            random numbers: few of those may agree by chance.
         changed: whether it changed buffers of a model, but for those of the frameworks' norms.
     """
 
@@ -108,10 +127,10 @@ class TrainMode:
     changed: bool
 
 
-def call_in_train_mode(
-    sides: Sides, models: tuple[Model, Model], inputs: ModelInputs, seed: int, *, double: bool
-) -> TrainMode | str:
-    """Call copies of both in train mode, on a few samples and with equal random numbers; what keeps them from it is returned as text."""
+def call_in_mode(
+    sides: Sides, models: tuple[Model, Model], inputs: ModelInputs, seed: int, *, training: bool, double: bool
+) -> ModeRun | str:
+    """Call copies of both in a mode, on a few samples and with equal random numbers; what keeps them from it is returned as text."""
     given = few_of(inputs) or inputs
     outputs: list[list[Array]] = []
     drawn: list[Draws] = []
@@ -120,7 +139,7 @@ def call_in_train_mode(
         draws = Draws(seed, follows=drawn[0] if drawn else None)
         drawn.append(draws)
         try:
-            made = side.copied(model, double=double, training=True)
+            made = side.copied(model, double=double, training=training)
             before = buffers_of(side, made)
             side.seed(seed)
             with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
@@ -135,6 +154,6 @@ def call_in_train_mode(
         moved = moved or bool(changed_buffers(before, buffers_of(side, made)))
     ours, theirs = outputs
     apart = None
-    if ours and [one.shape for one in ours] == [one.shape for one in theirs]:
+    if drawn[1].in_order() and ours and [one.shape for one in ours] == [one.shape for one in theirs]:
         apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
-    return TrainMode(inputs=given, draws=(drawn[0], drawn[1]), apart=apart, changed=moved)
+    return ModeRun(inputs=given, draws=(drawn[0], drawn[1]), apart=apart, changed=moved)
