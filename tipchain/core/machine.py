@@ -84,6 +84,7 @@ def start_process(work: Callable[..., object], *args: object, log: Path) -> Base
     """
     import multiprocessing
 
+    release_memory(WORTH)  # what is free here would be copied, page by page, once it is written to
     context = multiprocessing.get_context("spawn") if _has_threads() else multiprocessing.get_context("fork")
     process: BaseProcess = context.Process(target=_work_apart, args=(os.getpid(), log, work, args))
     process.start()

@@ -175,16 +175,18 @@ class Bench:
     def model(self, *, training: bool = False) -> Model:
         """Return a new model with the case's weights."""
         assert self.weights is not None
-        if self._kept:
-            self._kept.clear()
-            release_memory(
-                self.weights.stat().st_size
-            )  # the new model's tensors would not fit where the old one's were
+        self.forget()
         with self.framework.undrawn():
             model = self.framework.build(self.builder("model"), self.case.model_args)
         self.framework.load_weights(model, self.weights)
         self.framework.set_training(model, training)
         return model
+
+    def forget(self) -> None:
+        """Free the model that is kept: the tensors of another would not fit where its own are."""
+        if self._kept and self.weights is not None:
+            self._kept.clear()
+            release_memory(self.weights.stat().st_size)
 
     def eval_model(self) -> Model:
         """Return the model in eval mode with the case's weights, for use without gradients.

@@ -41,6 +41,7 @@ from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
+from tipchain.weights.files import view_of
 
 # Some training steps on one batch: the same code for one process and for each of several.
 
@@ -99,7 +100,7 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
 def digests(model: Model) -> dict[str, str]:
     """Return a checksum of the bytes of every parameter and persistent buffer, by Paddle's name."""
     return {
-        name: f"{zlib.crc32(np.ascontiguousarray(tensor.numpy()).data):08x}"
+        name: f"{zlib.crc32(np.ascontiguousarray(view_of(tensor)).data):08x}"
         for name, tensor in model.state_dict().items()
     }
 
@@ -436,15 +437,16 @@ def record(bench: Bench) -> Recording:
     reason = _too_few_gpus(bench, place)
     if reason:
         return Recording(arrays={}, reference={}, details={"skipped": reason})
-    model = bench.model(training=settings.training)
-    if settings.training:
-        _refuse_statistics(model)
+    bench.forget()
     batch = fake_batch(bench.case, settings.global_batch(batch_size(bench.case)))
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
         job = _job(bench, folder, place)
         with WorkerGroup(job, processes=settings.processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
+            model = bench.model(training=settings.training)
+            if settings.training:
+                _refuse_statistics(model)
             before = state(bench, model)
             steps = train(bench, model, model, batch)
             after = state(bench, model)
