@@ -75,12 +75,31 @@ def test_an_empty_file_is_none(old):
         ("rm out/best.pdparams; mkdir out/best.pdparams", "is no file"),
         ("rm out/best.pdparams; mkfifo out/best.pdparams", "is no file"),
         ("ln -sf nowhere out/best.pdparams", "is a link to nothing"),
-        ("rm out/best.pdparams", "is not there; out contains no file"),
-        ("cd out; mv best.pdparams a; mkdir b; echo w > b/c; touch -d @9 a", "is not there; out contains b/c, a"),
     ],
 )
 def test_what_is_no_file_does_not_count(old, act, problem):
     assert why(old, act) == f"checkpoint: out/best.pdparams {problem}"
+
+
+@pytest.mark.parametrize(
+    ("act", "held"),
+    [
+        ("rm out/best.pdparams", "no file"),
+        ("cd out; mv best.pdparams a; mkdir b; echo w > b/c; touch -d @9 a", "b/c, a"),
+    ],
+)
+def test_what_is_missing_stands_before_its_folder_and_what_that_holds(old, act, held):
+    assert why(old, act) == f"checkpoint: best.pdparams is not in out, which contains {held}"
+    two = why(old, "true", "./out/last", "./out/last.pdparams", "./out/last/*.pdparams")
+    assert two.startswith("checkpoint: {last,last.pdparams} or last/*.pdparams is not in out, which contains ")
+
+
+def test_a_folder_is_told_of_once(old):
+    leaves = (Artifact(what="program", files=("out/*.json",)), Artifact(what="weights", files=("out/**/*.pdiparams",)))
+    assert explain(missing_files(leaves, old, {})) == (
+        "exit 0, but no program: *.json is not in out, which contains best.pdparams; "
+        "no weights: **/*.pdiparams is not there either"
+    )
 
 
 def test_a_new_link_to_an_old_file_does_not_count(old):
@@ -99,7 +118,7 @@ def test_patterns_may_be_absolute_and_names_hold_brackets(tmp_path):
     (tmp_path / "run 1 yxy").mkdir()
     pattern = f"{tmp_path}/run [[]1] [*]x[*]/*.pdiparams"
     assert why(tmp_path, "echo w > 'run 1 yxy/a.pdiparams'", pattern, what="program") == (
-        "program: run [1] *x*/*.pdiparams is not there; run [1] *x* contains no file"
+        "program: *.pdiparams is not in run [1] *x*, which contains no file"
     )
     assert why(tmp_path, "echo w > 'run [1] *x*/a.pdiparams'", pattern) == ""
 

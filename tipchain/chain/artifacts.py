@@ -126,20 +126,24 @@ def missing_files(
     """
     old = frozenset(before.values())
     found: list[Missing] = []
+    told: set[str] = set()
     for one in leaves:
         if one.in_log:
             continue
         # What lies below the root is named from there, for messages.
         files = tuple(file.removeprefix(f"{glob.escape(str(root))}/") for file in one.files)
-        if why := _why_missing(files, root, old, start):
-            # Said once: a command's artifacts stand in one folder.
-            held = "" if found or any(matches(file, root) for file in files) else _held(files, root)
-            found.append(Missing(what=one.what, looked=names(files), why=f": {why}{held}"))
+        if why := _why_missing(files, root, old, start, told):
+            found.append(Missing(what=one.what, looked=names(files), why=f": {why}"))
     return tuple(found)
 
 
-def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
-    """Return "" if one match of one pattern is fresh, else what is wrong with those that are there."""
+def _why_missing(
+    patterns: Sequence[str], root: Path, old: frozenset[Stamp], start: Stamp | None, told: set[str]
+) -> str:
+    """Return "" if one match of one pattern is fresh, else what is wrong with those that are there.
+
+    ``told`` are the folders whose files have been named: they are named once.
+    """
     problems = []
     for pattern in patterns:
         for path in matches(pattern, root):
@@ -151,20 +155,25 @@ def _why_missing(patterns: Sequence[str], root: Path, old: frozenset[Stamp], sta
         # What is there and no good tells more than what is not there; old files explain most.
         path, problem = min(problems, key=lambda one: not one[1].startswith("is older"))
         return f"{path} {problem}"
-    return f"{names(patterns)} is not there"
-
-
-def _held(patterns: Sequence[str], root: Path) -> str:
-    """Return what the folder of ``patterns`` does hold, the newest files first; "" where there is no such folder."""
+    # The folder of a run has a long path, so it stands behind what is missing.
     fixed = [plain(found[0]).rpartition("/")[0] for found in map(_FIXED.match, patterns) if found]
     folder = os.path.commonpath(fixed) if fixed else ""
     if not folder or not (root / folder).is_dir():
-        return ""
-    held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
+        return f"{names(patterns)} is not there"
+    missing = names([glob.escape(os.path.relpath(plain(one), folder)) for one in patterns])
+    if folder in told:
+        return f"{missing} is not there either"
+    told.add(folder)
+    return f"{missing} is not in {os.path.normpath(folder)}, which contains {_held(root / folder)}"
+
+
+def _held(folder: Path) -> str:
+    """Return what a folder holds, the newest files first."""
+    held = [path for path in islice(folder.rglob("*"), LOOKED_AT) if path.is_file()]
     held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
-    shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD])
+    shown = ", ".join(os.path.relpath(path, folder) for path in held[:MOST_HELD])
     more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
-    return f"; {folder} contains {shown or 'no file'}{more}"
+    return f"{shown or 'no file'}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:

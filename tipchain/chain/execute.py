@@ -29,7 +29,7 @@ from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
-from tipchain.core.machine import signal_name
+from tipchain.core.machine import signal_name, signal_within
 from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
 
@@ -354,7 +354,6 @@ LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): |.*\[ERROR\]\s")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
-_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
 
@@ -617,18 +616,9 @@ def _trouble(command: Command, ending: Ending) -> str:
 
 def killed(code: int | None, number: int) -> str:
     """Return that a signal ended a process or, by a launcher's exit code, one that it started; "" if none did."""
-    within = 0 if number else _signal_within(code)
+    within = 0 if number else signal_within(code)
     if not number and not within:
         return ""
     said = f"killed by {signal_name(number or within)}"
     said += OUT_OF_MEMORY_HINT if signal.SIGKILL in (number, within) else ""
     return said if number else f"exit {code}: a process that it started was {said}"
-
-
-def _signal_within(code: int | None) -> int:
-    """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
-
-    Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
-    does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
-    """
-    return next((int(one) for one in _CRASHES if code == 256 - one), 0)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -283,6 +283,10 @@ OPTIONAL_PACKAGES = {
 """What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, curves, a cluster."""
 
 
+CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
+"""The signals that end a process which did not mean to end."""
+
+
 def end_with_parent(parent: int | None = None) -> None:
     """Have the kernel kill this process when its parent ends, however that ends.
 
@@ -301,6 +305,25 @@ def end_with_parent(parent: int | None = None) -> None:
 def signal_name(number: int) -> str:
     """Return the name of a signal."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def signal_within(code: int | None) -> int:
+    """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
+
+    Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
+    does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
+    """
+    return next((int(one) for one in CRASHES if code == 256 - one), 0)
+
+
+def leave_group(code: int) -> NoReturn:
+    """End a process that worked with others through Paddle, whose work is done.
+
+    A gloo thread that still runs while the libraries are unloaded can crash it.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def how_ended(code: int) -> str:

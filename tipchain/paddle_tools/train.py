@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from tipchain.commands.options import Parser, add_device, whole
 from tipchain.core.files import MODE_VARIABLE
 from tipchain.core.json_text import taken
+from tipchain.core.machine import leave_group
 from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import make_optimizer
@@ -274,6 +275,8 @@ def run(args: argparse.Namespace) -> int:
     # The optimizer's moments are saved under internal names, which count up within a process.
     with bench.paddle.utils.unique_name.guard():
         start_session(bench, settings, position).train()
+    if settings.processes > 1:
+        leave_group(ExitCode.PASSED)
     return ExitCode.PASSED
 
 

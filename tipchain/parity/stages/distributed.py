@@ -7,7 +7,6 @@ import os
 import runpy
 import secrets
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -27,7 +26,15 @@ import numpy as np
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import core_count, end_with_parent, kept_import, signal_name, start_process
+from tipchain.core.machine import (
+    core_count,
+    end_with_parent,
+    kept_import,
+    leave_group,
+    signal_name,
+    signal_within,
+    start_process,
+)
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
@@ -236,11 +243,8 @@ def main(argv: Sequence[str]) -> NoReturn:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
         traceback.print_exc()
         report = {"error": blame(error)}
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
     atomic_write(report_path(Path(job.folder), rank), json.dumps(report))
-    # A gloo thread that still runs while the libraries are unloaded can crash a process whose work is done.
-    os._exit(1 if "error" in report else 0)
+    leave_group(1 if "error" in report else 0)
 
 
 # The processes that train together, as their parent sees them: start, deadline, end, reports.
@@ -326,8 +330,10 @@ class WorkerGroup:
                 raise GroupError(f"rank {rank} of {self.processes}: {report['error']}")
         missing = [rank for rank, report in found.items() if report is None]
         if missing or code:
+            within = signal_within(code)
             raise GroupError(
-                f"paddle.distributed.launch ended with exit code {code}{_signal(code or 0)}"
+                f"paddle.distributed.launch ended with exit code {code}"
+                + (f" ({signal_name(within)})" if within else "")
                 + (f", and rank {missing[0]} without a report" if missing else "")
                 + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
                 + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
@@ -376,12 +382,6 @@ class WorkerGroup:
 
     def _kept_log(self, rank: int) -> Path:
         return self.logs / f"distributed_rank{rank}.log"
-
-
-def _signal(code: int) -> str:
-    """Return the signal that a launcher's exit code stands for: it hands on a killed process's negative code as a byte."""
-    number = 256 - code
-    return f" ({signal_name(number)})" if number in set(signal.Signals) else ""
 
 
 def free_port(count: int) -> int:
