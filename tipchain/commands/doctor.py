@@ -170,8 +170,9 @@ def check_packages() -> list[DoctorLine]:
 def check_threads() -> DoctorLine:
     """Say how many threads computations may use: results differ by rounding between counts."""
     allowed = core_count()
-    settings = [f", {name}={value}" for name in THREAD_VARIABLES if (value := os.environ.get(name)) is not None]
-    return DoctorLine("threads", Outcome.PASS, f"{allowed} of {os.cpu_count()} cores usable{''.join(settings)}")
+    usable = f"{allowed} of {os.cpu_count()} cores usable"
+    settings = (f"{name}={value}" for name in THREAD_VARIABLES if (value := os.environ.get(name)) is not None)
+    return DoctorLine("threads", Outcome.PASS, ", ".join([usable, *settings]))
 
 
 def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine:
