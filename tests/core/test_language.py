@@ -533,7 +533,7 @@ def test_a_dashboard_in_chinese(chinese, tmp_path):
         "与前一夜相比的其他变化：",
         "5 个任务中有 2 个未通过",
         "任务用时",
-        "suite 的夜晚",
+        "suite 的夜间运行",
     ):
         assert one in plain
     names = r".*(resnet|mvf|alexnet|vgg|old|new|suite, other|train infer python|top1 |avg_ms of |img src).*"
