@@ -444,8 +444,8 @@ class PaddleFramework:
                 import paddle
         except ImportError as error:
             raise MissingFrameworkError(
-                f"paddle cannot be imported: {error}\n  install it (README, 'Frameworks'), "
-                "or give its dumps with --port"
+                f"paddle cannot be imported: {error}\n"
+                "  install it: pip install paddlepaddle; align may be given its dumps instead: --port"
             ) from error
         logging.getLogger("paddle").setLevel(logging.WARNING)
         self.paddle: Any = paddle

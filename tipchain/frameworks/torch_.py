@@ -394,8 +394,8 @@ class TorchFramework:
                 import torch
         except ImportError as error:
             raise MissingFrameworkError(
-                f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'), "
-                "or give its dumps with --reference"
+                f"torch cannot be imported: {error}\n"
+                "  install it: pip install torch; align may be given its dumps instead: --reference"
             ) from error
         self.torch: Any = torch
         self.device: Any = torch.device("cpu")
