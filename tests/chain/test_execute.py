@@ -105,7 +105,11 @@ def test_the_reason_is_the_exception_and_not_its_hint(go):
 def test_an_inference_without_a_result_line_fails_and_names_its_log(go):
     infer = {"step": "infer", "log": "run/python_infer_cpu.log", "leaves": (RESULT,)}
     noise = go("echo 'W1121 12:00:00.1 7 gpu.cc:61] class 3'; echo '--- Running analysis [x 1]'", **infer)
-    assert ended(noise) == ("FAIL", "exit 0, but no result line in python_infer_cpu.log")
+    outcome, reason = ended(noise)
+    assert outcome == "FAIL"
+    assert reason.startswith(
+        "exit 0, but no result line in python_infer_cpu.log: no line of the program's own has a digit"
+    )
     assert noise.missing == ("result line: python_infer_cpu.log",)
     assert go("echo 'class_id: 8, prob: 0.9'", **infer).outcome is Outcome.PASS
     own = Artifact(what="result line", in_log=True, line=r"^class_id: \d+")

@@ -145,6 +145,27 @@ def test_an_actions_help_begins_with_what_it_does(name):
         assert f"\n\n{text[0].upper()}{text[1:]}.\n\n" in leaf.format_help()
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(("align", "x.yaml", "--onyl", "forward"), "'--only'"), (("nightly", "run", "x.yaml", "--jbos=3"), "'--jobs'")],
+)
+def test_an_option_that_is_close_is_named(words, meant, capsys):
+    assert main(words) == 2
+    assert f", did you mean {meant}?\n  see tipchain " in capsys.readouterr().err
+
+
+def test_a_terminal_gets_errors_broken_between_words(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["algin"]) == 2
+    (first, second) = capsys.readouterr().err.splitlines()
+    assert len(second) > 80
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["algin"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert (lines[0], " ".join(line.strip() for line in lines[1:])) == (first, second.strip())
+
+
 def test_a_former_command_is_one_of_todays():
     assert set(FORMER.values()) <= set(COMMANDS)
     assert not set(FORMER) & set(COMMANDS)

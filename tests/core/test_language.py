@@ -182,6 +182,14 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        (
+            "own 2.6e-07 (1.01 times the reference's own float32 error), inherited undefined",
+            "自身误差 2.6e-07（为参考实现自身 float32 误差的 1.01 倍），继承误差无定义",
+        ),
+        (
+            "not close · mean 5.3 · would pass with threshold >= 5.3; the losses are close, the rates differ",
+            "超出允许值 · 平均差 5.3 · threshold >= 5.3 时可通过；the losses are close, the rates differ",
+        ),
         ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
         ("not close · mean 0.1 · allowed mean <= 1e-05", "超出允许值 · 平均差 0.1 · 允许 mean <= 1e-05"),
         (
@@ -525,7 +533,7 @@ def test_a_dashboard_in_chinese(chinese, tmp_path):
         "与前一夜相比的其他变化：",
         "5 个任务中有 2 个未通过",
         "任务用时",
-        "suite 的夜晚",
+        "suite 的夜间运行",
     ):
         assert one in plain
     names = r".*(resnet|mvf|alexnet|vgg|old|new|suite, other|train infer python|top1 |avg_ms of |img src).*"

@@ -176,6 +176,21 @@ def test_locate_loads_no_compiler_with_an_optimizer(folder, monkeypatch, tmp_pat
     assert json.loads((folder / "sgd.json").read_text())["stages"]["optimizer"] == "PASS", capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_a_framework_that_is_not_there_is_one_message(name, folder, tmp_path):
+    package = tmp_path / name
+    package.mkdir()
+    (package / "__init__.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\")\n")
+    words = [sys.executable, "-m", "tipchain", "locate", *options()]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        words, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"error: {name} cannot be imported: No module named '{name}'\n  install it: pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
     assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
     shown = capsys.readouterr()

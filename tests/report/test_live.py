@@ -70,16 +70,23 @@ def test_a_pipe_gets_plain_lines():
     for _ in range(2):
         view.waiting(command("train[y]"), 2, 2, "GPU 0, held by process 12")
     view.ended(ended("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom"))
-    view.ended(
-        ended("train[y]", Outcome.FAIL, "exit 3: this is a bug of tipchain; please report it with the lines above")
-    )
     assert stream.getvalue().splitlines() == [
         "[1/2] eval[x] ...",
         "[2/2] train[y]: waiting for GPU 0, held by process 12",
         "FAIL         1.2  eval[x]: exit 3: boom",
-        "FAIL         1.2  train[y]: exit 3: this is a bug of tipchain; please report it",
-        "                  with the lines above",
     ]
+
+
+def test_a_long_reason_goes_on_in_its_column_on_a_terminal(screen):
+    reason = "exit 3: this is a bug of tipchain; please report it with the lines above"
+    LiveView(screen, Clock()).ended(ended("train[y]", Outcome.FAIL, reason))
+    assert (
+        "FAIL         1.2  train[y]: exit 3: this is a bug of tipchain; please report it\n"
+        "                  with the lines above\n"
+    ) in re.sub(r"\x1b\[[\d;]*m", "", screen.getvalue())
+    stream = io.StringIO()
+    LiveView(stream).ended(ended("train[y]", Outcome.FAIL, reason))
+    assert stream.getvalue() == f"FAIL         1.2  train[y]: {reason}\n"
 
 
 def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(screen):

@@ -36,6 +36,7 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 _RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
+USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
 _TRACEBACK = "Traceback (most recent call last)"
 LOOKED_AT = 2000
 MOST_HELD = 6
@@ -220,7 +221,7 @@ class LineCheck:
         """Return the artifacts whose line has not come; ``log`` is the log's name."""
         return tuple(
             Missing(
-                what=one.what, looked=log, why=f" in {log}" + (f": nothing matches {one.line!r}" if one.line else "")
+                what=one.what, looked=log, why=f" in {log}: " + (f"nothing matches {one.line!r}" if one.line else USUAL)
             )
             for one, _ in self.waiting
         )

@@ -171,7 +171,7 @@ def check_threads() -> DoctorLine:
     """Say how many threads computations may use: results differ by rounding between counts."""
     allowed = core_count()
     usable = f"{allowed} of {os.cpu_count()} cores usable"
-    settings = [f"{name}={value}" for name in THREAD_VARIABLES if (value := os.environ.get(name)) is not None]
+    settings = (f"{name}={value}" for name in THREAD_VARIABLES if (value := os.environ.get(name)) is not None)
     return DoctorLine("threads", Outcome.PASS, ", ".join([usable, *settings]))
 
 

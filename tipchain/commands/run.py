@@ -129,8 +129,9 @@ class LiveView:
         reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
         self._redraw()
-        first, *rest = in_rows(f"{clean(result.command.id)}{reason}", terminal_width() - 18)
-        self.screen.print("\n".join([f"{head}  {first}", *(f"{'':18}{row}" for row in rest)]))
+        text = f"{clean(result.command.id)}{reason}"
+        rows = in_rows(text, terminal_width() - 18) if self.screen.live else [text]
+        self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
 
     def tick(self) -> None:
         """Redraw the lines of what runs when it is time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tipchain.core.language import escaped_lines, say
+from tipchain.core.language import escaped_lines, fold, say, terminal_width
 from tipchain.errors import ExitCode, TipchainError
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
@@ -48,7 +48,7 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     from tipchain.core.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
-        print(said(f"error: {escaped_lines(error.in_language(said))}"), file=sys.stderr)
+        _print(said(f"error: {escaped_lines(error.in_language(said))}"))
         return error.exit_code
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         name = escaped_lines(str(error.filename or "the output"))
@@ -62,7 +62,7 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
         return ExitCode.USAGE
     told = tell(error)
     if told is not None:
-        print(said(f"error: {escaped_lines(told)}"), file=sys.stderr)
+        _print(said(f"error: {escaped_lines(told)}"))
         return ExitCode.FAILED
     if isinstance(error, SystemExit):  # argparse's, after its help
         raise error
@@ -71,6 +71,11 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     traceback.print_exception(error)
     print(said("this is a bug of tipchain; please report it with the lines above"), file=sys.stderr)
     return ExitCode.BUG
+
+
+def _print(text: str) -> None:
+    """Print on standard error; lines that a terminal would break within words are broken between them."""
+    print(fold(text, terminal_width()) if sys.stderr.isatty() else text, file=sys.stderr)
 
 
 def _call(function: Callable[..., int], *args: object) -> int:

@@ -444,8 +444,8 @@ class PaddleFramework:
                 import paddle
         except ImportError as error:
             raise MissingFrameworkError(
-                f"paddle cannot be imported: {error}\n  install it (README, 'Frameworks'); without it `tipchain align` "
-                "takes its dumps with --port, or records torch's side with --record torch"
+                f"paddle cannot be imported: {error}\n"
+                "  install it: pip install paddlepaddle; align may be given its dumps instead: --port, or record torch's: --record torch"
             ) from error
         logging.getLogger("paddle").setLevel(logging.WARNING)
         self.paddle: Any = paddle

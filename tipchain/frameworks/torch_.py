@@ -394,8 +394,8 @@ class TorchFramework:
                 import torch
         except ImportError as error:
             raise MissingFrameworkError(
-                f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'); without it `tipchain align` "
-                "takes its dumps with --reference, or records Paddle's side with --record paddle"
+                f"torch cannot be imported: {error}\n"
+                "  install it: pip install torch; align may be given its dumps instead: --reference, or record Paddle's: --record paddle"
             ) from error
         self.torch: Any = torch
         self._from_numpy = torch.from_numpy  # what a model calls may be widened

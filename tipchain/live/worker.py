@@ -21,7 +21,7 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.core.machine import end_with_parent, how_ended, kept_import, paddle_kernels
+from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.modes import LOCATABLE
@@ -328,13 +328,12 @@ def main(request: str) -> int:
 
 def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
-    with kept_import("torch"):  # torch must be imported before paddle.
-        import torch
-
-    from tipchain.frameworks.torch_ import Dynamo
+    from tipchain.frameworks.paddle_ import PaddleFramework
+    from tipchain.frameworks.torch_ import Dynamo, TorchFramework
     from tipchain.weights.given_names import read_names
 
-    Dynamo(torch).install()
+    Dynamo(TorchFramework().torch).install()  # torch must be imported before paddle
+    PaddleFramework()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     given = (_of_case if asked.get("case") else _of_callables)(asked, names)

@@ -147,7 +147,9 @@ def _step(result: Result, *, opened: bool) -> Markup:
         element("span", prose(result.reason), class_="because") if result.reason else None,
     )
     inside = [element("pre", element("code", f"$ {shlex.join(command.argv)}"), tabindex="0")]
-    inside += [element("p", "missing: ", element("code", one)) for one in result.missing]
+    for one in result.missing:
+        what, mark, where = one.partition(": ")
+        inside.append(element("p", "missing: ", what, mark, element("code", where)))
     if result.log:
         inside.append(element("p", "log: ", element("code", result.log), class_="note"))
     if result.tail:
@@ -166,7 +168,7 @@ def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
         "summary",
         outcome(ended),
         " ",
-        element("b", name),
+        element("b", path(name)),  # as it is typed after --only, in every language
         " ",
         element("span", counted, class_="note"),
         _closeness(max(shares)) if shares and not bad else None,
