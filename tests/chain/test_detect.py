@@ -123,7 +123,7 @@ def copied(tmp_path):
 
     def refused(text: str, lines: int | None = None) -> str:
         path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         if lines:
             (tmp_path / "test_tipc/test_train_inference_python.sh").write_text(DRIVER.format(last=lines - 1))
@@ -182,6 +182,13 @@ def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_pat
     assert told("") == []
 
 
-def test_a_suite_with_marks_of_its_own_needs_no_advice(copied):
-    text = (SAMPLES / "paddlerec/wide_deep.txt").read_text(encoding="utf-8")
-    assert "hint" not in copied("\n".join(line for line in text.splitlines() if not line.startswith("eval:")), 99)
+def test_only_a_checkout_of_the_suites_own_needs_no_advice(copied, tmp_path):
+    lines = (SAMPLES / "paddleocr/lines_pact.txt").read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("eval:"))
+    assert copied(text, 99).endswith(
+        "reads 99 lines, and paddleocr, the nearest layout, has 51; "
+        "describe the driver in test_tipc/tipchain_suite.yaml, as docs/reference/suites.md says"
+    )
+    assert "the driver counts lines and takes line 24, `null:null`, for this: program of evaluation" in copied(text, 50)
+    (tmp_path / "ppocr").mkdir()
+    assert "hint" not in copied(text, 99)

@@ -194,12 +194,12 @@ def file_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> 
 
 
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return what to do about ``file``, which does not fit the layout of ``suite``; "" for suites with marks of their own."""
-    if suite.marks != Marks() or (root is not None and (root / OWN).is_file()):
+    """Return what to do about ``file``, which does not fit the layout of ``suite``; "" in the suite's own checkouts."""
+    if (root is not None and (root / OWN).is_file()) or marks_in_checkout(suite, root):
         return ""
     own = max((int(number) + 1 for _, number in READ.findall(driver_text(root))), default=0)
-    known = len(suite.layout)
-    if own and own != known:
+    known, needed = len(suite.layout), sum(rule.kind != "optional" for rule in suite.layout)
+    if own and not needed <= own <= known:
         return f"{DRIVER} reads {own} lines, and {suite.name}, the nearest layout, has {known}; {DESCRIBE}"
     for role, slot in legacy_slots(text, file.path, suite, whole=True).items():
         rule = next((one for one in suite.layout if one.role == role), None)
