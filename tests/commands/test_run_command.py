@@ -85,7 +85,7 @@ def test_a_failed_run_is_annotated_on_github(capsys, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     assert go("echo 'boom <b>'; exit 3", "--github") == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
-    assert lines[0].startswith("::error title=p.txt%3A align[01]::exit 3: boom <b>")
+    assert lines[0].startswith("::error file=p.txt,title=p.txt%3A align[01]::exit 3: boom <b>")
     assert len(lines) <= 10
     assert Path("summary.md").read_text().startswith("## ❌ the chain FAILED at align")
     assert "<b>" not in Path("summary.md").read_text()

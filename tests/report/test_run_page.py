@@ -9,8 +9,10 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from chain_samples import TEMPLATE, edit
 from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
+from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
@@ -190,6 +192,32 @@ def test_github_annotates_the_ports_line_and_what_no_cause_explains(tmp_path):
     assert [line.partition("::")[2].partition("::")[2] for line in annotate_run(chain(), tmp_path, {})] == [
         "exit 1: ValueError: label 12 is out of range"
     ]
+
+
+def test_github_annotates_the_line_of_a_parameter_file_whose_program_failed(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/p.txt").write_text(
+        edit(
+            TEMPLATE, ("norm_train", 'norm_train:train.py --size="3,32" -o'), ("infer_export", "infer_export:train.py")
+        )
+    )
+
+    def annotated(*argv):
+        failed = Result(command=Command(id="train[a]", step="train", argv=argv), outcome=Outcome.FAIL, reason="exit 3")
+        report = RunReport(title="p.txt", results=(failed,))
+        (line,) = annotate_run(report, tmp_path / "sub", {"GITHUB_WORKSPACE": str(tmp_path)})
+        return line
+
+    numbers = [line.partition(":")[0] for line in TEMPLATE.splitlines()]
+    where = f"file=sub/p.txt,line={numbers.index('norm_train') + 1},title=p.txt%3A train[a]::exit 3"
+    assert annotated("python", "train.py", "--size=3,32", "-o", "--epochs=1") == f"::error {where}"
+    assert annotated("python", "-m", "paddle.distributed.launch", "train.py", "--size=3,32", "-o") == f"::error {where}"
+    changed = "::error file=sub/p.txt,title=p.txt%3A train[a]::exit 3"
+    assert annotated("python", "other.py", "--size=3,32", "-o") == changed
+    (tmp_path / "sub/p.txt").write_text("no parameter file")
+    assert annotated("python", "train.py", "-o") == changed
+    (tmp_path / "sub/p.txt").unlink()
+    assert annotated("python", "train.py", "-o") == "::error title=p.txt%3A train[a]::exit 3"
 
 
 def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_markdown():

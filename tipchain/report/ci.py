@@ -6,13 +6,15 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from tipchain.chain.plan import Result
+from tipchain.chain.params import parse_params, read_text
+from tipchain.chain.plan import Command, Result
 from tipchain.core.language import many, say
-from tipchain.errors import BAD, ExitCode, Outcome, tally
+from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.model import RunReport
 
@@ -104,9 +106,34 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
     known = {subject for cause in report.diagnoses for subject in cause.explains}
     known |= {one.command.id for one in report.results} if report.diagnoses else set()
     rest = [(name, reason) for name, outcome, reason in report.parts if outcome in BAD and name not in known]
+    commands = {one.command.id: one.command for one in report.results}
     for name, reason in rest[: max(ANNOTATED - len(lines), 1)]:
-        lines.append(workflow_command("error", reason or "no reason was given", {"title": f"{report.title}: {name}"}))
+        where = _place_in_file(root / report.title, commands.get(name), environ)
+        properties = {**where, "title": f"{report.title}: {name}"}
+        lines.append(workflow_command("error", reason or "no reason was given", properties))
     return lines
+
+
+def _place_in_file(path: Path, command: Command | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameter file or case, with the line that names the program which failed, as far as they are there."""
+    if not path.is_file():
+        return {}
+    where = {"file": place_in_checkout(path, environ)}
+    line = _line_of_program(path, command.argv) if command else 0
+    return {**where, "line": str(line)} if line else where
+
+
+def _line_of_program(path: Path, argv: tuple[str, ...]) -> int:
+    """Return the line of a parameter file whose program a command ran, 0 where none is found: it was changed for a run."""
+    script = next((word for word in argv if word.endswith(".py")), "")
+    found = []
+    with suppress(TipchainError):
+        for one in parse_params(read_text(path), str(path)).params:
+            words = tuple(one.value.replace('"', "").split())
+            starts = range(len(argv) - len(words) + 1)
+            if script in words and any(argv[start : start + len(words)] == words for start in starts):
+                found.append((len(words), -one.line))
+    return -max(found)[1] if found else 0
 
 
 def summarize_run(report: RunReport, verdict: str) -> str:
