@@ -78,14 +78,24 @@ def request(**changes):
     return AlignRequest(**{"case": None, "mode": None, "stages": STAGES, "folder": None, **changes})
 
 
+def started(asked, jobs, stages):
+    """Return the sides that an alignment starts, which knows of nothing that torch has recorded before."""
+    sides = []
+    _start(replace(asked, fresh=True), jobs, stages, 0.0, sides)
+    return sides
+
+
 def test_two_processes_of_a_side_meet_in_the_middle(side):
-    paddle = side("paddle", STAGES, second="backward")
+    paddle = side("paddle", STAGES)
+    paddle.begin_second("backward")
     first, last = paddle.processes
     assert (first.told, last.told) == (["forward"], ["backward"])
     hear(paddle, last, ("begin", "backward"), ("end", "backward"))
     hear(paddle, first, ("begin", "forward"), ("end", "forward"))
     assert (first.told, last.told) == (["forward", "data"], ["backward", "loss"])
-    assert len(side("paddle", STAGES[:1], second="forward").processes) == 1
+    alone = side("paddle", STAGES[:1])
+    alone.begin_second("forward")
+    assert len(alone.processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,8 +110,21 @@ def test_two_processes_of_a_side_meet_in_the_middle(side):
 )
 def test_a_second_process_begins_with_the_ports_own_stages(side, monkeypatch, stages, cores, changes, processes):
     monkeypatch.setattr(align, "core_count", lambda: cores)
-    (paddle,) = _start(request(**changes), [side("paddle", stages).job], stages)
+    (paddle,) = started(request(**changes), [side("paddle", stages).job], stages)
     assert [one.order for one in paddle.processes] == ["forward", "inference"][:processes]
+
+
+def test_the_port_begins_before_it_is_known_what_torch_has_recorded_before(side, monkeypatch):
+    sides, seen = [], []
+
+    def spare(asked, job, stages, since):
+        seen.extend((one.side, one.processes[0].order) for one in sides)
+        return replace(job, stages=("backward",)), None
+
+    monkeypatch.setattr(align, "_spare", spare)
+    _start(request(), [side(name, STAGES).job for name in ("torch", "paddle")], STAGES, 0.0, sides)
+    assert seen == [("paddle", "forward")]
+    assert [(one.side, one.processes[0].order) for one in sides] == [("torch", "backward"), ("paddle", "forward")]
 
 
 def test_no_third_process_holds_a_large_model(side, monkeypatch, tmp_path):
@@ -112,9 +135,9 @@ def test_no_third_process_holds_a_large_model(side, monkeypatch, tmp_path):
     jobs = [side(name, stages).job for name in ("torch", "paddle")]
     jobs = [replace(job, needs={"forward": StageNeeds(weights=str(weights), digests={})}) for job in jobs]
     monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 6)
-    assert len(_start(request(), jobs, stages)[1].processes) == 2
+    assert len(started(request(), jobs, stages)[1].processes) == 2
     monkeypatch.setattr(recorder, "LARGE_WEIGHTS", 5)
-    assert len(_start(request(), jobs, stages)[1].processes) == 1
+    assert len(started(request(), jobs, stages)[1].processes) == 1
 
 
 def test_one_of_two_processes_of_a_large_model_begins_with_the_longest_path(side, monkeypatch, tmp_path):
@@ -124,7 +147,7 @@ def test_one_of_two_processes_of_a_large_model_begins_with_the_longest_path(side
     (tmp_path / "weights").write_bytes(b"large")
     needs = {"forward": StageNeeds(weights=str(tmp_path / "weights"), digests={})}
     torch, paddle = replace(side("torch", ()).job), replace(side("paddle", stages).job, needs=needs)
-    _, paddle = _start(request(), [torch, paddle], stages)
+    _, paddle = started(request(), [torch, paddle], stages)
     first, second = paddle.processes
     assert (first.told, second.told) == (["forward"], ["backward"])
     hear(paddle, second, ("begin", "backward"), ("end", "backward"))

@@ -456,9 +456,9 @@ def align(
             prepared = _prepare(request, pending, request.recorded_sides, request.given)
             for stage, reason in prepared.failures.items():
                 tell(unjudged(stage, "needs", reason))
-            jobs = [_job(request, prepared, pending, side) for side in request.recorded_sides]
-            cache = _spare(request, jobs, pending, since) if pending else None
-            sides = _start(request, jobs, pending) if pending else []
+            at = commit(request.case.root)
+            jobs = [_job(request, prepared, pending, side, at) for side in request.recorded_sides]
+            cache = _start(request, jobs, pending, since, sides) if pending else None
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
@@ -513,7 +513,7 @@ def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> Recor
         with suppress(MissingFrameworkError):  # the verdict tells what is not judged for want of it
             prepared = _prepare(request, stages, of)
             if not prepared.failures:
-                job = replace(_job(request, prepared, stages, "torch"), stages=())
+                job = replace(_job(request, prepared, stages, "torch", commit(request.case.root)), stages=())
                 torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)
                 sides.append(torch)
     return torch
@@ -583,7 +583,7 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
                 raise UsageError(f"{DUMPS[side]}: {wrong}")
 
 
-def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str) -> RecordingJob:
+def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str, at: str) -> RecordingJob:
     case = request.case
     return RecordingJob(
         side=side,
@@ -598,7 +598,7 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         eval_data=str(prepared.eval_data.resolve()),
         epochs=case.epochs(request.mode),
         seeds=case.seeds(request.mode),
-        commit=commit(case.root),
+        commit=at,
         truth=request.truth,
         noise=not _records_both(request),
     )
@@ -609,21 +609,22 @@ def _records_both(request: AlignRequest) -> bool:
     return request.recorded_sides == SIDES and not request.truth
 
 
-def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingSide]:
-    """Start recording on each side that has anything to record; torch's waits where it may be asked for more."""
-    both = _records_both(request)
-    beside = both and request.device == "cpu" and core_count() > 1
-    alone = sum(bool(job.stages) for job in jobs) == 1
-    return [
-        RecordingSide(
-            job,
-            stages,
-            request.timeout_s,
-            waits=both and job.side == "torch",
-            second=_second(job, alone=alone) if beside else "",
-        )
-        for job in jobs
-    ]
+def _start(
+    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str], since: float, sides: list[RecordingSide]
+) -> ReferenceCache | None:
+    """Start recording on each side that has anything to record, and add it to ``sides``; torch's waits where it may be asked for more.
+
+    The port begins before anybody looks for what torch has recorded before.
+    """
+    both, cache = _records_both(request), None
+    for job in sorted(jobs, key=lambda one: SIDES.index(one.side), reverse=True):
+        if job.side == "torch":
+            job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
+        sides.insert(0, RecordingSide(job, stages, request.timeout_s, waits=both and job.side == "torch"))
+    alone = sum(bool(side.job.stages) for side in sides) == 1
+    for side in sides if both and request.device == "cpu" and core_count() > 1 else ():
+        side.begin_second(_second(side.job, alone=alone))
+    return cache
 
 
 def _second(job: RecordingJob, *, alone: bool) -> str:
@@ -639,20 +640,17 @@ def _second(job: RecordingJob, *, alone: bool) -> str:
 
 
 def _spare(
-    request: AlignRequest, jobs: list[RecordingJob], stages: Sequence[str], since: float
-) -> ReferenceCache | None:
+    request: AlignRequest, job: RecordingJob, stages: Sequence[str], since: float
+) -> tuple[RecordingJob, ReferenceCache | None]:
     """Take from torch's job what an earlier run recorded, and have it tell what the rest rests on.
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
     if request.fresh or request.device != "cpu" or not _records_both(request):
-        return None
-    place = SIDES.index("torch")
-    job = jobs[place]
+        return job, None
     cache = ReferenceCache.of(request.case, job, stages)
     left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
-    jobs[place] = replace(job, stages=left, since=since)
-    return cache
+    return replace(job, stages=left, since=since), cache
 
 
 def _keep(

@@ -338,34 +338,25 @@ class RecordingSide:
         stages: the stages of the whole run.
         timeout_s: how long the side may take in all.
         waits: whether the processes wait for `order` when nothing is left.
-        second: the stage that a second process begins with at once, where there are others; it goes on from the end.
 
     Attributes:
         unmet: why what was ordered besides could not be recorded, or "".
     """
 
     def __init__(
-        self,
-        job: RecordingJob,
-        stages: Sequence[str],
-        timeout_s: float | None,
-        *,
-        waits: bool = False,
-        second: str = "",
+        self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None, *, waits: bool = False
     ) -> None:
         self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
         self.marks: dict[str, Mapping[str, str] | None] = {}
         self.unmet = ""
-        self.left = sorted(job.stages, key=lambda stage: stage == second)
+        self.left = list(job.stages)
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
         self.log = Path(job.folder) / f"recorder_{job.side}.log"
         self.processes: list[RecordingProcess] = []
         if self.left:
             self.start()
-        if self.left and second:
-            self.start(from_end=True)
 
     def start(self, *, from_end: bool = False) -> None:
         """Start a process that records what is left, beside those that do; ``from_end``: the last stage first."""
@@ -374,6 +365,12 @@ class RecordingSide:
             spec.write_text(json.dumps(as_json(self.job)))
         self.processes.append(RecordingProcess(self.job, spec, self.log, from_end=from_end))
         self._feed(self.processes[-1])
+
+    def begin_second(self, stage: str) -> None:
+        """Start a second process with a stage, where that is left; it goes on from the end."""
+        if stage in self.left:
+            self.left.sort(key=lambda one: one == stage)
+            self.start(from_end=True)
 
     @property
     def needs_help(self) -> bool:
