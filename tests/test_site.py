@@ -27,6 +27,11 @@ def english_of(page: Path) -> Path:
     return page.with_name(page.name.replace(".zh.md", ".md"))
 
 
+def rows(page: Path) -> int:
+    """Return how many rows a page's tables have."""
+    return len(re.findall(r"(?m)^ *\|", page.read_text(encoding="utf-8")))
+
+
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Return language and text of each fenced block, without comments."""
     return [(block.language + block.title, re.sub(r" *#.*", "", block.text)) for block in blocks_of(page)]
@@ -166,7 +171,7 @@ def test_every_exit_code_and_outcome_has_a_meaning():
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda path: path.relative_to(DOCS).as_posix())
-def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
+def test_a_chinese_page_has_the_english_ones_sections_code_and_tables(page):
     english, chinese = (one.read_text(encoding="utf-8") for one in (english_of(page), page))
     levels = [
         re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
@@ -174,6 +179,7 @@ def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
     ]
     assert levels[0] == levels[1]
     assert blocks(english_of(page)) == blocks(page)
+    assert rows(english_of(page)) == rows(page)
 
 
 @pytest.mark.frameworks

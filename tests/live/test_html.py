@@ -80,7 +80,7 @@ def test_a_port_that_passes_says_so():
 
 
 @pytest.mark.parametrize(
-    ("outcome", "words"), [(Outcome.ERROR, "could not be found out"), (Outcome.SKIP, "nothing was compared")]
+    ("outcome", "words"), [(Outcome.ERROR, "ERROR no verdict on forward"), (Outcome.SKIP, "SKIP nothing was compared")]
 )
 def test_what_is_not_known_is_neither_green_nor_called_a_difference(outcome, words):
     page = read(AlignmentReport(stages={"forward": outcome}, reasons={"forward": "RuntimeError: boom"}))

@@ -17,7 +17,7 @@ from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
 from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say, terminal_width
-from tipchain.errors import UsageError, suggestion
+from tipchain.errors import UsageError, closest
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 if TYPE_CHECKING:
@@ -78,10 +78,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print, with the option that is meant where one is close."""
-        unknown = message.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
-        known = [name for leaf in leaves(self) for name in leaf._option_string_actions]  # noqa: SLF001
-        meant = suggestion(unknown, known) if unknown.startswith("--") else ""
-        raise UsageError(f"{self.prog}: {message}{meant}\n  see {self.prog} --help")
+        unknown = re.match("unrecognized arguments: --([^ =]+)", message)
+        known = [name[2:] for leaf in leaves(self) for name in leaf._option_string_actions if name.startswith("--")]  # noqa: SLF001
+        meant = closest(unknown[1], tuple(known)) if unknown else None
+        hint = f", did you mean '--{meant}'?" if meant else ""
+        raise UsageError(f"{self.prog}: {message}{hint}\n  see {self.prog} --help")
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -175,5 +175,5 @@ class PieceCheck:
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:
     """Return the ERROR of something that raised."""
-    raised = "" if isinstance(error, TipchainError) else "raised "
-    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}: {raised}{one_line(error)}")
+    raised = ": " if isinstance(error, TipchainError) else " raised "
+    return PieceCheck(outcome=Outcome.ERROR, reason=f"{what}{raised}{one_line(error)}")

@@ -200,14 +200,18 @@ class AlignmentReport:
 
     @property
     def headline(self) -> str:
-        """The verdict in one line: PASS or FAIL, with the number of compared layers."""
+        """The verdict in one line: PASS, FAIL, or ERROR or SKIP where there is none, with the number of compared layers."""
         layers = len(
             {(one.reference_path, one.turn) for one in self.layers if one.closeness is not Closeness.NOT_COMPARABLE}
         )
-        words = "the port is the reference" if self.passed else "the port is not the reference"
-        if self.passed is False and not any(one is Outcome.FAIL for one in self.stages.values()):
-            words = "could not be found out" if Outcome.ERROR in self.stages.values() else "nothing was compared"
-        return f"{'PASS' if self.passed else 'FAIL'}: {words}; {layers} layers compared"
+        errors = [name for name, outcome in self.stages.items() if outcome is Outcome.ERROR]
+        if self.passed:
+            words = "PASS: the port is the reference"
+        elif Outcome.FAIL in self.stages.values():
+            words = "FAIL: the port is not the reference"
+        else:
+            words = f"ERROR: no verdict on {', '.join(errors)}" if errors else "SKIP: nothing was compared"
+        return f"{words}; {layers} layers compared"
 
     def of_layers(self, cause: Diagnosis) -> str:
         """Return the number and the type of the layers with this cause: `` (94 BatchNorm2D)``; "" for one layer."""
