@@ -11,7 +11,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from tipchain import OLD_SPELLINGS_END, __version__
+from tipchain import __version__
 from tipchain.core.guard import guarded
 from tipchain.core.language import LANGUAGES, coloring, columns, padded, say, speaking
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -59,9 +59,6 @@ GROUPS: dict[str, dict[str, str]] = {
 PROGRAMS = {"train": "train", "eval": "evaluate", "export": "export", "infer": "infer"}
 """The modules of ``tipchain.paddle_tools`` that are commands: what a chain calls."""
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
-FORMER = {"diagnose": "locate"}
-"""What commands were called in the version before this one."""
-
 LEADING = {"--lang": 1, "--color": 1, "-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
 """Options that may stand before the command too, with how many words follow each."""
 
@@ -152,10 +149,6 @@ def dispatch(argv: Sequence[str]) -> int:
     if name == "--version":
         print(f"tipchain {__version__}")
         return ExitCode.PASSED
-    if name in FORMER:
-        text = f"note: {name} is now {FORMER[name]}; the old name ends with version {OLD_SPELLINGS_END}"
-        print(say(text), file=sys.stderr)
-        name = FORMER[name]
     if name not in COMMANDS:
         raise UsageError(
             f"tipchain: unknown command {name!r}{suggestion(name, COMMANDS)}\n  expected one of: {', '.join(COMMANDS)}"

@@ -105,10 +105,9 @@ def test_bash_takes_an_equals_sign_for_a_word(folder, words):
     assert bash(folder, *words) == (MODES if words[-1] == "=" else {"whole_infer"})
 
 
-def test_former_spellings_are_not_offered(folder):
+def test_options_are_offered_by_their_names(folder):
     offered = bash(folder, "align", "--")
     assert {"--only", "--reference", "--quiet", "--help"} <= offered
-    assert not {"--stages", "--steps", "--torch-dump"} & offered
 
 
 START = {

@@ -1,4 +1,4 @@
-"""The options that commands share: one name for one thing, and what earlier versions called it."""
+"""The options that commands share: one name for one thing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.cli import COMMANDS, FORMER, GROUPS, main, parser_of
+from tipchain.cli import COMMANDS, GROUPS, main, parser_of
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds, seconds_or_none
@@ -75,23 +75,6 @@ def test_no_limit_is_possible_where_it_is_offered():
     assert seconds_or_none("none") == float("inf")
 
 
-@pytest.mark.parametrize("old", ["--stages", "--steps"])
-def test_a_former_spelling_works_with_a_note(old, tmp_path, capsys):
-    assert main(["judge", str(tmp_path), old, "nonsense"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"note: {old} is now --only; the old spelling ends with version 2.0\n")
-    assert "nonsense" in told.split("\n", 1)[1]
-    assert old not in capsys.readouterr().out
-
-
-def test_former_spellings_are_not_in_the_help(capsys):
-    with pytest.raises(SystemExit):
-        main(["judge", "--help"])
-    shown = capsys.readouterr().out
-    assert "--only" in shown
-    assert "--stages" not in shown
-
-
 @pytest.fixture
 def without_frameworks(tmp_path, monkeypatch):
     """An empty folder, and a doctor that starts no framework."""
@@ -100,11 +83,11 @@ def without_frameworks(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--json", "--color", "never"]])
-def test_json_alone_is_standard_output_with_a_note(words, without_frameworks, capsys):
+def test_json_alone_is_standard_output(words, without_frameworks, capsys):
     main(["doctor", *words])
     told = capsys.readouterr()
     assert "findings" in json.loads(told.out)
-    assert told.err.startswith("note: --json alone is now --json -, or --json FILE")
+    assert told.err == ""
 
 
 def test_json_does_not_take_the_next_argument_for_its_file(tmp_path, monkeypatch, capsys):
@@ -135,29 +118,12 @@ def test_without_a_command_the_help_is_shown_and_nothing_was_checked(capsys):
     assert max(map(len, told.err.splitlines())) <= 88
 
 
-def test_a_former_command_is_one_of_todays():
-    assert set(FORMER.values()) <= set(COMMANDS)
-    assert not set(FORMER) & set(COMMANDS)
-
-
 @pytest.mark.parametrize(("when", "colored"), [("always", True), ("never", False), ("auto", False)])
 def test_color_is_as_asked(when, colored, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("p.txt").write_text("===train_params===\nmodel_name:x\n")
     main(["lint", "p.txt", "--color", when])
     assert ("\x1b[" in capsys.readouterr().out) is colored
-
-
-def test_what_lint_wrote_by_format_has_options_now(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("p.txt").write_text("===train_params===\nmodel_name:x\n")
-    told = {}
-    for words in (["--json", "-"], ["--format", "json"], ["--github"], ["--format", "github"]):
-        main(["lint", "p.txt", *words])
-        told[words[-1]], notes = capsys.readouterr()
-        assert ("old spelling" in notes) is (words[0] == "--format")
-    assert told["-"] == told["json"]
-    assert told["--github"] == told["github"]
 
 
 MODE_TWICE = "MODE is whole_infer, but --mode lite_train_lite_infer: give one of them"

@@ -176,13 +176,6 @@ def test_locate_loads_no_compiler_with_an_optimizer(folder, monkeypatch, tmp_pat
     assert json.loads((folder / "sgd.json").read_text())["stages"]["optimizer"] == "PASS", capsys.readouterr().out
 
 
-def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
-    assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
-    shown = capsys.readouterr()
-    assert shown.err.startswith("note: diagnose is now locate; the old name ends with version 2.0\n")
-    assert shown.out == ""
-
-
 def test_without_causes_the_layers_that_are_furthest_off_are_listed(here, capsys):
     assert main(["locate", *options(), "--no-causes", "--json", "-"]) == 1
     shown = capsys.readouterr()

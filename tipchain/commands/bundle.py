@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=text)
         action.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")
         if name == "show":
-            add_json(action, "the manifest", once_alone=True)
+            add_json(action, "the manifest", may_stand_alone=True)
 
 
 def add_making_arguments(parser: argparse.ArgumentParser) -> None:

@@ -150,7 +150,7 @@ def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace],
     )
     parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
     if as_json:
-        add_json(parser, "the same", once_alone=True)
+        add_json(parser, "the same", may_stand_alone=True)
     parser.set_defaults(act=act)
 
 

@@ -15,7 +15,7 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_checkout, lint_file, named_files, survey
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
-from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
+from tipchain.commands.options import add_json, add_root, add_strict, show
 from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
@@ -236,7 +236,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser, "the findings")
     parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
-    parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
     parser.add_argument(
         "--chain", metavar="KIND", help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}"
     )
@@ -264,9 +263,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
-    if args.format is not None:
-        former("--format json is now --json FILE|-, --format github is --github")
-        args.json, args.github = STDOUT if args.format == "json" else args.json, args.format == "github"
     if args.coverage:
         return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.history import NightSink, add_night_arguments, add_night_diff_arguments, check_history
-from tipchain.commands.options import add_json, add_quiet, count, renamed, show
+from tipchain.commands.options import add_json, add_quiet, count, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import many, say, terminal_width, use_color
@@ -247,7 +247,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = actions.add_parser("plan", help="show what would run, and run nothing", allow_abbrev=False)
     _add_manifest(plan)
     _add_choice(plan)
-    add_json(plan, "the plan", once_alone=True)
+    add_json(plan, "the plan", may_stand_alone=True)
     plan.set_defaults(act=_plan)
     run = actions.add_parser("run", help="begin a night", allow_abbrev=False)
     _add_manifest(run)
@@ -260,7 +260,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = actions.add_parser("status", help="say how far a night is, while it runs too", allow_abbrev=False)
     _add_manifest(status)
     _add_night(status)
-    add_json(status, "how far it is, and how each item ended,", once_alone=True)
+    add_json(status, "how far it is, and how each item ended,", may_stand_alone=True)
     add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = actions.add_parser("resume", help="run what has not ended of a night", allow_abbrev=False)
@@ -284,7 +284,7 @@ def _add_manifest(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    only = parser.add_argument(
+    parser.add_argument(
         "--only",
         dest="select",
         metavar="PATTERN",
@@ -293,7 +293,6 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
     )
-    renamed(parser, "--select", only)
     parser.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
     parser.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
     parser.add_argument(
