@@ -19,7 +19,7 @@ from tipchain.errors import ExitCode, UsageError, suggestion
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from tipchain.history.ingest import Kept
+    from tipchain.history.ingest import SendResult
     from tipchain.history.store import HistoryPlace
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
@@ -198,7 +198,7 @@ def _add(args: argparse.Namespace) -> int:
     return ExitCode.FAILED if late and args.require_history else ExitCode.PASSED
 
 
-def _say(kept: Kept) -> None:
+def _say(kept: SendResult) -> None:
     if kept.message:
         print(say(kept.message), file=sys.stderr)
 

@@ -19,6 +19,7 @@ from tipchain.core.language import many, say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
+    from tipchain.nightly.coordinator import NightResult
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import Night, NightLock, Results
@@ -403,11 +404,12 @@ def _go_on(
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
-    from tipchain.nightly.night_report import NightView
+    from tipchain.nightly.night_report import NightView, summary_lines
     from tipchain.nightly.nights import usual_seconds
 
     history = NightSink(args.database)
-    view = NightView(io.StringIO() if args.quiet else sys.stdout, len(night.plan.items))
+    number = len(night.plan.items)
+    view = NightView(io.StringIO() if args.quiet else sys.stdout, number)
     coordinator = Coordinator(
         night,
         executor,
@@ -417,13 +419,10 @@ def _go_on(
         usual=usual_seconds(night.folder.parent),
         sinks=(history,),
     )
-    view.number = len(night.plan.items) - coordinator.left
-    place = os.path.relpath(night.folder)
+    view.number = number - coordinator.left
     if not args.quiet:
-        print(
-            say(f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}"),
-            flush=True,
-        )
+        place = os.path.relpath(night.folder)
+        print(say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), flush=True)
     try:
         result = coordinator.run()
     finally:
@@ -433,16 +432,16 @@ def _go_on(
     if code is ExitCode.PASSED and args.require_history and not history.has_it:
         code = ExitCode.FAILED
     seconds = coordinator.state().seconds or 0.0
-    from tipchain.nightly.night_report import summary_lines
-
-    lines = [
-        *summary_lines(
-            night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
-        )
-    ]
+    color, width = use_color(sys.stdout), terminal_width()
+    lines = list(summary_lines(night, result, night.records(), seconds, code, color=color, width=width))
     if args.quiet:
         lines = [say(", ").join(lines[-2:])]
     sys.stdout.writelines(f"{line}\n" for line in lines)
+    _write_reports(night, result, args)
+    return code
+
+
+def _write_reports(night: Night, result: NightResult, args: argparse.Namespace) -> None:
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -454,7 +453,6 @@ def _go_on(
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
-    return code
 
 
 def _night(args: argparse.Namespace) -> Night:

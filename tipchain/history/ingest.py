@@ -320,8 +320,8 @@ def waiting(place: HistoryPlace) -> list[Path]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Where results are now.
+class SendResult:
+    """What came of sending results to a database.
 
     Attributes:
         sent: whether the database has them.
@@ -334,7 +334,7 @@ class Kept:
     message: str = ""
 
 
-def send(history: History) -> Kept:
+def send(history: History) -> SendResult:
     """Add all that waits for this database; stop at the first that it does not take.
 
     What another process is sending is left to that. A file that cannot be read stays, and is named.
@@ -345,7 +345,7 @@ def send(history: History) -> Kept:
     lines: list[str] = []
     files = waiting(place)
     if not files:
-        return Kept(sent=True)
+        return SendResult(sent=True)
     try:
         with FileLock(place.outbox / ".lock", timeout=0):
             for path in files:
@@ -365,7 +365,7 @@ def send(history: History) -> Kept:
         problem = "another process is sending them"
     left = len(waiting(place))
     lines += [f"history: {left} in {place.outbox} still wait: {problem}"] if left and problem else []
-    return Kept(sent=not left, new=new, message="\n".join(lines))
+    return SendResult(sent=not left, new=new, message="\n".join(lines))
 
 
 def read_entry(path: Path) -> Entry:
@@ -420,7 +420,7 @@ def _lines(path: Path, last: int | None = None) -> Iterator[str]:
     raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
-def keep_night(folder: Path, database: str | None = None) -> Kept:
+def keep_night(folder: Path, database: str | None = None) -> SendResult:
     """Add a night to the history, before it those that a kill kept from being added; print what there is to be said.
 
     Args:
@@ -436,7 +436,7 @@ def keep_night(folder: Path, database: str | None = None) -> Kept:
     return kept
 
 
-def keep_source(source: IngestSource, place: HistoryPlace) -> Kept:
+def keep_source(source: IngestSource, place: HistoryPlace) -> SendResult:
     """Add a night or a report to the history, and what waited from before.
 
     Trouble with the history is never raised: results that the database does not take go to the outbox, and are sent
@@ -457,7 +457,7 @@ def keep_source(source: IngestSource, place: HistoryPlace) -> Kept:
                 f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
                 f"  hint: they are in {where}; tipchain history add sends them later"
             )
-        return Kept(sent=False, message=f"history: {reason}\n{end}")
+        return SendResult(sent=False, message=f"history: {reason}\n{end}")
     _note(source, place)
     return replace(send(history), sent=True, new=new)
 
@@ -522,15 +522,15 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
         yield history
 
 
-def send_waiting(place: HistoryPlace) -> Kept:
+def send_waiting(place: HistoryPlace) -> SendResult:
     """Send what waits for the database; trouble with it is told, not raised."""
     count = len(waiting(place))
     if not count:
-        return Kept(sent=True)
+        return SendResult(sent=True)
     try:
         return send(History(place))
     except (HistoryError, OSError) as error:
-        return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}")
+        return SendResult(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}")
 
 
 def _note(source: IngestSource, place: HistoryPlace) -> None:

@@ -192,6 +192,7 @@ DEVICES: tuple[Device, ...] = ("cpu", "gpu")
 DEFAULT_TIMEOUT_S = 2 * 3600.0
 MOST_REPEATS = 10_000
 EVERY_MODE = "*"
+SECTIONS: Mapping[str, Kind] = {"chains": "chain", "cases": "align", "commands": "command"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,8 +328,8 @@ def load_manifest(path: Path) -> NightManifest:
     common.done()
     data = _data(reader, root)
     entries = [
-        read(one, defaults, data)
-        for key, read in (("chains", _chains), ("cases", _cases), ("commands", _command))
+        _entry(one, kind, defaults, data)
+        for key, kind in SECTIONS.items()
         for one in reader.entries(key, "a mapping of keys", wrong="is not an entry")
     ]
     reader.done()
@@ -398,62 +399,60 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
     return needed
 
 
-def _line(one: Reader) -> int:
-    return one.document.line(one.path) or 1
+def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
+    modes = _modes(one, needed=kind != "command")
+    entry = ManifestEntry(
+        kind=kind,
+        place=".".join(one.path),
+        line=one.document.line(one.path) or 1,
+        common=_common(one, defaults),
+        modes=modes,
+        data=_needed(one, modes, data),
+    )
+    if kind == "chain":
+        entry = replace(_of_files(one, entry, "params", "run"), suite=one.text("suite", default=""))
+    elif kind == "align":
+        entry = replace(_of_files(one, entry, "case", "align"), stages=_stages(one))
+    else:
+        entry = _command(one, entry)
+    one.done()
+    return entry
 
 
-def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
-    names = [mode.value for mode in Mode]
+def _modes(one: Reader, *, needed: bool) -> tuple[Mode, ...]:
     if not needed and not one.data.get("modes"):
         one.asked.append("modes")
         return ()
-    return tuple(map(Mode, choices(one, "modes", names)))
+    return tuple(map(Mode, choices(one, "modes", [mode.value for mode in Mode])))
 
 
-def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
-    entry = replace(_of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default=""))
-    one.done()
-    return entry
-
-
-def _cases(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
-    entry = _of_files(one, "align", "case", "align", defaults, data)
-    if "stages" in one.data:
-        entry = replace(entry, stages=choices(one, "stages", STAGES, STAGES))
-    else:
+def _stages(one: Reader) -> tuple[str, ...]:
+    if "stages" not in one.data:
         one.asked.append("stages")
-    one.done()
-    return entry
+        return ()
+    return choices(one, "stages", STAGES, STAGES)
 
 
-def _of_files(
-    one: Reader, kind: Kind, key: str, command: str, defaults: Common, data: Mapping[str, DataFolder]
-) -> ManifestEntry:
-    """Return an entry for the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
-    found = texts(one, key, "one or more globs below the root")
+def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> ManifestEntry:
+    """Add the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
+    expected = "one or more globs below the root"
+    found = texts(one, key, expected)
     if not found:
-        raise one.error(key, "is empty", expected="one or more globs below the root")
-    lines = [one.document.line((*one.path, key, str(number))) or _line(one) for number in range(len(found))]
-    files, modes = tuple(zip(found, lines, strict=True)), _modes(one)
-    return ManifestEntry(
-        kind=kind,
-        place=".".join(one.path),
-        line=_line(one),
-        common=_common(one, defaults),
-        modes=modes,
-        files=files,
+        raise one.error(key, "is empty", expected=expected)
+    lines = [one.document.line((*one.path, key, str(number))) or entry.line for number in range(len(found))]
+    return replace(
+        entry,
+        files=tuple(zip(found, lines, strict=True)),
         exclude=texts(one, "exclude", "globs below the root", ()),
-        data=_needed(one, modes, data),
         options=texts(one, "options", f"words for `tipchain {command}`", ()),
         prepare=one.flag("prepare", default=False),
     )
 
 
-def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
+def _command(one: Reader, entry: ManifestEntry) -> ManifestEntry:
     name = one.text("id")
     if not WORD.fullmatch(name):
         raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
-    modes = _modes(one, needed=False)
     argv = texts(one, "argv", "a list of words")
     if not argv or isinstance(one.data["argv"], str):
         raise one.error(
@@ -462,16 +461,4 @@ def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> M
             found=repr(one.data["argv"]),
             expected="[program, argument, ...]; no shell reads it",
         )
-    entry = ManifestEntry(
-        kind="command",
-        place=".".join(one.path),
-        line=_line(one),
-        common=_common(one, defaults),
-        modes=modes,
-        data=_needed(one, modes, data),
-        id=name,
-        argv=argv,
-        cwd=one.text("cwd", default="."),
-    )
-    one.done()
-    return entry
+    return replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
