@@ -20,11 +20,13 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
 from tipchain.chain.kinds.base import Planner, Request, choose_layout, only_section, planner
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.load import (
+    DRIVER,
     FOLDER,
     checkout,
     detect_suite,
     file_kind,
     fits,
+    is_driver_of,
     layout_advice,
     load_plan,
     marks_in_checkout,
@@ -670,6 +672,8 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
         return f"the checkout has a profile of its own, {root / OWN}"
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return f"only {suite.name}'s files have a section [{ALIGNMENT_SECTION}]"
+    if is_driver_of(suite, root):
+        return f"{DRIVER} of its checkout is the driver of {suite.name}"
     reasons = [f"its lines fit the layout of {suite.name}" if fits(file, suite) else "no layout fits"]
     if marks := marks_in_file(file, suite):
         reasons.append("it has " + ", ".join(marks))
