@@ -17,7 +17,7 @@ from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.gpus import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
-from tipchain.chain.kinds.base import Planner, Request, choose_layout, only_section, planner
+from tipchain.chain.kinds.base import Planner, Request, UnknownLayoutError, choose_layout, only_section, planner
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.load import (
     DRIVER,
@@ -616,7 +616,14 @@ def _lint_kind(
         for mode in kind.modes
     ]
     own = only_section(file, kind.section)
-    layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
+    try:
+        layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
+    except UnknownLayoutError as error:
+        # The file may be right: nobody here knows.
+        unread = LintFinding("unknown", "warning", file.path, 0, "", f"{error.message}: nothing in it was checked")
+        return Linted(
+            file=file.path, chain=kind.name, title=kind.title, reason=told.reason, found=(Found(finding=unread),)
+        )
     slots, found = read_layout(own, layout)
     linted = Linted(
         file=file.path,
