@@ -187,8 +187,10 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "自身误差 2.6e-07（为参考实现自身 float32 误差的 1.01 倍），继承误差无定义",
         ),
         (
-            "in eval mode the losses are equal until loss_2: the first gradients and the learning rates agree: "
-            "look at the optimizer's arguments (momentum, Nesterov, weight decay, clipping)",
+            (
+                "in eval mode the losses are equal until loss_2: the first gradients and the learning rates agree: "
+                "look at the optimizer's arguments (momentum, Nesterov, weight decay, clipping)"
+            ),
             "在 eval 模式下直到 loss_2 损失都相等：第一次的梯度和学习率都一致：请检查优化器的参数（动量、Nesterov、权重衰减、梯度裁剪）",
         ),
         (
