@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from suite_recipes import Model, Recipe, get_recipe
 
@@ -115,7 +116,7 @@ class Ran:
     """What one side's run came to: exit code, the shim's notes, the words by command."""
 
     code: int
-    notes: list[dict[str, object]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
     words: list[tuple[str, str, str]] = field(default_factory=list)
     output: str = ""
 
@@ -313,7 +314,7 @@ class Bench:
     def rows(self, name: str, ours: Ran, original: Ran, fault: Fault | None = None) -> list[Row]:
         """Return a row for each command, or one where tipchain refused the file."""
         said = [word for _, _, word in original.words]
-        truths = [_truth(note) for note in original.notes if note["argv"][:1] != ["-c"]]
+        truths = [_truth(note) for note in original.notes]
         theirs = [f"{word} ({truth})" for word, truth in _padded(said, truths)]
         if ours.code == 2:
             lines = ours.output.strip().splitlines()
@@ -331,7 +332,7 @@ class Bench:
             ]
         if len(truths) > len(ours.words):  # it runs other commands as well
             theirs = [", ".join(theirs) if len(said) == len(truths) else f"{', '.join(said)} ({', '.join(truths)})"]
-        notes, rows = list(ours.notes), []
+        notes, rows = list(ours.notes), list[Row]()
         started = [one for one in ours.words if one[1] != "SKIP" and "not started" not in one[2]]
         for identifier, outcome, reason in ours.words:
             note = notes.pop(0) if (identifier, outcome, reason) in started and notes else None
@@ -485,8 +486,10 @@ def _wrong(identifier: str, outcome: str, note: Mapping[str, object] | None, fau
     return "false alarm" if ended_well and not planted else ""
 
 
-def _notes(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def _notes(path: Path) -> list[dict[str, Any]]:
+    """Return what the shim noted of programs; that an interpreter was asked for a version is none."""
+    notes = [json.loads(line) for line in path.read_text().splitlines()]
+    return [one for one in notes if one["argv"][:1] != ["-c"]]
 
 
 def _bounded(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -185,6 +186,20 @@ def test_the_action_runs_a_chain_with_the_python_and_the_words_that_it_is_given(
     assert words[:5] == ["run", "a b.txt", "whole_infer", "--python", shutil.which("sh")]
     assert words[-2:] == ["--set", "gpu_list=0 1"]
     assert (done.returncode, runner.outputs.read_text()) == (4, "exit-code=4\n")
+
+
+def test_the_action_keeps_a_chains_logs_beside_its_report(runner):
+    program, logs = runner.folder / "tipchain/bin/tipchain", runner.folder / "out put/runs/1"
+    program.parent.mkdir(parents=True)
+    reports = runner.folder / "tipchain-report"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps({'run': 'out put/runs/1'})}' > '{reports}/report.json'\nexit 1\n")
+    program.chmod(0o755)
+    (logs / "train[a]-workers").mkdir(parents=True)
+    for name in ("train[a].log", "train[a]-workers/workerlog.0", "latest.pdparams"):
+        (logs / name).write_text(name)
+    assert runner.step(1, params="a.txt", python=sys.executable).returncode == 1
+    kept = {one.relative_to(reports / "logs").as_posix() for one in reports.rglob("logs/**/*") if one.is_file()}
+    assert kept == {"train[a].log", "train[a]-workers/workerlog.0"}
 
 
 def test_the_actions_parts_fit_together():

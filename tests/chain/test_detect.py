@@ -182,6 +182,23 @@ def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_pat
     assert told("") == []
 
 
+def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
+    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    shutil.copy(SAMPLES / "verbatim/as_it_stands.txt", path)
+    driver, texts = tmp_path / "test_tipc/test_train_inference_python.sh", get_suite("verbatim").marks.driver
+    (tmp_path / "ppocr").mkdir()
+    driver.write_text("\n".join(texts))
+    plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
+    assert plan.suite == "verbatim"
+    assert not [note for note in plan.notes if "hands training" in note]
+    told = "test_tipc/test_train_inference_python.sh of its checkout is the driver of verbatim"
+    assert lint_file(path).reason == told
+    for left_out in texts:
+        driver.write_text("\n".join(text for text in texts if text != left_out))
+        assert load_plan(path, Mode.LITE_TRAIN_LITE_INFER, legacy=True).suite == "paddleocr"
+
+
 def test_only_a_checkout_of_the_suites_own_needs_no_advice(copied, tmp_path):
     lines = (SAMPLES / "paddleocr/lines_pact.txt").read_text(encoding="utf-8").splitlines()
     text = "\n".join(line for line in lines if not line.startswith("eval:"))

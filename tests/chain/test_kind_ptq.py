@@ -176,6 +176,11 @@ def test_lines_that_the_original_stops_before_are_read(tmp_path):
     ]
 
 
+def test_a_file_of_paddleocr_may_begin_as_one_of_training(tmp_path):
+    text = OCR.replace("kl_quant_params", "train_params")
+    assert steps(planned(tmp_path, text, "paddleocr")) == steps(planned(tmp_path, OCR, "paddleocr"))
+
+
 def test_a_model_that_is_quantized_already_is_inferred_with_and_not_compared(tmp_path):
     plan = planned(tmp_path, OCR, "paddleocr")
     assert [one.id for one in plan.commands if one.step == "quantize"] == ["quantize[model=0]"]

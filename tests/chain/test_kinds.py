@@ -107,6 +107,25 @@ def test_lint_finds_the_files_of_all_kinds_below_a_folder(clas, capsys, tmp_path
     assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [clas]
 
 
+def test_a_file_of_a_suite_whose_chains_of_a_kind_are_not_known_is_not_judged_by_anothers_lines(clas, capsys, tmp_path):
+    path, own = tmp_path / clas, CLAS.replace("--model_dir:", "--det_model_dir:")
+    path.write_text(own)
+    assert main(["lint", clas]) == 1
+    assert "expected `--model_dir:`, found `--det_model_dir:`" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "test_tipc").mkdir()
+    (tmp_path / "ppocr").mkdir()
+    assert main(["lint", clas]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "warning: is a file of PaddleOCR, whose chains of this kind are not known: nothing in it was checked" in told
+    assert main(["plan", clas]) == 2
+    assert "whose chains of this kind are not known" in capsys.readouterr().err
+    assert main(["plan", clas, "--suite", "paddleclas"]) == 2
+    assert "found `--det_model_dir:`" in capsys.readouterr().err
+    path.write_text(CLAS)  # what fits is read
+    assert main(["lint", clas]) == 0
+    assert "nothing in it was checked" not in capsys.readouterr().out
+
+
 def test_lint_names_the_line_that_is_missing(clas, capsys, tmp_path):
     (tmp_path / clas).write_text(CLAS.replace("--opset_version:10\n", ""))
     assert main(["lint", clas]) == 1

@@ -31,6 +31,7 @@ SUITES = (
     "template",
     "alexnet",
     "programs",
+    "verbatim",
 )
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.glob("*/*.txt"))
 # In this mode these drivers take the first 17 lines for those of another kind of file, whatever they are.

@@ -187,6 +187,21 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "自身误差 2.6e-07（为参考实现自身 float32 误差的 1.01 倍），继承误差无定义",
         ),
         (
+            (
+                "in eval mode the losses are equal until loss_2: the first gradients and the learning rates agree: "
+                "look at the optimizer's arguments (momentum, Nesterov, weight decay, clipping)"
+            ),
+            "在 eval 模式下直到 loss_2 损失都相等：第一次的梯度和学习率都一致：请检查优化器的参数（动量、Nesterov、权重衰减、梯度裁剪）",
+        ),
+        (
+            "expected looks like kaiming_uniform of gain sqrt(2) over fan_in 4 or kaiming_normal of gain 1 over fan_in 9",
+            "期望值像是 kaiming_uniform，增益 sqrt(2)，fan_in 为 4，或 kaiming_normal，增益 1，fan_in 为 9",
+        ),
+        (
+            "expected: a builder that is called with `()` and returns a callable `(output, label) -> scalar`",
+            "应为：以 `()` 调用的构建函数，返回可调用对象 `(output, label) -> scalar`",
+        ),
+        (
             "not close · mean 5.3 · would pass with threshold >= 5.3; the losses are close, the rates differ",
             "超出允许值 · 平均差 5.3 · threshold >= 5.3 时可通过；the losses are close, the rates differ",
         ),

@@ -17,14 +17,16 @@ from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.gpus import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
-from tipchain.chain.kinds.base import Planner, Request, choose_layout, only_section, planner
+from tipchain.chain.kinds.base import Planner, Request, UnknownLayoutError, choose_layout, only_section, planner
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.load import (
+    DRIVER,
     FOLDER,
     checkout,
     detect_suite,
     file_kind,
     fits,
+    is_driver_of,
     layout_advice,
     load_plan,
     marks_in_checkout,
@@ -614,7 +616,14 @@ def _lint_kind(
         for mode in kind.modes
     ]
     own = only_section(file, kind.section)
-    layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
+    try:
+        layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
+    except UnknownLayoutError as error:
+        # The file may be right: nobody here knows.
+        unread = LintFinding("unknown", "warning", file.path, 0, "", f"{error.message}: nothing in it was checked")
+        return Linted(
+            file=file.path, chain=kind.name, title=kind.title, reason=told.reason, found=(Found(finding=unread),)
+        )
     slots, found = read_layout(own, layout)
     linted = Linted(
         file=file.path,
@@ -670,6 +679,8 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
         return f"the checkout has a profile of its own, {root / OWN}"
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return f"only {suite.name}'s files have a section [{ALIGNMENT_SECTION}]"
+    if is_driver_of(suite, root):
+        return f"{DRIVER} of its checkout is the driver of {suite.name}"
     reasons = [f"its lines fit the layout of {suite.name}" if fits(file, suite) else "no layout fits"]
     if marks := marks_in_file(file, suite):
         reasons.append("it has " + ", ".join(marks))

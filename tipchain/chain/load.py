@@ -53,8 +53,8 @@ def checkout(params: Path) -> Path | None:
 def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:
     """Return the suite of ``file``.
 
-    A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have. Else
-    the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file
+    A profile of the checkout's own comes first, then the alignment section, which only ``tipchain``'s files have, then a
+    suite that the text of the checkout's driver is the mark of. Else the layouts that the file fits are candidates; folders of the checkout, keys and programs decide among them. A file
     that fits none of those and bears several marks of a suite is that suite's, a shifted one as a rule. One that bears
     no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's, whichever it comes nearest to.
 
@@ -72,6 +72,8 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
         return get_suite("tipchain")  # no other suite has the section
     other = "tipchain" if legacy else "template"  # the two have one layout
     suites = all_suites()
+    if best := next((suite for suite in suites if is_driver_of(suite, root) and has_headers(file, suite)), None):
+        return best
     scores = {suite.name: score(file, suite, root) for suite in suites}
     # Sorted is stable: of equals the first by name, as the maximum would be.
     ranked = sorted(suites, key=lambda suite: -scores[suite.name])
@@ -135,6 +137,11 @@ def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
 
 
+def is_driver_of(suite: Suite, root: Path | None) -> bool:
+    """Return whether the checkout's own driver has the texts that ``suite`` is recognised by."""
+    return bool(suite.marks.driver) and all(text in driver_text(root) for text in suite.marks.driver)
+
+
 # What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
 #
 # Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are, and the names in
@@ -171,7 +178,8 @@ def driver_text(root: Path | None) -> str:
 def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
     """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
     found = TRAINS.search(driver_text(root))
-    if found is None or root is None or (root / OWN).is_file() or marks_in_checkout(suite, root):
+    known = is_driver_of(suite, root) or marks_in_checkout(suite, root)
+    if found is None or root is None or (root / OWN).is_file() or known:
         return ""
     names = re.findall(r"\$\{(\w+)\}", found[1])
     own = [HANDED.get(name, name) for name in names if name != SETTINGS]

@@ -337,12 +337,14 @@ class Marks(NamedTuple):
         headers: sections of the file; each counts 1.
         keys: keys of the file; each counts 1.
         values: first words of programs in the file; each counts 1.
+        driver: texts of the checkout's own driver. If it has all of them, they decide, whatever other suites' marks count.
     """
 
     folders: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
+    driver: tuple[str, ...] = ()
 
 
 class Verified(NamedTuple):

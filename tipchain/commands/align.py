@@ -123,6 +123,8 @@ def align_case(
     )
     try:
         report = run_case(request, out, where=origin(request.case.root), stream=told, quiet=args.quiet)
+        if report.exit_code:
+            keep_report(report, request)  # looking for causes may take long
         report = replace(explain_failures(report, request, out, search), seconds=time.perf_counter() - clock)
         page = request.folder / f"{request.report_name}.html"
         report = with_page(report, args.html, page, located_details(request.folder))

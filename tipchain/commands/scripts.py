@@ -49,10 +49,11 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
             args.data_path = from_root(args.data_path)
         from tipchain.nightly.origin import origin
         from tipchain.numbers.dumps import load_record
-        from tipchain.parity.align import run_case
+        from tipchain.parity.align import keep_report, run_case
 
         request, out = make_request(args, (stage,))
         report = run_case(request, out, where=origin(request.case.root))
+        keep_report(report, request)
         prune(out)
         failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
         for verdict in failures:

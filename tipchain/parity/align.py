@@ -387,7 +387,7 @@ class _Scribe:
         append(self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines()))
 
     def report(self, *, interrupted: bool = False) -> RunReport:
-        """Return the report, its stages in their order, kept in the run's folder too."""
+        """Return the report, its stages in their order."""
         sides = self.case.sides
         judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
         ended = {one.stage for one in judged}
@@ -409,7 +409,6 @@ class _Scribe:
             notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes)),
             interrupted=interrupted,
         )
-        keep_report(report, self.request)
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
         )

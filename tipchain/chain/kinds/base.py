@@ -14,7 +14,7 @@ from tipchain.chain.kinds import Kind
 from tipchain.chain.load import marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Options, Plan
-from tipchain.chain.profiles import get_suite, parse_layout, suite_names
+from tipchain.chain.profiles import all_suites, get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import ALL, NONE, SlotRule
 from tipchain.errors import ParamsError, UsageError
@@ -82,11 +82,16 @@ def only_section(file: ParamFile, name: str) -> ParamFile:
     )
 
 
+class UnknownLayoutError(ParamsError):
+    """A file of a suite whose chains of this kind have lines that are not known."""
+
+
 def choose_layout(request: Request, layouts: Sequence[Layout]) -> Layout:
     """Return the layout of a file: the named suite's, else by the checkout's folders, else the one it comes nearest to.
 
     Raises:
         UsageError: the named suite has none.
+        UnknownLayoutError: the checkout is one of a suite that has none, and the file fits no other's.
     """
     if request.suite is not None:
         found = next((one for one in layouts if one.suite == request.suite), None)
@@ -99,8 +104,16 @@ def choose_layout(request: Request, layouts: Sequence[Layout]) -> Layout:
     of_checkout = (one for one in shipped if marks_in_checkout(get_suite(one.suite), request.root))
     if found := next(of_checkout, None):
         return found
-    fitting = (one for one in layouts if one.fits(request))
-    return next(fitting, None) or min(layouts, key=lambda one: distance(request.file, one))
+    if found := next((one for one in layouts if one.fits(request)), None):
+        return found
+    if other := next((one for one in all_suites() if marks_in_checkout(one, request.root)), None):
+        raise UnknownLayoutError(
+            f"is a file of {other.title}, whose chains of this kind are not known",
+            file=request.file.path,
+            expected=f"a file of {', '.join(dict.fromkeys(one.suite for one in layouts))}",
+            hint="--suite NAME reads it as one of theirs",
+        )
+    return min(layouts, key=lambda one: distance(request.file, one))
 
 
 def read_lines(request: Request, layout: Layout) -> Slots:

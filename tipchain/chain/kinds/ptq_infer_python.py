@@ -264,7 +264,7 @@ RULES: Mapping[str, PtqRule] = {
         layout=Layout(
             suite="paddleocr",
             text="""
-            =kl_quant_params model_name:model_name python:python export_weight export_save
+            =kl_quant_params|train_params model_name:model_name python:python export_weight export_save
             infer_model:infer_model infer_export:infer_export infer_quant:infer_quant inference:inference
             device mkldnn threads infer_batch trt precision model_dir infer_data save_log benchmark ?extra_infer
             ?extra_infer2
