@@ -59,6 +59,30 @@ def test_unreadable_files_are_refused(tmp_path):
         read_params(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("encoding", "found", "hint"),
+    [
+        ("gbk", r":2: k: is not UTF-8 text(.|\n)*byte 10, in (.|\n)*expected: UTF-8", "iconv -f GB18030 -t UTF-8"),
+        ("utf-16", r":1: is not UTF-8 text(.|\n)*byte 0, in ", "iconv -f UTF-16 -t UTF-8"),
+        ("latin-1", r":2: k: is not UTF-8 text", None),
+    ],
+)
+def test_other_encodings_are_told_with_their_line(tmp_path, encoding, found, hint):
+    path = tmp_path / "file.txt"
+    path.write_bytes(("===a===\nk:" + ("ÿ" if encoding == "latin-1" else "文本") + "\n").encode(encoding))
+    with pytest.raises(ParamsError, match=found) as error:
+        read_params(path)
+    assert error.value.hint == (hint and f"if it is {hint.split()[2]}, convert it: {hint}")
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "large.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte that takes no room
+    with pytest.raises(ParamsError, match=r"too large for a parameter file\n.*expected: at most 1,000,000 bytes"):
+        read_params(path)
+
+
 @pytest.mark.parametrize("text", [TEMPLATE, TUTORIAL, TEMPLATE + ALIGNMENT])
 def test_rendered_samples_parse_to_the_same(text):
     file = parse_params(text)
