@@ -261,3 +261,23 @@ def test_a_report_in_chinese(monkeypatch):
         "  修改：为 `1` 传入 `epsilon=1e-05`",
     ):
         assert re.sub(r"\d\.\d+(e-\d+)?", "N", line) in text.splitlines()
+
+
+def test_the_first_cause_and_its_fix_are_shown_whole_and_other_long_lines_are_cut():
+    """The end of a fix is the reference's line."""
+    from tipchain.explain.findings import Diagnosis
+    from tipchain.live.report import AlignmentReport
+
+    long = "an argument that is written out; " * 12
+    causes = [
+        Diagnosis(code="order", port_path=name, message=f"{long}{name}", evidence="", fix=f"{long}fix of {name}")
+        for name in ("a", "b")
+    ]
+    lines = str(
+        AlignmentReport(stages={"forward": Outcome.FAIL}, reasons={"forward": long}, diagnoses=causes)
+    ).splitlines()
+    told = [line for line in lines if line.startswith(("cause", "  fix"))]
+    assert told[0].endswith(f"{long}a")
+    assert told[1].endswith("fix of a")
+    assert all(len(line) == 200 and line.endswith("…") for line in lines if len(line) > 100 and line not in told[:2])
+    assert len(told) == 4

@@ -263,7 +263,7 @@ class AlignmentReport:
         return render_cell(self)
 
     def __str__(self) -> str:
-        """Return the report in at most 20 lines: the verdict first, then where, then why."""
+        """Return the report in at most 20 lines: the verdict first, then where, then why; the first cause and its fix are whole."""
         lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]
         first = self.first_divergence
         if first is not None:
@@ -272,6 +272,7 @@ class AlignmentReport:
                 f"first divergence: {port} ({first.port_type}), reference {reference} ({first.reference_type})"
             )
             lines.append(f"  {first.reason}")
+        whole = range(len(lines), len(lines) + 2)
         for one in self.diagnoses[:MOST_CAUSES]:
             share = "" if one.explained is None else f", explains {one.explained:.1%}"
             lines += [f"cause: {one.code}{self.of_layers(one)}{share}: {one.message}"]
@@ -285,7 +286,10 @@ class AlignmentReport:
         lines += [f"finding: {one.message}" for one in rest[:room]]
         if len(rest) > room:
             lines.append(f"{len(rest) - room} more findings in the report")
-        return "\n".join((line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…") for line in lines[:LINES])
+        return "\n".join(
+            line if number in whole or len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
+            for number, line in enumerate(lines[:LINES])
+        )
 
 
 def _stage_lines(report: AlignmentReport) -> list[str]:
