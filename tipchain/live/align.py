@@ -25,7 +25,7 @@ from tipchain.explain.causes.search import below, unsearched
 from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.locate import Located, Locator, bytes_of
+from tipchain.explain.locate.locate import Located, Locator, bytes_of, few_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, read_inputs
 from tipchain.explain.locate.trace import Call, Store, put_back
@@ -47,7 +47,8 @@ from tipchain.live.causes import (
     with_construction,
 )
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
-from tipchain.live.other_mode import call_in_mode, in_mode, minds_mode
+from tipchain.live.other_inputs import other_batch, other_sizes, others, told_shapes
+from tipchain.live.other_mode import Called, Refusal, call_both, in_mode, minds_mode
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, check_buffers, train_both
@@ -63,6 +64,7 @@ STAGES = tuple(
 """The stages in the order in which a report has them."""
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """What is said of results that depend on them."""
+EVAL = "in eval mode"
 SHOWN_OUTPUTS = 4
 """Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
 
@@ -264,9 +266,13 @@ class _Work:
                 draws = located.reference.draws, located.port.draws
                 self._judge_buffers(located, self.inputs, draws, training=self.training)
             if self._agrees() and not located.comparable:
-                self._judge_draws(located, unlike_draws(located, self.models), "train" if self.training else "eval")
+                self._judge_draws(
+                    located, unlike_draws(located, self.models), "in train mode" if self.training else EVAL
+                )
             elif self._agrees():
                 self._judge_other_mode(located)
+            if self._agrees() and not self.training and not located.port.draws.made:
+                self._judge_other_inputs(located)
         if self.fed.metrics is not None:
             self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None:
@@ -528,18 +534,79 @@ class _Work:
                 self._add("forward", f"{mode} mode was not compared: {LATE}")
                 return
             self.pace.tell(f"running both models in {mode} mode")
-            told = call_in_mode(
-                self.sides, self.models, self.inputs, self.seed, training=training, double=located.exact
-            )
-            if isinstance(told, str):
-                self._add("forward", f"{mode} mode was not compared: {told}")
+            given = few_of(self.inputs) or self.inputs
+            told = call_both(self.sides, self.models, given, self.seed, training=training, double=located.exact)
+            if isinstance(told, Refusal):
+                who = "the port does not run in it" if told.by_port else "the reference does not run in it"
+                self._add("forward", f"{mode} mode was not compared: {who}: {told.told}")
             elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
-                self._locate_in_mode(told.inputs, mode, training=training)
+                self._locate_again(given, f"in {mode} mode", training=training)
             elif told.changed and located.exact:
-                self._judge_buffers(located, told.inputs, told.draws, training=training)
+                self._judge_buffers(located, given, told.draws, training=training)
 
-    def _locate_in_mode(self, inputs: ModelInputs, mode: str, *, training: bool) -> None:
-        """Find the layer that does something else in the other mode, and why."""
+    def _judge_other_inputs(self, located: Located) -> None:
+        """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
+
+        One run has all that. What differs is judged in float64.
+        """
+        batch = other_batch(self.inputs)
+        alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
+        if batch is None or self.pace.over:
+            return
+        first = self.inputs.args[0].shape if self.inputs.args else ()
+        last = any(
+            call.type == "Conv1d" and call.inputs and call.inputs[0].shape == first
+            for call in located.reference.trace.calls
+        )
+        with self._erring("forward"):
+            self.pace.tell("running both models with inputs of other sizes")
+            raised = ""
+            for given in (*other_sizes(batch, last=last), batch):
+                told = self._call_with(given, others(given))
+                if isinstance(told, Called):
+                    if told.differs:
+                        self._judge_with(given, alike=alike)
+                    break
+                if told.by_port and not raised:  # the reference may take such inputs and mean nothing by it
+                    shapes = told_shapes(given)
+                    raised = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
+            self._add("forward", raised)
+
+    def _judge_with(self, inputs: ModelInputs, *, alike: bool) -> None:
+        """Judge what differs with inputs of other sizes, or in the second of two calls; ``alike``: the outputs' shapes were the same."""
+        alone, how = self._call_with(inputs), f"with inputs of shape {told_shapes(inputs)}"
+        if isinstance(alone, Refusal):
+            return
+        if not alone.differs:
+            self._fail_model(
+                "called a second time, with other values, it gives other outputs: the port keeps something between calls"
+            )
+            return
+        self._locate_again(inputs, how, training=False)
+        ours, theirs = ([list(shape) for shape in one] for one in alone.shapes)
+        if alike and ours != theirs and self._agrees():
+            self._fail_model(f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
+
+    def _call_with(self, inputs: ModelInputs, before: ModelInputs | None = None) -> Called | Refusal:
+        return call_both(self.sides, self.models, inputs, self.seed, training=False, double=False, before=before)
+
+    def _fail_model(self, reason: str) -> None:
+        """Judge the whole model to be at fault."""
+        reference, port = (type(one).__name__ for one in self.models)
+        verdict = LayerVerdict(
+            reference_path="",
+            port_path="",
+            reference_type=reference,
+            port_type=port,
+            direction="forward",
+            closeness=Closeness.DIFFERS,
+            reason=reason,
+        )
+        self._take_verdicts([verdict])
+        self._end("forward", Outcome.FAIL, f"the model ({port}): {reason}")
+
+    def _locate_again(self, inputs: ModelInputs, how: str, *, training: bool) -> None:
+        """Find the layer that does something else in another mode or with other inputs, and why."""
         with closing(Store()) as store, in_mode(self.sides, self.models, training=training):
             locator = Locator(
                 self.sides,
@@ -554,8 +621,10 @@ class _Work:
             outcome, reason = self._judge(found, [*found.verdicts], "forward")
             unlike = unlike_draws(found, self.models)
             if outcome is Outcome.PASS:
-                if not self._judge_draws(found, unlike, mode) and not found.comparable:
-                    self._add("forward", f"in {mode} mode the results are {RANDOM}")
+                if not self._judge_draws(found, unlike, how) and not found.comparable:
+                    self._add("forward", f"{how} the results are {RANDOM}")
+                elif any(found.one_sided):
+                    self._add("forward", f"{how}: {_tell_one_sided(found)}")
                 return
             wrong = [one for one in found.verdicts if one.at_fault]
             causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
@@ -563,23 +632,23 @@ class _Work:
                 causes, places = explain_layers(found, wrong, (), self.sides, self.models, store, self.seed, self.pace)
             first = placed(found.first, places, found, self.models)
             told = [first if one is found.first and first is not None else one for one in wrong]
-            self._end("forward", outcome, f"in {mode} mode: {reason}")
-            self._take_of_mode(told, causes, mode)
+            self._end("forward", outcome, f"{how}: {reason}")
+            self._take_of(told, causes, how)
 
-    def _judge_draws(self, located: Located, unlike: Sequence[UnlikeDraw], mode: str) -> bool:
+    def _judge_draws(self, located: Located, unlike: Sequence[UnlikeDraw], how: str) -> bool:
         """Judge random numbers that cannot be made the same: where they cannot amount to the same either, that fails."""
         verdicts = [] if located.comparable else judge_draws(unlike, self.models)
         if not verdicts:
             return False
         _, reason = self._judge(located, verdicts, "forward")
-        self._end("forward", Outcome.FAIL, f"in {mode} mode: {reason}")
-        self._take_of_mode(verdicts, explain_draws(located, unlike, training=mode == "train"), mode)
+        self._end("forward", Outcome.FAIL, f"{how}: {reason}")
+        self._take_of(verdicts, explain_draws(located, unlike, training=how != EVAL), how)
         return True
 
-    def _take_of_mode(self, verdicts: Sequence[LayerVerdict], causes: Sequence[Diagnosis], mode: str) -> None:
-        """Add what a run in a mode told."""
-        self._take_verdicts([replace(one, reason=f"in {mode} mode: {one.reason}") for one in verdicts])
-        self.found.diagnoses.extend(replace(one, message=f"in {mode} mode: {one.message}") for one in causes)
+    def _take_of(self, verdicts: Sequence[LayerVerdict], causes: Sequence[Diagnosis], how: str) -> None:
+        """Add what another run told."""
+        self._take_verdicts([replace(one, reason=f"{how}: {one.reason}") for one in verdicts])
+        self.found.diagnoses.extend(replace(one, message=f"{how}: {one.message}") for one in causes)
 
     def _judge_backward(self, located: Located) -> None:
         backward = [one for one in located.verdicts if one.direction == "backward"]

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tipchain.core.blame import one_line
-from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import relative
-from tipchain.explain.locate.locate import few_of
 from tipchain.explain.locate.runs import (
     LIBRARIES,
     ModelInputs,
@@ -30,11 +28,13 @@ from tipchain.explain.preflight.kinds import kind_of
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.tolerance import ROUGH
 
 DRAWING = MINDED - {"BatchNorm"}
 """Kinds of the frameworks' layers that draw random numbers in train mode."""
 SAID = ("training", "drop", "rand", "bernoulli", "gumbel", "noise", "multinomial", "stochastic")
 """Parts of the names that code uses which draws random numbers, or asks for the mode."""
+Shapes = tuple[tuple[int, ...], ...]
 MODELS = ("paddle.vision.models.",)
 """Modules of the frameworks that hold models, written as users write theirs."""
 DEPTH = 4
@@ -110,28 +110,47 @@ def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterato
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeRun:
-    """What one forward of both models in a mode told.
+class Called:
+    """What one forward of both models told.
 
     Attributes:
-        inputs: what they were called with.
         draws: the random numbers of both.
+        shapes: of the outputs of both.
         apart: how far their outputs are apart, relative RMS; None where they cannot be compared one by one, or were given other
             random numbers: few of those may agree by chance.
         changed: whether it changed buffers of a model, but for those of the frameworks' norms.
     """
 
-    inputs: ModelInputs
     draws: tuple[Draws, Draws]
+    shapes: tuple[Shapes, Shapes]
     apart: float | None
     changed: bool
 
+    @property
+    def differs(self) -> bool:
+        """Whether the outputs are not known to be the same, up to what rounding to float32 makes of them."""
+        return self.apart is None or not self.apart <= ROUGH
 
-def call_in_mode(
-    sides: Sides, models: tuple[Model, Model], inputs: ModelInputs, seed: int, *, training: bool, double: bool
-) -> ModeRun | str:
-    """Call copies of both in a mode, on a few samples and with equal random numbers; what keeps them from it is returned as text."""
-    given = few_of(inputs) or inputs
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What one model raised: the reference, or the port where the reference ran."""
+
+    by_port: bool
+    told: str
+
+
+def call_both(
+    sides: Sides,
+    models: tuple[Model, Model],
+    inputs: ModelInputs,
+    seed: int,
+    *,
+    training: bool,
+    double: bool,
+    before: ModelInputs | None = None,
+) -> Called | Refusal:
+    """Call copies of both models in a mode, with equal random numbers, without gradients; with other inputs ``before`` that."""
     outputs: list[list[Array]] = []
     drawn: list[Draws] = []
     moved = False
@@ -140,20 +159,22 @@ def call_in_mode(
         drawn.append(draws)
         try:
             made = side.copied(model, double=double, training=training)
-            before = buffers_of(side, made)
+            held = buffers_of(side, made)
             side.seed(seed)
             with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
-                output = call_model(side, made, bind(made, given), double=double)
+                for given in filter(None, (before, inputs)):
+                    output = call_model(side, made, bind(made, given), double=double)
             _, tensors, _ = take_out(output, side.is_tensor)
-        except UsageError as error:
-            return one_line(error)
-        except Exception as error:  # noqa: BLE001  (a model may refuse the mode: labels it lacks, a batch of one)
-            told = one_line(error)
-            return f"the port does not run in it: {told}" if number else f"the reference does not run in it: {told}"
+        except Exception as error:  # noqa: BLE001  (a model may refuse the mode or the inputs: labels it lacks, a batch of one)
+            return Refusal(by_port=bool(number), told=one_line(error))
         outputs.append([side.array(one) for one in tensors])
-        moved = moved or bool(changed_buffers(before, buffers_of(side, made)))
+        moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
     ours, theirs = outputs
-    apart = None
-    if drawn[1].in_order() and ours and [one.shape for one in ours] == [one.shape for one in theirs]:
+    apart, shapes = None, (_shapes(ours), _shapes(theirs))
+    if drawn[1].in_order() and ours and shapes[0] == shapes[1]:
         apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
-    return ModeRun(inputs=given, draws=(drawn[0], drawn[1]), apart=apart, changed=moved)
+    return Called(draws=(drawn[0], drawn[1]), shapes=shapes, apart=apart, changed=moved)
+
+
+def _shapes(arrays: Sequence[Array]) -> Shapes:
+    return tuple(one.shape for one in arrays)

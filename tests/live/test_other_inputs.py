@@ -1,0 +1,175 @@
+"""Code that the given inputs do not tell from the reference's: sizes and batches written into it, padding, what is kept between calls."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, I001  (before paddle)
+import numpy as np  # noqa: E402
+import paddle  # noqa: E402
+
+import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
+from tipchain.explain.locate.runs import read_inputs  # noqa: E402
+from tipchain.live.other_inputs import other_batch, other_sizes, told_shapes  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.standard_normal((4, 3, 28, 28)).astype(np.float32)
+SEQUENCES = RANDOM.standard_normal((4, 6, 8)).astype(np.float32)
+IDS = RANDOM.integers(1, 20, (4, 6))
+TF, PF = torch.nn.functional, paddle.nn.functional
+
+
+class Net(torch.nn.Module):
+    def __init__(self, act, kind):
+        super().__init__()
+        self.act = act
+        self.conv = torch.nn.Conv2d(3, 8, 3, 2, 1) if kind == "images" else torch.nn.Identity()
+        self.rows = torch.nn.Embedding(20, 8) if kind == "ids" else torch.nn.Identity()
+        self.last = torch.nn.Linear(8, 8)
+
+    def forward(self, *args):
+        return self.act(self, *args)
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, act, kind):
+        super().__init__()
+        self.act = act
+        self.conv = paddle.nn.Conv2D(3, 8, 3, 2, 1) if kind == "images" else paddle.nn.Identity()
+        self.rows = paddle.nn.Embedding(20, 8) if kind == "ids" else paddle.nn.Identity()
+        self.last = paddle.nn.Linear(8, 8)
+
+    def forward(self, *args):
+        return self.act(self, *args)
+
+
+def aligned(act, ported, *inputs, kind="sequences"):
+    torch.manual_seed(0)
+    reference, port = Net(act, kind).eval(), Port(ported, kind)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    return tipchain.align(reference, port, inputs)
+
+
+def keeping(net, x):
+    if not hasattr(net, "kept"):
+        net.kept = net.last(x)
+    return net.kept
+
+
+def last(net, x):
+    return net.last(x)
+
+
+FAULTS = {
+    "pool": (
+        lambda net, x: net.last(TF.adaptive_avg_pool2d(net.conv(x), 1).flatten(1)),
+        lambda net, x: net.last(PF.avg_pool2d(net.conv(x), 14).flatten(1)),
+        (IMAGES,),
+    ),
+    "ceil-mode": (
+        lambda net, x: net.last(TF.max_pool2d(net.conv(x), 2, ceil_mode=True).mean((2, 3))),
+        lambda net, x: net.last(PF.max_pool2d(net.conv(x), 2).mean([2, 3])),
+        (IMAGES,),
+    ),
+    "align-corners": (
+        lambda net, x: net.last(TF.interpolate(net.conv(x), size=(14, 14), mode="bilinear")[..., :4].mean((2, 3))),
+        lambda net, x: net.last(
+            PF.interpolate(net.conv(x), size=[14, 14], mode="bilinear", align_corners=True)[..., :4].mean([2, 3])
+        ),
+        (IMAGES,),
+    ),
+    "constant-length": (
+        lambda net, x: net.last(x).sum(1) / x.shape[1],
+        lambda net, x: net.last(x).sum(1) / 6,
+        (SEQUENCES,),
+    ),
+    "samples-mixed": (
+        lambda net, x: net.last(x).mean(1),
+        lambda net, x: net.last(x).reshape([1, -1, 8]).mean(1),
+        (SEQUENCES[:1],),
+    ),
+    "branch-on-batch": (last, lambda net, x: net.last(x) * (2 if len(x) == 1 else 1), (SEQUENCES,)),
+    "squeezed": (
+        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(1),
+        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(),
+        (SEQUENCES,),
+    ),
+    "padding": (
+        lambda net, x: (net.last(net.rows(x)) * (x != 0).unsqueeze(-1)).sum(1),
+        lambda net, x: net.last(net.rows(x)).sum(1),
+        (IDS,),
+    ),
+    "mask": (
+        lambda net, x, mask: net.last(x * mask.unsqueeze(-1)),
+        lambda net, x, mask: net.last(x),
+        (SEQUENCES, np.ones((4, 6), np.float32)),
+    ),
+    "kept": (last, keeping, (SEQUENCES,)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_the_inputs_do_not_show_other_inputs_show(name):
+    act, ported, inputs = FAULTS[name]
+    kind = "images" if inputs[0].ndim == 4 else "ids" if inputs[0].dtype.kind == "i" else "sequences"
+    report = aligned(act, ported, *inputs, kind=kind)
+    assert report.stages["forward"] is Outcome.FAIL, str(report)
+    assert ("called a second time" if name == "kept" else "with inputs of shape") in report.reasons["forward"]
+    assert report.first_divergence is not None
+
+
+CLEAN = {
+    "pool": (FAULTS["pool"][0], lambda net, x: net.last(net.conv(x).mean([2, 3])), IMAGES, "images"),
+    "fixed-in-both": (
+        lambda net, x: net.last(x.view(len(x), 6, 8)),
+        lambda net, x: net.last(x.reshape([-1, 6, 8])),
+        SEQUENCES,
+        "sequences",
+    ),
+    "padding": (
+        FAULTS["padding"][0],
+        lambda net, x: (net.last(net.rows(x)) * (x != 0).unsqueeze(-1).astype("float32")).sum(1),
+        IDS,
+        "ids",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_equal_models_pass_without_a_word(name):
+    act, ported, inputs, kind = CLEAN[name]
+    report = aligned(act, ported, inputs, kind=kind)
+    assert report.passed, str(report)
+    assert "shape" not in report.reasons["forward"]
+
+
+def test_a_port_that_raises_with_inputs_that_the_reference_takes_is_told_and_passes():
+    report = aligned(last, lambda net, x: net.last(x.reshape([4, 6, 8])), SEQUENCES)
+    assert report.passed
+    assert "the port raises with inputs of shape [1, 7, 8], the reference does not" in report.reasons["forward"]
+
+
+def test_inputs_are_cut_and_repeated_along_what_belongs_together():
+    given = read_inputs({"args": (IDS,), "mask": np.ones((4, 6), np.int64), "lengths": np.full(4, 6)})
+    batch = other_batch(given)
+    sizes = list(other_sizes(batch, last=False))
+    assert [told_shapes(one) for one in sizes] == [f"[1, {n}], [1, {n}], [1]" for n in (7, 5, 3)]
+    assert sizes[0].kwargs["mask"].tolist() == [[1, 1, 1, 1, 1, 1, 0]]
+    assert sizes[0].kwargs["lengths"].tolist() == [6]
+    images = other_sizes(other_batch(read_inputs({"args": (IMAGES,)})), last=False)
+    assert told_shapes(next(images)) == "[1, 3, 21, 33]"
+    signals = other_sizes(read_inputs({"args": (np.zeros((1, 3, 40), np.float32),)}), last=True)
+    assert told_shapes(next(signals)) == "[1, 3, 51]"
+    assert other_batch(read_inputs({"args": (IDS, np.zeros((3, 2)))})) is None
+    twice = other_batch(read_inputs({"args": (SEQUENCES[:1],)})).args[0]
+    assert twice.shape == (2, 6, 8)
+    assert not np.array_equal(twice[0], twice[1])
