@@ -283,3 +283,18 @@ def test_a_model_that_refuses_train_mode_is_said_not_to_be_compared_there():
     assert "ValueError: targets are missing" in report.reasons["forward"]
     other = aligned({"act": lambda net, x: x * (1 if net.training else 1.0)}, {"act": refuse})
     assert "train mode was not compared: the port does not run in it: " in other.reasons["forward"]
+
+
+def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
+    class Auxiliary(Net):
+        def forward(self, x):
+            made = super().forward(x)
+            return (made, self.first(x)) if self.training else made
+
+    torch.manual_seed(0)
+    reference, port = Auxiliary(nothing).eval(), Port(nothing)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
+    assert report.passed
+    assert "in train mode: only the reference returns 1" in report.reasons["forward"]
