@@ -101,7 +101,7 @@ def test_both_trainings_the_envelope_and_the_comparison(tmp_path):
         "Global.to_static=True",
         next(word for word in static.argv if word.startswith("Global.output_dir=")),
     }
-    assert compare.argv[:3] == (sys.executable, "-m", "tipchain.parity.loss_logs")
+    assert compare.argv[:3] == (sys.executable, "-m", "tipchain.parity.envelope")
     assert list(compare.argv[3:5]) == [dynamic.log, static.log]
     assert set(compare.needs) == {one.id for one in plan.commands[:-1]}
     assert len({one.log for one in plan.commands}) == len(plan.commands)

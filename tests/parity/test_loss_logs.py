@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from tipchain.parity.loss_logs import Losses, NoLossesError, held, main, read_losses
+from tipchain.parity.envelope import Losses, NoLossesError, held, main, read_losses
 
 PATTERN = r"loss: (\S+),"
 

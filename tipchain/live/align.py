@@ -16,7 +16,6 @@ from tipchain.core.files import commit
 from tipchain.core.machine import collect
 from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.draws import UnlikeDraw, explain_draws, judge_draws, unlike_draws
 from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.causes.optimizers import check_optimizers
@@ -36,7 +35,16 @@ from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
+from tipchain.live.arguments import (
+    as_inputs,
+    check_models,
+    check_outputs,
+    check_pair,
+    other_batch,
+    other_sizes,
+    others,
+    told_shapes,
+)
 from tipchain.live.causes import (
     UNKNOWN,
     explain_layers,
@@ -47,8 +55,17 @@ from tipchain.live.causes import (
     with_construction,
 )
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
-from tipchain.live.other_inputs import other_batch, other_sizes, others, told_shapes
-from tipchain.live.other_mode import Called, Refusal, call_both, in_mode, minds_mode
+from tipchain.live.other_mode import (
+    Called,
+    Refusal,
+    UnlikeDraw,
+    call_both,
+    explain_draws,
+    in_mode,
+    judge_draws,
+    minds_mode,
+    unlike_draws,
+)
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, check_buffers, train_both

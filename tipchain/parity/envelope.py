@@ -1,4 +1,12 @@
-"""How far a loss curve may be from the reference's, measured on the reference itself, and kept."""
+"""How far a loss curve may be from the reference's, measured on the reference itself, and kept.
+
+    python -m tipchain.parity.envelope REFERENCE.log PORT.log --losses REGEX [--runs NUDGED.log ...] [--factor F]
+
+holds losses that two trainings printed against each other step by step. The runs are the reference's, started a few units
+in the last place away; how far they drift apart is the envelope. A printed loss is known to half a unit of its last digit
+only, so two of them may be a whole unit apart whatever the envelope is. Exit code 0 where the port stays inside, 1 where it
+leaves it, 2 where there is nothing to compare.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +29,8 @@ from tipchain.modes import DATA_FOLDER
 
 if TYPE_CHECKING:
     from tipchain.parity.stages.bench import Bench
-
+import argparse
+import re
 
 # How far a loss curve may be from the reference's, measured on the reference itself.
 #
@@ -205,3 +214,107 @@ def _modified(path: Path) -> float:
     with suppress(OSError):
         return path.stat().st_mtime
     return 0.0
+
+
+class NoLossesError(Exception):
+    """A log holds no losses, or another number of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """The losses of a log.
+
+    Attributes:
+        values: float64 ``[steps]``.
+        unit: one in the last digit that was printed, of the coarsest of them.
+    """
+
+    values: Array
+    unit: float
+
+
+def read_losses(text: str, pattern: str, name: str = "the log", first: int | None = None) -> Losses:
+    """Return the losses that ``pattern``'s first group finds in the lines of a log, the ``first`` of them or all.
+
+    Raises:
+        NoLossesError: there are none.
+    """
+    found = [match[1] for match in map(re.compile(pattern).search, text.splitlines()) if match][:first]
+    if not found:
+        raise NoLossesError(f"{name}: no line has a loss like {pattern!r}")
+    return Losses(values=np.array([float(one) for one in found]), unit=max(map(_unit, found)))
+
+
+def _unit(text: str) -> float:
+    """Return one in the last digit of a printed number; 0 for what is none."""
+    if not np.isfinite(float(text)):
+        return 0.0
+    digits, _, exponent = text.lower().partition("e")
+    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+
+
+def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:
+    """Return the port's losses beside the reference's, and each step's difference as a part of what is allowed.
+
+    A step is outside where that is above 1, float64 ``[steps]``; what the envelope says nothing about is 0, and infinite
+    where the port alone is not finite.
+
+    Raises:
+        NoLossesError: they are not equally many, or the reference's are not finite.
+    """
+    steps = len(reference.values)
+    for one in (port, *runs):
+        if len(one.values) != steps:
+            raise NoLossesError(f"{len(one.values)} losses beside {steps}")
+    if not np.isfinite(reference.values).all():
+        raise NoLossesError("the reference's losses are not finite")
+    drifts = np.array([one.values for one in runs]) if runs else reference.values[None]
+    curve = compare_curves(reference.values, port.values, drifts, factor)
+    unit = max(one.unit for one in (reference, port, *runs))
+    allowed = factor * curve.bounds + unit * (1 + 1e-9)
+    parts = np.where(np.arange(steps) < curve.told, curve.differences / allowed, 0.0)
+    return curve, np.where(np.isfinite(port.values), parts, np.inf)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare the logs of a command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("port", type=Path)
+    parser.add_argument("--losses", required=True, metavar="REGEX", help="the first group is the loss")
+    parser.add_argument("--runs", nargs="*", type=Path, default=[])
+    parser.add_argument("--first", type=int, help="number of losses to compare, from the first")
+    parser.add_argument("--factor", type=float, default=FACTOR)
+    args = parser.parse_args(argv)
+    try:
+        first, port, *runs = (
+            read_losses(path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first)
+            for path in (args.reference, args.port, *args.runs)
+        )
+        curve, parts = held(first, port, runs, args.factor)
+    except (NoLossesError, OSError) as error:
+        print(f"nothing can be compared: {error}")
+        return 2
+    worst = int(np.nanargmax(curve.differences))
+    print(f"steps: {len(first.values)}")
+    print(f"largest_difference: {curve.differences[worst]:.6g} (step {worst + 1})")
+    print(f"difference_ratio: {parts.max():.6g} (step {int(parts.argmax()) + 1}; of what rounding explains)")
+    if curve.told < len(first.values):
+        print(f"note: from step {curve.told + 1} on rounding alone moves the loss by a tenth of itself")
+    if curve.told == 0:
+        print("nothing can be compared: rounding alone moves the first loss by a tenth of itself")
+        return 2
+    if parts.max() > 1:
+        step = int(np.argmax(parts > 1))
+        print(
+            f"losses failed: step {step + 1} has {port.values[step]:.8g} instead of {first.values[step]:.8g}, "
+            f"{parts[step]:.3g} times what rounding explains"
+        )
+        return 1
+    which = "all" if curve.told == len(first.values) else f"the first {curve.told} of"
+    print(f"losses passed: {which} {len(first.values)} steps stay within {args.factor:g} times the envelope")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

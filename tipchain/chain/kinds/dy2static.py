@@ -3,7 +3,7 @@
 Each section of a file is a training of its own. The originals change the section with ``sed`` and run the whole driver of
 ``train_infer_python`` on it twice; so does this, through that driver's profile. They compare the losses with ``diff``, as
 text, so the last printed digit decides. The default mode also runs the dynamic training from parameters a few units in
-the last place away, and allows what rounding alone makes of that (`tipchain.parity.loss_logs`).
+the last place away, and allows what rounding alone makes of that (`tipchain.parity.envelope`).
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection
         argv=(
             sys.executable,
             "-m",
-            "tipchain.parity.loss_logs",
+            "tipchain.parity.envelope",
             *logs[:2],
             "--losses",
             rule.losses,
