@@ -251,3 +251,12 @@ def test_an_inference_of_nothing_fails_whatever_the_framework_prints(chain, tmp_
         if result["command"]["step"] == "infer" and "GPU" not in result["reason"]
     }
     assert found == ("FAIL", f"exit 0, but no result{'' if chain.writes else ' line'}")
+
+
+def test_an_inference_of_paddleocr_that_logs_its_exception_and_exits_with_0_fails(tmp_path, monkeypatch):
+    chain = next(chain for chain in CHAINS if chain.suite == "paddleocr")
+    head = "[2026/11/27 02:09:21] ppocr INFO: "
+    logged = rf"{head}Traceback (most recent call last):\n  File x, line 1\nValueError: arg 3\n\n{head}arg 3 must not be zero"
+    assert go(replace(chain, prints=logged), tmp_path, monkeypatch) == 1
+    (infer, *_) = (result for result in results() if result["command"]["step"] == "infer")
+    assert (infer["outcome"], infer["reason"][:28]) == ("FAIL", "exit 0, but no result line i")
