@@ -156,6 +156,10 @@ def test_a_layer_around_another_that_changes_its_result_is_named():
     assert report.first_divergence.reference_path == "one"
 
 
+ONES = torch.ones(8, 3), paddle.ones([8, 3])
+"""Constants in float32, which nothing in the models holds."""
+
+
 class Single(torch.nn.Module):
     """A net whose code multiplies by a float32 tensor, which a float64 one does not go with."""
 
@@ -164,7 +168,7 @@ class Single(torch.nn.Module):
         self.fc, self.act = torch.nn.Linear(6, 8), torch.nn.GELU()
 
     def forward(self, x):
-        return self.act(self.fc(x)) @ torch.from_numpy(np.ones((8, 3), np.float32))
+        return self.act(self.fc(x)) @ ONES[0]
 
 
 class SinglePort(paddle.nn.Layer):
@@ -176,7 +180,7 @@ class SinglePort(paddle.nn.Layer):
         y = self.fc(x)
         y = paddle.nn.functional.relu(y) if self.fault == "activation" else self.act(y)
         y = y * 0.5 if self.fault == "factor" else y
-        return paddle.matmul(y, paddle.to_tensor(np.ones((8, 3), np.float32)))
+        return paddle.matmul(y, ONES[1])
 
 
 @pytest.mark.parametrize(

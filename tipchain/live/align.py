@@ -570,7 +570,7 @@ class _Work:
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
         if batch is None or self.pace.over:
             return
-        first = self.inputs.args[0].shape if self.inputs.args else ()
+        first = self.inputs.arrays()[0].shape
         last = any(
             call.type == "Conv1d" and call.inputs and call.inputs[0].shape == first
             for call in located.reference.trace.calls

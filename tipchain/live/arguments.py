@@ -170,8 +170,7 @@ EVEN = 32
 def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     """Return the first sample alone; of a batch of one two samples; None where the inputs have no common batch."""
     count = samples_of(inputs)
-    arrays = [*inputs.args, *inputs.kwargs.values()]
-    if count is None or any(one.ndim == 0 or one.shape[0] != count for one in arrays):
+    if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
     return _each(inputs, _twice if count == 1 else _first)
 
@@ -192,7 +191,7 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
         inputs: what was given.
         last: whether the last of three axes is the one that a model goes along, as one-dimensional convolutions do.
     """
-    arrays = [*inputs.args, *inputs.kwargs.values()]
+    arrays = inputs.arrays()
     shape = arrays[0].shape
     places: list[tuple[int, ...]] = []
     if len(shape) >= 4:
@@ -247,10 +246,12 @@ def others(inputs: ModelInputs) -> ModelInputs:
 
 
 def _each(inputs: ModelInputs, change: Callable[[Array], Array]) -> ModelInputs:
-    made = {name: change(one) for name, one in inputs.kwargs.items()}
-    return replace(inputs, args=tuple(map(change, inputs.args)), kwargs=made, labels=None)
+    args, kwargs = map_nested(
+        lambda one: change(one) if isinstance(one, np.ndarray) else one, (inputs.args, inputs.kwargs)
+    )
+    return replace(inputs, args=args, kwargs=kwargs, labels=None)
 
 
 def told_shapes(inputs: ModelInputs) -> str:
     """Return the shapes of inputs as messages have them."""
-    return ", ".join(str(list(one.shape)) for one in (*inputs.args, *inputs.kwargs.values()))
+    return ", ".join(str(list(one.shape)) for one in inputs.arrays())

@@ -187,6 +187,8 @@ def _shapes(arrays: Sequence[Array]) -> Shapes:
     return tuple(one.shape for one in arrays)
 
 
+SAME_RATE = 1e-6
+"""How far apart the rates of two draws may be that are the same: some layers keep theirs in float32."""
 RECURRENT = ("LSTM", "GRU", "RNN")
 """Kinds of layers whose masks may be of packed sequences on one side: their shapes tell nothing."""
 Place = tuple[str, str]
@@ -260,7 +262,7 @@ class _Comparer:
 
     def _other_rate(self, ours: int, theirs: int) -> UnlikeDraw | None:
         rate, port_rate = self.made[0][ours].rate, self.made[1][theirs].rate
-        if rate is None or port_rate is None or isclose(rate, port_rate, abs_tol=1e-6):
+        if rate is None or port_rate is None or isclose(rate, port_rate, abs_tol=SAME_RATE):
             return None
         return self._told(ours, theirs, sure=True)
 

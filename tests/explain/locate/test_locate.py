@@ -174,6 +174,7 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
     # On two threads torch's convolution adds up the gradients of its bias in another order.
     request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     torch.set_num_threads(threads)
+    eyes = torch.from_numpy(EYE), paddle.to_tensor(EYE)
 
     class Reference(torch.nn.Module):
         def __init__(self):
@@ -182,7 +183,7 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
 
         def forward(self, x):
             y = self.norm(self.conv(x)).mean((2, 3))
-            return self.fc(y @ torch.from_numpy(EYE) if "reference" in single else y)
+            return self.fc(y @ eyes[0] if "reference" in single else y)
 
     class Port(paddle.nn.Layer):
         def __init__(self):
@@ -192,7 +193,7 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
 
         def forward(self, x):
             y = self.norm(self.conv(x)).mean([2, 3])
-            return self.fc(paddle.matmul(y, paddle.to_tensor(EYE)) if "port" in single else y)
+            return self.fc(paddle.matmul(y, eyes[1]) if "port" in single else y)
 
     found = live.locate(Reference(), Port(), random(2, 3, 12, 12))
     assert not found.exact

@@ -16,6 +16,7 @@ def random(*shape):
 @pytest.mark.parametrize("fault", [False, True])
 def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single, fault):
     torch, paddle = live.torch, live.paddle
+    eye = paddle.eye(6)
 
     class Scaled(torch.nn.Embedding):
         def forward(self, tokens):
@@ -37,9 +38,7 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
 
         def forward(self, tokens):
             hidden = self.emb(tokens) * 3
-            return self.norm(
-                self.fc(paddle.matmul(hidden, paddle.to_tensor(np.eye(6, dtype=np.float32))) if single else hidden)
-            )
+            return self.norm(self.fc(paddle.matmul(hidden, eye) if single else hidden))
 
     found = live.locate(Reference(), Port(), np.random.default_rng(0).integers(0, 20, (3, 5)))
     assert found.exact is not single

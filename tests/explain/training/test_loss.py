@@ -73,8 +73,7 @@ CLEAN = {
         k.paddle.nn.CrossEntropyLoss(weight=k.paddle.to_tensor(WEIGHTS)),
     ),
     "float32 only": lambda k: Case(
-        lambda o, y: k.our_loss.cross_entropy(o, y, weight=k.torch.tensor(WEIGHTS, dtype=k.torch.float32)),
-        their_ce(k, weight=True),
+        lambda o, y: k.our_loss.cross_entropy(o, y, weight=k.torch.FloatTensor(WEIGHTS)), their_ce(k, weight=True)
     ),
     "ignored": lambda k: Case(our_ce(k, ignore_index=2), their_ce(k, ignore_index=2)),
     "large outputs": lambda k: Case(our_ce(k), their_ce(k), outputs=LOGITS * 60),
