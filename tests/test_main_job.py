@@ -130,8 +130,7 @@ def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     assert any(line.startswith("PASS") and "infer[" in line for line in lines), "the chain still runs"
     text = " ".join(done.stdout.replace("|", " ").split())
     assert "the chain FAILED at align[01]: NOT the same model: " in text
-    # In eval mode dropout passes everything on, so that in front of it and after it are the same place.
-    assert re.search(r"lacks `(F\.)?relu` (in front of|after) `dropout` at tiny_paddle.py:29", text)
+    assert "lacks `relu` in front of `dropout` at tiny_paddle.py:29" in text
     assert "fix apply `relu` to what `dropout` is given at tiny_paddle.py:29" in text
     assert "exit code 1" in text
 

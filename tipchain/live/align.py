@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -297,7 +297,8 @@ class _Work:
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
         if self.causes:
-            with in_mode(self.sides, self.models, training=self.training):
+            # Of eval mode the trace decides: causes are tried in the modes that the user's models have.
+            with in_mode(self.sides, self.models, training=True) if self.training else nullcontext():
                 self._explain(located, store)
 
     def _explain(self, located: Located | None, store: Store) -> None:
