@@ -34,7 +34,7 @@ from tipchain.explain.preflight.construction import MINDED, drops
 from tipchain.explain.preflight.kinds import kind_of
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.frameworks.randomness import MODELS, Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH
 
 DRAWING = MINDED - {"BatchNorm"}
@@ -42,8 +42,6 @@ DRAWING = MINDED - {"BatchNorm"}
 SAID = ("training", "drop", "rand", "bernoulli", "gumbel", "noise", "multinomial", "stochastic")
 """Parts of the names that code uses which draws random numbers, or asks for the mode."""
 Shapes = tuple[tuple[int, ...], ...]
-MODELS = ("paddle.vision.models.",)
-"""Modules of the frameworks that hold models, written as users write theirs."""
 DEPTH = 4
 """How many functions that call each other are read one inside the other."""
 CONSTRUCTING = frozenset(("__init__", "__setattr__", "init_weights", "_init_weights", "reset_parameters", "extra_repr"))
