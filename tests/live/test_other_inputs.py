@@ -17,7 +17,7 @@ import paddle  # noqa: E402
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.runs import read_inputs  # noqa: E402
-from tipchain.live.arguments import other_batch, other_sizes, told_shapes  # noqa: E402
+from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

@@ -24,9 +24,24 @@ from tipchain.explain.causes.search import below, unsearched
 from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.locate import Located, Locator, bytes_of, few_of
+from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
-from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, read_inputs
+from tipchain.explain.locate.other_runs import (
+    Called,
+    Refusal,
+    UnlikeDraw,
+    call_both,
+    explain_draws,
+    in_mode,
+    judge_draws,
+    minds_mode,
+    other_batch,
+    other_sizes,
+    others,
+    told_shapes,
+    unlike_draws,
+)
+from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, read_inputs
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
@@ -35,16 +50,7 @@ from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.arguments import (
-    as_inputs,
-    check_models,
-    check_outputs,
-    check_pair,
-    other_batch,
-    other_sizes,
-    others,
-    told_shapes,
-)
+from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.causes import (
     UNKNOWN,
     explain_layers,
@@ -55,17 +61,6 @@ from tipchain.live.causes import (
     with_construction,
 )
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
-from tipchain.live.other_mode import (
-    Called,
-    Refusal,
-    UnlikeDraw,
-    call_both,
-    explain_draws,
-    in_mode,
-    judge_draws,
-    minds_mode,
-    unlike_draws,
-)
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, check_buffers, train_both

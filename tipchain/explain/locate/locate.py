@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,15 +33,17 @@ from tipchain.explain.locate.runs import (
     Start,
     TracedRun,
     TracedRuns,
-    arrays_of,
+    drawn_between,
+    few_of,
     random_start,
     run_model,
+    samples_of,
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.frameworks.randomness import Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 Pair = tuple[Model, Model]
@@ -51,8 +52,6 @@ BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
 MORE = 5
 """Runs of the port in which what was found to be wrong is made right, to see what else is: each takes a forward run."""
-FEW = 2
-"""Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -637,34 +636,6 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
 
 
-def drawn_between(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
-    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
-    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
-    places: dict[int, list[str]] = defaultdict(list)
-    for call in run.trace.calls:
-        if call.path in names:
-            places[call.drawn.start].append(names[call.path])
-    found: list[Draw | str] = []
-    for at, draw in enumerate(run.draws.made):
-        found += [*places[at], draw]
-    return [*found, *places[len(run.draws.made)]]
-
-
 def bytes_of(model: Model) -> int:
     """Return how many bytes a model's parameters take."""
     return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
-
-
-def samples_of(inputs: ModelInputs) -> int | None:
-    """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
-    arrays = inputs.arrays()
-    return arrays[0].shape[0] if arrays and arrays[0].ndim else None
-
-
-def few_of(inputs: ModelInputs) -> ModelInputs | None:
-    """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
-    count = samples_of(inputs)
-    every = [*inputs.arrays(), *arrays_of(inputs.labels)]
-    if count is None or count <= FEW or any(one.shape[:1] != (count,) for one in every):
-        return None
-    return inputs.first(FEW)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import types
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,17 @@ from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twi
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.frameworks.randomness import Draws
+from tipchain.frameworks.randomness import Draw, Draws
+
+if TYPE_CHECKING:
+    from tipchain.explain.locate.matching import LayerPair
 
 LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")
 """Packages whose functions and objects hold no constants of a user's."""
 DEPTH = 6
 """How deep what a loss holds is looked through."""
+FEW = 2
+"""Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
 
 class Precise:
@@ -299,6 +305,21 @@ def _is_numbers(value: object) -> bool:
     return isinstance(value, int | float | np.generic)
 
 
+def samples_of(inputs: ModelInputs) -> int | None:
+    """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
+    arrays = inputs.arrays()
+    return arrays[0].shape[0] if arrays and arrays[0].ndim else None
+
+
+def few_of(inputs: ModelInputs) -> ModelInputs | None:
+    """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
+    count = samples_of(inputs)
+    every = [*inputs.arrays(), *arrays_of(inputs.labels)]
+    if count is None or count <= FEW or any(one.shape[:1] != (count,) for one in every):
+        return None
+    return inputs.first(FEW)
+
+
 def bind(model: Model, inputs: ModelInputs) -> ModelInputs:
     """Return the inputs as this model's forward takes them: by name, or by position where it calls them otherwise."""
     parameters = inspect.signature(model.forward).parameters
@@ -363,6 +384,19 @@ class TracedRuns(NamedTuple):
     def traces(self) -> tuple[Trace, Trace]:
         """The calls of both."""
         return self.reference.trace, self.port.trace
+
+
+def drawn_between(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
+    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
+    places: dict[int, list[str]] = defaultdict(list)
+    for call in run.trace.calls:
+        if call.path in names:
+            places[call.drawn.start].append(names[call.path])
+    found: list[Draw | str] = []
+    for at, draw in enumerate(run.draws.made):
+        found += [*places[at], draw]
+    return [*found, *places[len(run.draws.made)]]
 
 
 def run_model(
