@@ -8,11 +8,12 @@ from pathlib import Path
 from tiny_project import TinyProject
 
 from tipchain.errors import Outcome
-from tipchain.modes import Mode
+from tipchain.modes import Mode, dump_name, tensors_name
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.stages import Bench, judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
+from tipchain.parity.stages.tensors import save_tensors
 from tipchain.parity.weights import prepare
 
 
@@ -25,18 +26,21 @@ class BothSides:
 
     def record(self, stage: str, side: str) -> Record:
         """Return what a stage records on one side, as it would be loaded from its dump."""
-        recording = record(stage, getattr(self, side))
+        bench = getattr(self, side)
+        recording = record(stage, bench)
+        if recording.tensors:
+            save_tensors(bench.folder / tensors_name(stage, side), recording.tensors)
         meta = {"side": side, "details": dict(recording.details)}
         return Record(side=side, meta=meta, arrays=recording.arrays)
 
-    def judge(self, stage: str, reference: Record | None = None) -> Judged:
-        """Record and judge a stage; ``reference`` spares recording torch's side again."""
+    def judge(self, stage: str, reference: Record | None = None, port: Record | None = None) -> Judged:
+        """Record and judge a stage; ``reference`` spares recording torch's side again, ``port`` Paddle's."""
         dumps = Dumps(
             stage=stage,
             reference=reference or self.record(stage, "torch"),
-            port=self.record(stage, "paddle"),
-            reference_path=Path(),
-            port_path=Path(),
+            port=port or self.record(stage, "paddle"),
+            reference_path=self.torch.folder / dump_name(stage, "torch"),
+            port_path=self.paddle.folder / dump_name(stage, "paddle"),
         )
         return judge_dumps(dumps, Rules.of(self.paddle.case))
 

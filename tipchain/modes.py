@@ -169,7 +169,7 @@ class StageInfo(NamedTuple):
 
 INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
-        "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False),
+        "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False, tensors=True),
         "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False),
         "metric": StageInfo(
             ("model", "dataset", "metric"), ("eval_data", "weights", "settings"), "metric", trains=False

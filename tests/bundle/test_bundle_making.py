@@ -22,6 +22,7 @@ from tipchain.parity.align import AlignRequest
 from tipchain.parity.case import load_case
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages.judging import StageJudgement
+from tipchain.parity.stages.tensors import save_tensors
 from tipchain.parity.weights import Prepared
 
 
@@ -98,7 +99,7 @@ class Recorder:
             }
             path = request.folder / dump_name("forward", "torch")
             save_record(path, {"logits": np.ones(3)}, meta=meta)
-            path.with_suffix(".safetensors").write_bytes(b"")
+            save_tensors(path.with_suffix(".safetensors"), {})
         verdict = Verdict(outcome=outcome, subject="forward/torch", reason=reason or "torch alone")
         return [StageJudgement(stage="forward", verdicts=(verdict,))]
 

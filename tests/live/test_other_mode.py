@@ -298,3 +298,29 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
     report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
     assert report.passed
     assert "in train mode: only the reference returns 1" in report.reasons["forward"]
+
+
+def test_branches_that_draw_alike_may_run_in_another_order():
+    def branches(net, x):
+        return net.drop(net.side(x)) + 2 * net.other(x)
+
+    def swapped(net, x):
+        second = 2 * net.other(x)
+        return net.drop(net.side(x)) + second
+
+    ours = {
+        "act": branches,
+        "drop": torch.nn.Dropout(RATE),
+        "other": torch.nn.Dropout(RATE),
+        "side": torch.nn.Linear(WIDE, WIDE),
+    }
+    theirs = {
+        "act": swapped,
+        "drop": paddle.nn.Dropout(RATE),
+        "other": paddle.nn.Dropout(RATE),
+        "side": paddle.nn.Linear(WIDE, WIDE),
+    }
+    assert aligned(ours, theirs).passed
+    theirs["act"] = lambda net, x: 2 * net.other(x) + net.side(net.drop(x))
+    report = aligned(ours, theirs)
+    assert report.stages["forward"] is Outcome.FAIL, str(report)

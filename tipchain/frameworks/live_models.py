@@ -124,8 +124,8 @@ class TorchSide(FrameworkSide):
 
     name = "torch"
 
-    def __init__(self) -> None:
-        self.framework: TorchFramework = TorchFramework()
+    def __init__(self, framework: TorchFramework | None = None) -> None:
+        self.framework: TorchFramework = framework or TorchFramework()
         self.torch = self.framework.torch
         self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
@@ -280,8 +280,8 @@ class PaddleSide(FrameworkSide):
 
     name = "paddle"
 
-    def __init__(self) -> None:
-        self.framework: PaddleFramework = PaddleFramework()
+    def __init__(self, framework: PaddleFramework | None = None) -> None:
+        self.framework: PaddleFramework = framework or PaddleFramework()
         self.paddle = self.framework.paddle
         self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
         self.ways: Sequence[Widening] = ("casts", "plain")
@@ -420,6 +420,11 @@ class PaddleSide(FrameworkSide):
 
 
 LiveSide = TorchSide | PaddleSide
+
+
+def side_of(framework: Framework) -> LiveSide:
+    """Return the side of a framework that is loaded, alone in its process or not."""
+    return TorchSide(framework) if isinstance(framework, TorchFramework) else PaddleSide(framework)
 
 
 class Sides(NamedTuple):

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cache
-from math import prod
+from math import isclose, prod
 from types import FrameType
 from typing import Literal
 
@@ -34,6 +34,8 @@ LEVELS = 2.0**16
 ``floor(1 - p + u)`` are then the same mask, whatever they are computed in."""
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 """Functions of both frameworks that have a switch of their own."""
+SAME_RATE = 1e-6
+"""How far apart the rates of two draws may be that are the same: some layers keep theirs in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,14 @@ class Draw:
     def fits(self, other: Draw) -> bool:
         """Tell whether one set of numbers can be both draws."""
         return self.kind == other.kind != "own" and self.size == other.size
+
+    def is_as_frequent(self, other: Draw) -> bool:
+        """Tell whether two masks drop the same share, as far as both are known to be masks."""
+        return self.rate is None or other.rate is None or isclose(self.rate, other.rate, abs_tol=SAME_RATE)
+
+    def __str__(self) -> str:
+        shape = list(self.shape)
+        return f"a mask of shape {shape}" if self.rate is None else f"a mask of shape {shape} with p={self.rate:g}"
 
 
 class Draws:

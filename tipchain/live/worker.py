@@ -28,6 +28,7 @@ from tipchain.modes import LOCATABLE
 from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
+    from tipchain.numbers.verdicts import Verdict
     from tipchain.parity.align import AlignRequest
     from tipchain.report.page import Section
     from tipchain.weights.given_names import NameMap
@@ -169,6 +170,7 @@ LOCATE_TIMEOUT_S = 900.0
 """How long the search for causes may take, in a process of its own."""
 SWITCHED_OFF = "not looked for: --no-locate"
 INTERRUPTED = "not looked for: interrupted"
+AGREEING = (Outcome.PASS.value, Outcome.SKIP.value)
 ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
 NEEDS_TORCH = (
     "not looked for: it takes the live torch model, and a bundle has none; "
@@ -202,7 +204,7 @@ def explain_failures(report: RunReport, request: AlignRequest, out: Path, search
         OSError: the output folder cannot be written to.
     """
     try:
-        found = _find_causes(report, request, out, search)
+        found, report = _find_causes(report, request, out, search)
     except KeyboardInterrupt:
         found = Diagnosed(undiagnosed=INTERRUPTED, interrupted=True)
     if found == Diagnosed():
@@ -213,23 +215,26 @@ def explain_failures(report: RunReport, request: AlignRequest, out: Path, search
     return replace(report, diagnoses=found.diagnoses, undiagnosed=found.undiagnosed, interrupted=interrupted)
 
 
-def _find_causes(report: RunReport, request: AlignRequest, out: Path, search: CauseSearch) -> Diagnosed:
-    """Look for the causes where a stage failed that runs the model, and both sides were run here."""
-    failed = {stage_of(verdict) for verdict in report.verdicts if verdict.outcome is Outcome.FAIL}
-    if not failed or report.interrupted:
-        return Diagnosed(undiagnosed=INTERRUPTED if failed else "")
-    if not failed & LOCATABLE:
-        return Diagnosed(undiagnosed=f"not looked for: {', '.join(sorted(failed))} tells itself what differs")
+def _find_causes(
+    report: RunReport, request: AlignRequest, out: Path, search: CauseSearch
+) -> tuple[Diagnosed, RunReport]:
+    """Look for the causes where a stage failed that runs the model, and both sides were run here; settle what is open."""
+    failed, is_open = _stages_failed(report), any(map(_is_open, report.verdicts))
+    if report.interrupted or not (failed or is_open):
+        return Diagnosed(undiagnosed=INTERRUPTED if failed else ""), report
+    if not failed & LOCATABLE and not is_open:
+        return Diagnosed(undiagnosed=f"not looked for: {', '.join(sorted(failed))} tells itself what differs"), report
     if not search.wanted:
-        return Diagnosed(undiagnosed=SWITCHED_OFF)
+        return Diagnosed(undiagnosed=SWITCHED_OFF if failed else ""), report
     if request.dumps or len(request.sides) < 2:
-        return Diagnosed(undiagnosed=ONE_SIDE if request.given is None else NEEDS_TORCH)
+        why = ONE_SIDE if request.given is None else NEEDS_TORCH
+        return Diagnosed(undiagnosed=why if failed else ""), report
     asked = {
         "case": str(request.case.path.resolve()),
         "mode": request.mode.value,
         "reseed": request.case.reseed,
         "data_path": str(request.data_path) if request.data_path else "",
-        "only": sorted(failed),
+        "only": sorted({*failed, "forward"} if is_open else failed),
         "options": {"within": search.within} if search.within else {},
     }
     try:
@@ -239,15 +244,44 @@ def _find_causes(report: RunReport, request: AlignRequest, out: Path, search: Ca
         text, document, interrupted = str(error), None, False
     if document is None:
         _located_file(request).unlink(missing_ok=True)
-        found = Diagnosed(undiagnosed=f"could not be looked for: {text.removeprefix('ERROR: ')}")
-        text = found.undiagnosed
+        text = f"could not be looked for: {text.removeprefix('ERROR: ')}"
+        found = Diagnosed(undiagnosed=text if failed else "")
     else:
-        found = diagnose_run(report.verdicts, document, request.case.root)
+        if is_open:
+            report = _settled(report, request, out, document)
+        failing = bool(_stages_failed(report))
+        found = diagnose_run(report.verdicts, document, request.case.root) if failing else Diagnosed()
         atomic_write(_located_file(request), json.dumps(document) + "\n")
     if search.stream is not None:
         print(f"== where and why\n{fold(say(text), terminal_width())}", file=search.stream, flush=True)
     append(out / "alignment.log", f"# run {request.folder.parent.name} where and why\n{text}\n")
-    return replace(found, interrupted=interrupted)
+    return replace(found, interrupted=interrupted), report
+
+
+def _stages_failed(report: RunReport) -> set[str]:
+    return {stage_of(verdict) for verdict in report.verdicts if verdict.outcome is Outcome.FAIL}
+
+
+def _is_open(verdict: Verdict) -> bool:
+    """Tell whether a verdict is open until both models run in one process, where they can be given equal random numbers."""
+    from tipchain.parity.stages.forward import RANDOM
+
+    return verdict.subject == RANDOM and verdict.outcome is Outcome.SKIP
+
+
+def _settled(report: RunReport, request: AlignRequest, out: Path, document: JsonObject) -> RunReport:
+    """Return the report with what the live models told of train mode in place of the verdict that was open."""
+    from tipchain.parity.align import amend_stage
+
+    stages, reasons = document["stages"], document.get("reasons", {})
+    wrong = next((one for one in ("preflight", "forward") if stages.get(one) == Outcome.FAIL.value), "")
+    told = f"both models in one process: {reasons.get(wrong or 'forward', '')}"
+    # They say so where they did not compare it, which they do where all agrees before.
+    agree = all(stages.get(one) in AGREEING for one in ("preflight", "forward", "backward"))
+    outcome = Outcome.FAIL if wrong else Outcome.PASS if agree and "train mode" not in told else Outcome.SKIP
+    settled = tuple(replace(one, outcome=outcome, reason=told) if _is_open(one) else one for one in report.verdicts)
+    amend_stage("forward", settled, request, out)
+    return replace(report, verdicts=settled)
 
 
 def located_details(folder: Path) -> list[Section]:

@@ -548,6 +548,14 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     return judge_stage(stage, request.folder, rules)
 
 
+def amend_stage(stage: str, verdicts: Sequence[Verdict], request: AlignRequest, out: Path) -> None:
+    """Write a stage's diff log anew, with verdicts that are others than judging its dumps gave."""
+    tolerances = judge_stage(stage, request.folder, request.rules or Rules.of(request.case)).tolerances
+    own = [one for one in verdicts if one.subject.startswith(f"{stage}/")]
+    write_diff_log(request.folder / log_name(stage), own, tolerances, stage=stage)
+    publish(request.folder, out / LATEST, [log_name(stage)])
+
+
 def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[StageJudgement]:
     """Judge the dumps in ``folder`` again, without running anything."""
     return [judge_stage(stage, folder, rules) for stage in stages]

@@ -13,7 +13,7 @@ from tipchain.core.machine import keep_memory
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import ENLARGED, Enlarged, Noise
-from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import (
@@ -43,7 +43,7 @@ from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Tw
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.frameworks.randomness import Draws, partners_of
+from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 
 Pair = tuple[Model, Model]
@@ -521,10 +521,15 @@ class Locator:
             return self._run(*given, known=known, double=double)
 
         theirs, port = run_port()
-        if not port.draws.in_order():
+        in_order = port.draws.in_order()
+        if port.draws.made and not (in_order and _agree(reference, port)):
             partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
+            if in_order:  # numbers that fit may yet be another branch's, which the port runs first
+                partners = _with_others(partners, reference.draws.made, port.draws.made)
             if partners != port.draws.partners:
-                theirs, port = run_port(partners)
+                other = run_port(partners)
+                if not in_order or _agree(reference, other[1]):
+                    theirs, port = other
         return BothModels(ours, theirs), TracedRuns(reference, port), both
 
     def _run(
@@ -634,6 +639,25 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
     for other in judge.matching.pairs:
         if other.port.path in paths:
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
+
+
+def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
+    """Tell whether two runs give the same outputs, one by one."""
+    both = list(zip(ours.outputs, theirs.outputs, strict=False))
+    alike = len(ours.outputs) == len(theirs.outputs) and all(one.shape == other.shape for one, other in both)
+    return alike and all(relative(one, other) <= SAME_SINGLE for one, other in both)
+
+
+def _with_others(partners: Mapping[int, int], ours: Sequence[Draw], theirs: Sequence[Draw]) -> dict[int, int]:
+    """Return which draw is which with those that were left: each is the first of the reference's that it fits."""
+    made = dict(partners)
+    left = [number for number in range(len(ours)) if number not in set(made.values())]
+    for number, draw in enumerate(theirs):
+        fitting = next((one for one in left if draw.fits(ours[one])), None)
+        if number not in made and fitting is not None:
+            made[number] = fitting
+            left.remove(fitting)
+    return made
 
 
 def bytes_of(model: Model) -> int:

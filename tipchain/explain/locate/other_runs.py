@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ from tipchain.explain.locate.trace import take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import MINDED, drops
 from tipchain.explain.preflight.kinds import kind_of
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import MODELS, Draw, Draws, partners_of
@@ -74,6 +73,12 @@ def minds_mode(side: LiveSide, model: Model) -> bool:
         return True
     kinds = ((kind_of(layer, 0 if side.name == "torch" else 1), layer) for layer in layers)
     return any(kind is not None and kind.name in DRAWING and drops(layer) for kind, layer in kinds)
+
+
+def uses_statistics(side: LiveSide, model: Model) -> bool:
+    """Tell whether a model has norms that take the statistics of the batch in train mode."""
+    kinds = (kind_of(layer, 0 if side.name == "torch" else 1) for _, layer in side.layers(model))
+    return any(kind is not None and kind.name == "BatchNorm" for kind in kinds)
 
 
 def _says(value: object, depth: int = DEPTH) -> bool:
@@ -153,6 +158,28 @@ class Refusal:
     told: str
 
 
+def call_seeded(
+    side: LiveSide,
+    model: Model,
+    inputs: ModelInputs,
+    draws: Draws,
+    *,
+    seed: int,
+    double: bool = False,
+    before: ModelInputs | None = None,
+) -> Nested:
+    """Return what a model gives for random numbers that are known, without gradients; called with other inputs ``before`` that.
+
+    Raises:
+        Exception: whatever the model raises.
+    """
+    side.seed(seed)
+    with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
+        for given in filter(None, (before, inputs)):
+            output = call_model(side, model, bind(model, given), double=double)
+    return output
+
+
 def call_both(
     sides: Sides,
     models: tuple[Model, Model],
@@ -173,10 +200,7 @@ def call_both(
         try:
             made = side.copied(model, double=double, training=training)
             held = buffers_of(side, made)
-            side.seed(seed)
-            with side.precision(double=double), side.randomness(draws), side.recording(gradient=False):
-                for given in filter(None, (before, inputs)):
-                    output = call_model(side, made, bind(made, given), double=double)
+            output = call_seeded(side, made, inputs, draws, seed=seed, double=double, before=before)
             _, tensors, _ = take_out(output, side.is_tensor)
         except Exception as error:  # noqa: BLE001  (a model may refuse the mode or the inputs: labels it lacks, a batch of one)
             return Refusal(by_port=bool(number), told=one_line(error))
@@ -193,8 +217,6 @@ def _shapes(arrays: Sequence[Array]) -> Shapes:
     return tuple(one.shape for one in arrays)
 
 
-SAME_RATE = 1e-6
-"""How far apart the rates of two draws may be that are the same: some layers keep theirs in float32."""
 RECURRENT = ("LSTM", "GRU", "RNN")
 """Kinds of layers whose masks may be of packed sequences on one side: their shapes tell nothing."""
 Place = tuple[str, str]
@@ -267,8 +289,7 @@ class _Comparer:
         return next(number for number, other in enumerate(self.made[side]) if other is draw), side
 
     def _other_rate(self, ours: int, theirs: int) -> UnlikeDraw | None:
-        rate, port_rate = self.made[0][ours].rate, self.made[1][theirs].rate
-        if rate is None or port_rate is None or isclose(rate, port_rate, abs_tol=SAME_RATE):
+        if self.made[0][ours].is_as_frequent(self.made[1][theirs]):
             return None
         return self._told(ours, theirs, sure=True)
 
@@ -402,7 +423,7 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
     ours, theirs = one.reference, one.port
     if theirs is None:
         return _tell_missing(one, ours or Draw("own", ()))
-    mask, place = _said(theirs), _line(theirs)
+    mask, place = str(theirs), _line(theirs)
     if ours is None and not training:
         told, fix = f"in eval mode it draws {mask} at {place}", f"pass `training=self.training` at {place}"
         return Cause(code="dropout-in-eval", message=told, fix=fix)
@@ -435,11 +456,6 @@ def _beside(place: Place) -> str:
     return f"after `{before}`" if before else f"before `{after}`" if after else "in the model"
 
 
-def _said(draw: Draw) -> str:
-    shape = list(draw.shape)
-    return f"a mask of shape {shape}" if draw.rate is None else f"a mask of shape {shape} with p={draw.rate:g}"
-
-
 def _line(draw: Draw) -> str:
     """Return where the port draws: the line that its causes are placed at."""
     return "?" if draw.place is None else f"{Path(draw.place[0]).name}:{draw.place[1]}"
@@ -448,9 +464,9 @@ def _line(draw: Draw) -> str:
 def _referred(draw: Draw) -> str:
     """Return what the reference draws; its line is written so that no cause is placed there."""
     if draw.place is None:
-        return f"the reference draws {_said(draw)}"
+        return f"the reference draws {draw}"
     file, line = draw.place
-    return f"line {line} of the reference's {Path(file).name} draws {_said(draw)}"
+    return f"line {line} of the reference's {Path(file).name} draws {draw}"
 
 
 def _source(draw: Draw) -> SourceLine | None:

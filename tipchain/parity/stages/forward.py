@@ -1,26 +1,342 @@
-"""Step 1 of the guide, the network: its outputs."""
+"""Step 1 of the guide, the network: its outputs in eval mode, then in train mode and with inputs that the case does not name."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from os import sep
+from os.path import relpath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tipchain.core.blame import one_line
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
+from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
+from tipchain.frameworks.randomness import SAME_RATE, Draw, Draws
+from tipchain.numbers.tolerance import ROUGH, Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
+from tipchain.parity.case import LABEL
+from tipchain.parity.settings import TRAIN
+from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import judge
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_paths
+from tipchain.parity.stages.tensors import TensorFile
+
+if TYPE_CHECKING:
+    from tipchain.explain.locate.runs import ModelInputs
+    from tipchain.frameworks.live_models import LiveSide
 
 __all__ = ["judge", "record"]
 
 
 def record(bench: Bench) -> Recording:
-    """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``."""
+    """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``.
+
+    Beside the dump: outputs on inputs that are made of those, and in train mode, as ``train/name``; what the model draws there.
+    """
     arrays = _outputs(bench, bench.eval_output(), "")
     others = bench.inputs_of_other_shapes()
-    model: Model = bench.eval_model() if others else None
+    if not others and bench.truth:
+        return Recording(arrays=arrays)
+    model = bench.eval_model()
     with bench.framework.inference():
         for suffix, inputs in others.items():
             arrays |= _outputs(bench, model(*inputs), suffix)
-    return Recording(arrays=arrays)
+    if bench.truth:
+        return Recording(arrays=arrays)
+    more = _Besides(bench, model)
+    tensors, inputs_facts = more.other_inputs()
+    in_train_mode, train_facts = more.train_mode()
+    facts = {OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
+    return Recording(arrays=arrays, tensors={**tensors, **in_train_mode}, details=facts)
 
 
 def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
     named = flatten_outputs(bench.framework, output, bench.case.outputs)
     return {f"{name}{suffix}": bench.framework.array(value) for name, value in named.items()}
+
+
+# What a model does besides, on one side.
+
+
+OTHER_INPUTS, TRAIN_MODE = "other_inputs", "train_mode"
+"""Facts beside the dump."""
+Besides = tuple[dict[str, Array], JsonObject]
+"""Outputs by name, and facts."""
+
+
+class _Besides:
+    """Runs a model that is ready for the stage with other inputs and in train mode; it may be changed by that."""
+
+    def __init__(self, bench: Bench, model: Model) -> None:
+        from tipchain.explain.locate.runs import ModelInputs
+        from tipchain.frameworks.live_models import side_of
+
+        self.bench, self.model = bench, model
+        self.side: LiveSide = side_of(bench.framework)
+        self.inputs: ModelInputs = ModelInputs(
+            args=tuple(array for name, array in bench.inputs.items() if name != LABEL), kwargs={}
+        )
+
+    def other_inputs(self) -> Besides:
+        """Return the outputs for one sample of other sizes, the first that the model takes, called after one of other values."""
+        from tipchain.explain.locate.other_runs import call_seeded, other_batch, other_sizes, others, told_shapes
+
+        batch = other_batch(self.inputs)
+        if batch is None:
+            return {}, {"without": "the inputs have no common first axis"}
+        refused: dict[str, Json] = {}
+        # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
+        ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
+        for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
+            shapes, seed = told_shapes(given), self.bench.case.seed
+            try:
+                output = call_seeded(self.side, self.model, given, Draws(seed), seed=seed, before=others(given))
+                suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
+                return _outputs(self.bench, output, suffix), {"refused": refused, "shapes": shapes, "suffix": suffix}
+            except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
+                refused[shapes] = self._told(error)
+        return {}, {"refused": refused}
+
+    def train_mode(self) -> Besides:
+        """Return the outputs for a few samples, or for all, in train mode with the seed's random numbers, and what was drawn.
+
+        In float64 where the batch's statistics count: of two samples they may make much of rounding.
+        """
+        from tipchain.explain.locate.other_runs import call_seeded, minds_mode, told_shapes, uses_statistics
+        from tipchain.explain.locate.runs import few_of
+
+        seed, refused = self.bench.case.seed, ""
+        minds, precisions = (
+            minds_mode(self.side, self.model),
+            (True, False)[not uses_statistics(self.side, self.model) :],
+        )
+        few = few_of(self.inputs)
+        for given, double in product((self.inputs,) if few is None else (few, self.inputs), precisions):
+            draws = Draws(seed)
+            try:
+                made = self.side.copied(self.model, double=True, training=True) if double else self.model
+                made.train()
+                output = call_seeded(self.side, made, given, draws, seed=seed, double=double)
+                outputs = {f"{TRAIN}/{name}": one for name, one in self._named(output).items()}
+            except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
+                refused = refused or self._told(error)
+                continue
+            drawn = [as_json(self._placed(one)) for one in draws.made]
+            return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": drawn}
+        return {}, {"minds": minds, "refused": refused}
+
+    def _named(self, output: Nested) -> dict[str, Array]:
+        """Return all outputs, named as far as the case names them: in train mode there may be others."""
+        from tipchain.explain.locate.trace import take_out
+
+        try:
+            return _outputs(self.bench, output, "")
+        except UsageError:
+            _, tensors, places = take_out(output, self.side.is_tensor)
+            names = [*self.bench.case.outputs, *places[len(self.bench.case.outputs) :]]
+            return {name: self.bench.framework.array(one) for name, one in zip(names, tensors, strict=False)}
+
+    def _told(self, error: Exception) -> str:
+        """Return what was raised, with the project's files as seen from its root: a dump may go to another machine."""
+        return one_line(error).replace(f"{self.bench.case.root.resolve()}{sep}", "")
+
+    def _placed(self, draw: Draw) -> Draw:
+        """Return a draw with its file as seen from the project's root."""
+        return (
+            draw
+            if draw.place is None
+            else replace(draw, place=(relpath(draw.place[0], self.bench.case.root), draw.place[1]))
+        )
+
+
+# What both sides do besides, held against each other.
+
+
+STAGE = "forward"
+RANDOM = f"{STAGE}/{TRAIN}"
+"""The verdict on results in train mode of which the recordings do not tell whether they are random or wrong."""
+
+
+def judge(dumps: Dumps, rules: Rules) -> Judged:
+    """Compare the outputs; where they agree, what both sides do with other inputs and in train mode."""
+    judged = judging.judge(dumps, rules)
+    if any(one.outcome is not Outcome.PASS for one in judged.verdicts):
+        known = {one.subject for one in rules.deviations}
+        if all(one.outcome is Outcome.PASS or one.subject in known for one in judged.verdicts):
+            return replace(
+                judged, notes=(*judged.notes, "other inputs and train mode were not compared: the outputs differ")
+            )
+        return judged
+    sides = details(dumps.reference), details(dumps.port)
+    if any(name not in one for name in (OTHER_INPUTS, TRAIN_MODE) for one in sides):
+        return replace(
+            judged, notes=(*judged.notes, "other inputs and train mode were not compared: a side did not record them")
+        )
+    with ExitStack() as stack:
+        try:
+            ours, theirs = (
+                _Recorded(facts, stack.enter_context(TensorFile(path)) if _has_tensors(facts) else {})
+                for facts, path in zip(sides, tensor_paths(dumps), strict=True)
+            )
+        except RecordError as error:
+            return judged + Judged(verdicts=(Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error)),))
+        return judged + _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
+
+
+def _has_tensors(facts: JsonObject) -> bool:
+    return "suffix" in facts[OTHER_INPUTS] or "draws" in facts[TRAIN_MODE]
+
+
+class _Recorded:
+    """What one side did besides."""
+
+    def __init__(self, facts: JsonObject, tensors: Mapping[str, Array]) -> None:
+        self.inputs, self.train, self.tensors = facts[OTHER_INPUTS], facts[TRAIN_MODE], tensors
+        self.draws = parse_as(tuple[Draw, ...], self.train.get("draws", []), "draws")
+
+    def named(self, prefix: str = "", suffix: str = "") -> dict[str, Array]:
+        """Return the outputs whose names begin and end so."""
+        return {
+            name: np.array(self.tensors[name])
+            for name in self.tensors
+            if name.startswith(prefix) and name.endswith(suffix)
+        }
+
+
+def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judged:
+    if "without" in ours.inputs:
+        return Judged(verdicts=(), notes=(f"other inputs were not compared: {ours.inputs['without']}",))
+    refused, suffix = theirs.inputs["refused"], ours.inputs.get("suffix")
+    alone = [shapes for shapes in refused if shapes not in ours.inputs["refused"]]
+    notes = [
+        f"the port raises with inputs of shape {shapes}, the reference does not: {refused[shapes]}"
+        for shapes in alone[:1]
+    ]
+    if suffix is None or theirs.inputs.get("suffix") != suffix:
+        if suffix is None:
+            shapes, told = next(iter(ours.inputs["refused"].items()))
+            notes.append(f"other inputs were not compared: the reference raises with those of shape {shapes}: {told}")
+        elif not notes:
+            notes.append("other inputs were not compared: the port takes such as the reference does not")
+        return Judged(verdicts=(), notes=tuple(notes))
+    how = f"with inputs of shape {ours.inputs['shapes']}"
+    expected, actual = (one.named(suffix=suffix) for one in (ours, theirs))
+    return replace(_compare(expected, actual, rules, how), notes=tuple(notes))
+
+
+def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judged:
+    """Judge train mode, where at least one side may do something else in it."""
+    if not (ours.train["minds"] or theirs.train["minds"]):
+        return Judged(verdicts=())
+    for one, who in ((ours, "reference"), (theirs, "port")):
+        if "refused" in one.train:
+            told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
+            return Judged(verdicts=(), notes=(told,))
+    if ours.train["shapes"] != theirs.train["shapes"]:
+        told = f"the reference runs in it with inputs of shape {ours.train['shapes']}, the port of {theirs.train['shapes']}"
+        return Judged(verdicts=(), notes=(f"train mode was not compared: {told}",))
+    expected, actual = (one.named(prefix=f"{TRAIN}/") for one in (ours, theirs))
+    both = [name for name in expected if name in actual]
+    notes = [
+        f"in train mode only the {who} returns {', '.join(name.removeprefix(f'{TRAIN}/') for name in alone)}"
+        for who, alone in (
+            ("reference", [one for one in expected if one not in actual]),
+            ("port", [one for one in actual if one not in expected]),
+        )
+        if alone
+    ]
+    if not both:
+        return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the sides return other outputs in it"))
+    told = f"{_told('the reference', ours.draws)}, {_told('the port', theirs.draws)}"
+    found = _compare(
+        {name: expected[name] for name in both},
+        {name: actual[name] for name in both},
+        rules,
+        f"in train mode: {told}" if ours.draws or theirs.draws else "in train mode",
+    )
+    agree, equal = all(one.outcome is Outcome.PASS for one in found.verdicts), _are_equal(ours.draws, theirs.draws)
+    if (agree and equal) or (not agree and _tells(ours.draws, theirs.draws, alike=not notes)):
+        return replace(found, notes=tuple(notes))
+    reason = f"in train mode the results are random, and the recordings do not tell more: {told}"
+    return Judged(verdicts=(Verdict(Outcome.SKIP, RANDOM, reason),), notes=tuple(notes))
+
+
+def _compare(expected: Mapping[str, Array], actual: Mapping[str, Array], rules: Rules, how: str) -> Judged:
+    """Compare outputs of a run besides: they are as close as the stage's own, or as rounding to float32 lets them be."""
+    from tipchain.explain.locate.differences import relative
+
+    plain = {name: name.removeprefix(f"{TRAIN}/").partition("@")[0] for name in (*expected, *actual)}
+    own = rules.for_arrays(STAGE, {plain[name]: one for name, one in (*actual.items(), *expected.items())})
+    tolerances = {name: own[plain[name]] for name in plain}
+    verdicts: list[Verdict] = []
+    kept: dict[str, Tolerance] = {}
+    for one in compare(expected, actual, tolerances):
+        name, subject = one.subject, f"{STAGE}/{one.subject}"
+        if one.outcome is Outcome.PASS:
+            kept[subject] = tolerances[name]
+            verdicts.append(replace(one, subject=subject))
+        elif one.diff is None or not one.diff.size or expected[name].dtype.kind != "f":
+            verdicts.append(replace(one, subject=subject, reason=f"{how}: {one.reason}"))
+        else:
+            apart = relative(expected[name], actual[name])
+            outcome = Outcome.PASS if apart <= ROUGH else Outcome.FAIL
+            reason = f"relative {apart:.3g} · allowed {ROUGH:.3g}"
+            words = reason if outcome is Outcome.PASS else f"{how} · {reason}"
+            verdicts.append(Verdict(outcome, subject, words, diff=one.diff, share=apart / ROUGH))
+    return Judged(verdicts=tuple(verdicts), tolerances=kept)
+
+
+def _are_equal(ours: Sequence[Draw], theirs: Sequence[Draw]) -> bool:
+    """Tell whether both sides were given the same numbers for the same rates, one after another."""
+    return len(ours) == len(theirs) and all(
+        one.fits(other) and one.is_as_frequent(other) for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _tells(ours: Sequence[Draw], theirs: Sequence[Draw], *, alike: bool) -> bool:
+    """Tell whether outputs that differ in train mode show a fault, and cannot be due to other numbers alone.
+
+    They show one where both sides were given the same numbers, of which none can stand for another; and where one side draws
+    what the other does not, or drops another share. What only one side returns may have drawn more: then they are not ``alike``.
+    """
+    numbers = [Counter((one.kind, one.size) for one in side) for side in (ours, theirs)]
+    if any(one.kind == "own" for one in (*ours, *theirs)):
+        return False
+    if _are_equal(ours, theirs):
+        placed = [one.shape for one in ours] == [one.shape for one in theirs]
+        return placed and len(numbers[0]) == len(ours)
+    if not alike or numbers[0] != numbers[1]:
+        return alike and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+    rates = [
+        Counter((one.size, round(one.rate / SAME_RATE)) for one in side if one.rate is not None)
+        for side in (ours, theirs)
+    ]
+    return all(one.total() == len(ours) for one in rates) and rates[0] != rates[1]
+
+
+def _told(who: str, draws: Sequence[Draw]) -> str:
+    """Return what a side draws, each kind with the line of its first."""
+    kinds: dict[str, list[Draw]] = {}
+    for one in draws:
+        kinds.setdefault(str(one), []).append(one)
+    told = [
+        f"{words}{f' {len(several)} times' if several[1:] else ''}{_at(several[0])}"
+        for words, several in list(kinds.items())[:SHOWN]
+    ]
+    more = f" and {len(kinds) - SHOWN} others" if len(kinds) > SHOWN else ""
+    return f"{who} draws {', '.join(told) or 'nothing'}{more}"
+
+
+def _at(draw: Draw) -> str:
+    return "" if draw.place is None else f" at {draw.place[0]}:{draw.place[1]}"
+
+
+SHOWN = 3
+"""Kinds of draws that a reason names."""
