@@ -15,6 +15,7 @@ import numpy as np
 
 from tipchain.core.blame import one_line
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
+from tipchain.core.language import listed
 from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
@@ -228,6 +229,9 @@ def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Jud
         return Judged(verdicts=(), notes=tuple(notes))
     how = f"with inputs of shape {ours.inputs['shapes']}"
     expected, actual = (one.named(suffix=suffix) for one in (ours, theirs))
+    if not _are_finite(expected):
+        notes.append("other inputs were not compared: the reference puts out NaN or Inf")
+        return Judged(verdicts=(), notes=tuple(notes))
     return replace(_compare(expected, actual, rules, how), notes=tuple(notes))
 
 
@@ -240,7 +244,7 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
             told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
             return Judged(verdicts=(), notes=(told,))
     if ours.train["shapes"] != theirs.train["shapes"]:
-        told = f"the reference runs in it with inputs of shape {ours.train['shapes']}, the port of {theirs.train['shapes']}"
+        told = f"the reference runs with inputs of shape {ours.train['shapes']}, the port with {theirs.train['shapes']}"
         return Judged(verdicts=(), notes=(f"train mode was not compared: {told}",))
     expected, actual = (one.named(prefix=f"{TRAIN}/") for one in (ours, theirs))
     both = [name for name in expected if name in actual]
@@ -254,7 +258,9 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
     ]
     if not both:
         return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the sides return other outputs in it"))
-    told = f"{_told('the reference', ours.draws)}, {_told('the port', theirs.draws)}"
+    if not _are_finite(expected):
+        return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the reference puts out NaN or Inf"))
+    told = f"the reference draws {_told(ours.draws)}, the port draws {_told(theirs.draws)}"
     found = _compare(
         {name: expected[name] for name in both},
         {name: actual[name] for name in both},
@@ -266,6 +272,10 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
         return replace(found, notes=tuple(notes))
     reason = f"in train mode the results are random, and the recordings do not tell more: {told}"
     return Judged(verdicts=(Verdict(Outcome.SKIP, RANDOM, reason),), notes=tuple(notes))
+
+
+def _are_finite(arrays: Mapping[str, Array]) -> bool:
+    return all(np.isfinite(one).all() for one in arrays.values() if one.dtype.kind in "fc")
 
 
 def _compare(expected: Mapping[str, Array], actual: Mapping[str, Array], rules: Rules, how: str) -> Judged:
@@ -321,21 +331,17 @@ def _tells(ours: Sequence[Draw], theirs: Sequence[Draw], *, alike: bool) -> bool
     return all(one.total() == len(ours) for one in rates) and rates[0] != rates[1]
 
 
-def _told(who: str, draws: Sequence[Draw]) -> str:
+def _told(draws: Sequence[Draw]) -> str:
     """Return what a side draws, each kind with the line of its first."""
     kinds: dict[str, list[Draw]] = {}
     for one in draws:
         kinds.setdefault(str(one), []).append(one)
-    told = [
-        f"{words}{f' {len(several)} times' if several[1:] else ''}{_at(several[0])}"
-        for words, several in list(kinds.items())[:SHOWN]
-    ]
-    more = f" and {len(kinds) - SHOWN} others" if len(kinds) > SHOWN else ""
-    return f"{who} draws {', '.join(told) or 'nothing'}{more}"
-
-
-def _at(draw: Draw) -> str:
-    return "" if draw.place is None else f" at {draw.place[0]}:{draw.place[1]}"
+    told = []
+    for words, several in kinds.items():
+        place = several[0].place
+        times = f"{len(several)} times {words}" if several[1:] else words
+        told.append(times if place is None else f"{times} at {place[0]}:{place[1]}")
+    return listed(told, SHOWN) if told else "nothing"
 
 
 SHOWN = 3
