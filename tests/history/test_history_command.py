@@ -253,7 +253,9 @@ def test_the_causes_of_a_report_come_into_the_history(project, capsys):
 def test_causes_fit_80_columns(project, capsys, monkeypatch, lang):
     monkeypatch.setenv("TIPCHAIN_LANG", lang)
     long = replace(
-        cause("weight-decay", layer="backbone.layer4.block.conv", fix="pass `weight_decay=0.0001` to the optimizer " * 4),
+        cause(
+            "weight-decay", layer="backbone.layer4.block.conv", fix="pass `weight_decay=0.0001` to the optimizer " * 4
+        ),
         message="the port decays biases and norms, which the reference's parameter groups leave out of the decay " * 3,
     )
     failed = item("configs/resnet/train_infer_python.txt", FAIL, causes=(long,), reason="the loss differs " * 9)
