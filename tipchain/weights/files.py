@@ -33,8 +33,12 @@ from tipchain.numbers.pickle_stream import (
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 
 
-TORCH_HINT = "`tipchain align CASE --prepare` makes a case's weights; `torch.save(model.state_dict(), FILE)` writes a model's"
-PADDLE_HINT = "`tipchain align CASE --prepare` makes a case's weights; `paddle.save(model.state_dict(), FILE)` writes a model's"
+TORCH_HINT = (
+    "`tipchain align CASE --prepare` makes a case's weights; `torch.save(model.state_dict(), FILE)` writes a model's"
+)
+PADDLE_HINT = (
+    "`tipchain align CASE --prepare` makes a case's weights; `paddle.save(model.state_dict(), FILE)` writes a model's"
+)
 SAFETENSORS = ".safetensors"
 
 
