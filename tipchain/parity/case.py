@@ -715,7 +715,7 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Fu
     if spec is None:
         raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
     with serving(side=side):
-        found = resolve(spec, case.root)
+        found = resolve(spec, case.root, side)
     bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found
     build = checking(name, side, bound)
     if name != "loss" or plain:
