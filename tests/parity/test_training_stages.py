@@ -237,3 +237,33 @@ def test_the_second_alignment_repeats_no_run_of_the_envelope(tiny, monkeypatch):
 
     monkeypatch.setattr(_Paired, "rerun", lambda self, number: pytest.fail("the envelope is made again"))
     tiny.record("train", "torch")
+
+
+def noisy(folder):
+    class Noisy(folder):
+        def __init__(self, root, split):
+            super().__init__(root, split)
+            self.noise = split == "train"
+
+        def __getitem__(self, index):
+            image, *rest = super().__getitem__(index)
+            return (image + np.float32(np.random.default_rng().normal()) if self.noise else image, *rest)
+
+    return Noisy
+
+
+@pytest.mark.parametrize("stage", ["backward", "train"])
+def test_where_both_augment_at_random_both_are_fed_the_evaluation_set(tiny, monkeypatch, stage):
+    ours = importlib.import_module(tiny.sides.torch.builder("model").__module__)
+    for module in (ours, tiny.port):
+        monkeypatch.setattr(module, "build_dataset", noisy(module.Folder))
+    monkeypatch.setitem(tiny.reference, stage, tiny.record(stage, "torch"))
+    judged = tiny.judge(stage)
+    assert failed(judged) == {}
+    assert any("trained on the samples of the evaluation set" in note for note in judged.notes) is (stage == "train")
+
+
+def test_a_port_that_alone_augments_is_told(tiny, monkeypatch):
+    monkeypatch.setattr(tiny.port, "build_dataset", noisy(tiny.port.Folder))
+    found = failed(tiny.judge("train"))
+    assert "the same values at every read in torch, other values at every read in Paddle" in found["train/random"]

@@ -189,7 +189,7 @@ def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[object],
         for _ in range(settings.iterations):
             yield bench.fake_inputs(), bench.fake_label()
         return
-    dataset, size = bench.dataset("train"), bench.case.train.batch_size
+    dataset, size = bench.steady_dataset()[0], bench.case.train.batch_size
     starts = range(0, settings.iterations * size, size)
     wanted = [[(start + number) % len(dataset) for number in range(size)] for start in starts]
     for image, label, files in bench.framework.batches(dataset, wanted):

@@ -21,6 +21,9 @@ from tipchain.frameworks.base import Trainer, concat_outputs
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
+REREAD = 32
+"""Training samples that are read twice, to learn whether they have the same values: a flip in one of ten spares all but once in 500."""
+
 # A case's metric: called once on everything, or fed batch by batch.
 
 
@@ -247,6 +250,20 @@ class Bench:
         if len(dataset) == 0:
             raise DataError(f"has no samples in {split}", file=root, expected="at least one")
         return dataset
+
+    def steady_dataset(self) -> tuple[Dataset, bool]:
+        """Return the training data set; the evaluation set, and True, where it gives other values at every read.
+
+        The random numbers of two frameworks differ, and so does what a random augmentation makes of a sample: both sides
+        would be fed different images.
+        """
+        dataset = self.dataset("train")
+        wanted = in_order(min(len(dataset), REREAD), self.case.train.batch_size)
+        pairs = zip(*(self.framework.batches(dataset, wanted) for _ in range(2)), strict=True)
+        for (first, _, _), (again, _, _) in pairs:
+            if not np.array_equal(self.framework.array(first), self.framework.array(again), equal_nan=True):
+                return self.dataset("val"), True
+        return dataset, False
 
 
 def in_order(length: int, size: int) -> list[list[int]]:
