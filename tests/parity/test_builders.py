@@ -165,13 +165,21 @@ def checkouts(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
+class Lazy:
+    """Among the modules, but none: like torch.classes it raises for names that it lacks."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
 @pytest.mark.parametrize("order", [("torch", "paddle"), ("paddle", "torch")])
 @pytest.mark.parametrize(
     ("add", "port"),
     [("sys.path.insert(0, '{}')", "port"), ("sys.path.append('{}')", "port"), ("sys.path.insert(0, '{}')", ".")],
 )
-def test_two_repositories_with_a_package_of_one_name_share_a_process(checkouts, add, port, order):
+def test_two_repositories_with_a_package_of_one_name_share_a_process(checkouts, monkeypatch, add, port, order):
     root = checkouts(add, port)
+    monkeypatch.setitem(sys.modules, "lazy_of_test", Lazy())
     built = {side: resolve(f"{side}_side:build", root, side) for side in order}
     late = {side: resolve(f"{side}_side:late", root, side) for side in order}
     for side in order:

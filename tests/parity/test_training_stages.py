@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -239,6 +240,22 @@ def test_the_second_alignment_repeats_no_run_of_the_envelope(tiny, monkeypatch):
     tiny.record("train", "torch")
 
 
+def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
+    torch = importlib.import_module("torch")
+    ours = importlib.import_module(tiny.sides.torch.builder("model").__module__)
+    weights = np.linspace(0.5, 2, 10, dtype="float32")
+    for module, framework, tensor in (
+        (ours, torch, torch.from_numpy(weights)),
+        (tiny.port, tiny.paddle, tiny.paddle.to_tensor(weights)),
+    ):
+        monkeypatch.setattr(module, "build_loss", partial(framework.nn.CrossEntropyLoss, weight=tensor))
+    wide = replace(tiny.sides.torch.case.backward, dtype="float64", modes=("train",), iterations=1)
+    for side in ("torch", "paddle"):
+        bench = getattr(tiny.sides, side)
+        found = tiny.record("backward", side, replace(bench, case=replace(bench.case, backward=wide)))
+        assert found.arrays["loss_0"].dtype == "float64"
+
+
 def noisy(folder):
     class Noisy(folder):
         def __init__(self, root, split):
@@ -246,8 +263,10 @@ def noisy(folder):
             self.noise = split == "train"
 
         def __getitem__(self, index):
-            image, *rest = super().__getitem__(index)
-            return (image + np.float32(np.random.default_rng().normal()) if self.noise else image, *rest)
+            image, label, file = super().__getitem__(index)
+            if self.noise:
+                return image + np.float32(np.random.default_rng().normal()), label, file
+            return image, np.int32(label), file  # as a mask that is read in eval mode has another type
 
     return Noisy
 

@@ -101,7 +101,7 @@ class _OwnImports:
         sys.path[:] = [*own, *(one for one in sys.path if one not in {*own, *theirs}), *theirs]
         folders = {f"{Path(one).absolute()}/": one for one in sys.path}
         misled = set()
-        for name, module in sys.modules.items():
+        for name, module in list(sys.modules.items()):
             file = _file(module)
             if "@" not in name and is_users(file):
                 folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
@@ -119,8 +119,8 @@ class _OwnImports:
 
 def _file(module: ModuleType | None) -> str:
     """Return a module's file, or a file in the folder of a package without one; of what has neither, what is no user's."""
-    file = getattr(module, "__file__", None)
-    return file or next((f"{one}/" for one in getattr(module, "__path__", ())), "<")
+    known = getattr(module, "__dict__", {})  # of what is no module, as torch.classes is, any name may raise
+    return known.get("__file__") or next((f"{one}/" for one in known.get("__path__", ())), "<")
 
 
 def _has(folder: str, name: str) -> bool:

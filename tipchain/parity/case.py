@@ -720,10 +720,10 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Fu
     build = checking(name, side, bound)
     if name != "loss" or plain:
         return build
-    return wraps(build)(lambda *args, **settings: _checked_loss(build(*args, **settings), side, found))
+    return wraps(build)(lambda *args, **settings: checked_loss(build(*args, **settings), side, found))
 
 
-def _checked_loss(loss: Function, side: str, builder: Function) -> Function:
+def checked_loss(loss: Function, side: str, builder: Function) -> Function:
     """Return a loss whose result is checked: a tensor of one element."""
     name = placed(loss) if ":" in placed(loss) else f"{placed(builder)}'s loss"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -260,10 +261,27 @@ class Bench:
         dataset = self.dataset("train")
         wanted = in_order(min(len(dataset), REREAD), self.case.train.batch_size)
         pairs = zip(*(self.framework.batches(dataset, wanted) for _ in range(2)), strict=True)
-        for (first, _, _), (again, _, _) in pairs:
-            if not np.array_equal(self.framework.array(first), self.framework.array(again), equal_nan=True):
-                return self.dataset("val"), True
+        for (first, label, _), (again, _, _) in pairs:
+            arrays = [self.framework.array(one) for one in (first, again)]
+            if not np.array_equal(*arrays, equal_nan=True):
+                return self._typed(self.dataset("val"), (arrays[0].dtype, self.framework.array(label).dtype)), True
         return dataset, False
+
+    def _typed(self, dataset: Dataset, dtypes: Sequence[np.dtype[Any]]) -> Dataset:
+        """Return a data set like ``dataset`` with images and labels of other types; it is of a subclass of its type."""
+
+        def read_item(_: object, index: int) -> tuple[object, ...]:
+            *parts, file = dataset[index]
+            return *(self._cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)), file
+
+        typed = copy.copy(dataset)
+        kind = type(dataset)
+        typed.__class__ = type(kind.__name__, (kind,), {"__getitem__": read_item, "__getitems__": None})
+        return typed
+
+    def _cast(self, value: Nested, dtype: np.dtype[Any]) -> Nested:
+        array = self.framework.array(value) if self.framework.is_tensor(value) else np.asarray(value)
+        return value if array.dtype == dtype else array.astype(dtype)
 
 
 def in_order(length: int, size: int) -> list[list[int]]:
