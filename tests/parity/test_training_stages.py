@@ -256,7 +256,7 @@ def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
         assert found.arrays["loss_0"].dtype == "float64"
 
 
-def noisy(folder):
+def noisy(folder, *, masks=False):
     class Noisy(folder):
         def __init__(self, root, split):
             super().__init__(root, split)
@@ -266,7 +266,7 @@ def noisy(folder):
             image, label, file = super().__getitem__(index)
             if self.noise:
                 return image + np.float32(np.random.default_rng().normal()), label, file
-            return image, np.int32(label), file  # as a mask that is read in eval mode has another type
+            return image, np.int32(label) if masks else label, file
 
     return Noisy
 
@@ -280,6 +280,18 @@ def test_where_both_augment_at_random_both_are_fed_the_evaluation_set(tiny, monk
     judged = tiny.judge(stage)
     assert failed(judged) == {}
     assert any("trained on the samples of the evaluation set" in note for note in judged.notes) is (stage == "train")
+
+
+@pytest.mark.parametrize("side", ["torch", "paddle"])
+def test_the_evaluation_sets_samples_have_the_types_of_training(tiny, monkeypatch, side):
+    bench = getattr(tiny.sides, side)
+    module = importlib.import_module(bench.builder("model").__module__)
+    monkeypatch.setattr(module, "build_dataset", noisy(module.Folder, masks=True))
+    dataset, random = bench.steady_dataset()
+    ((_, label, files),) = bench.framework.batches(dataset, [[0, 1]])
+    assert random
+    assert bench.framework.array(label).dtype == "int64"
+    assert files[0].startswith("val/")
 
 
 def test_a_port_that_alone_augments_is_told(tiny, monkeypatch):

@@ -262,9 +262,9 @@ class Bench:
         wanted = in_order(min(len(dataset), REREAD), self.case.train.batch_size)
         pairs = zip(*(self.framework.batches(dataset, wanted) for _ in range(2)), strict=True)
         for (first, label, _), (again, _, _) in pairs:
-            arrays = [self.framework.array(one) for one in (first, again)]
-            if not np.array_equal(*arrays, equal_nan=True):
-                return self._typed(self.dataset("val"), (arrays[0].dtype, self.framework.array(label).dtype)), True
+            image, other = self.framework.array(first), self.framework.array(again)
+            if not np.array_equal(image, other, equal_nan=True):
+                return self._typed(self.dataset("val"), (image.dtype, self.framework.array(label).dtype)), True
         return dataset, False
 
     def _typed(self, dataset: Dataset, dtypes: Sequence[np.dtype[Any]]) -> Dataset:
