@@ -79,11 +79,11 @@ def test_every_command_of_the_documents_is_in_the_table():
 def test_the_commands_work():
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment["TIPCHAIN_PYTHON"] = sys.executable
+    rows = table(GUIDES[0])
+    prepare = next(given.strip("`") for given, _ in rows if "prepare.sh test_tipc/configs/mvf" in given)
     documents = [
-        code
-        for _, here in table(GUIDES[0])
-        for code in here.split("`")[1::2]
-        if code.startswith("python alignment/step")
+        prepare,
+        *(code for _, here in rows for code in here.split("`")[1::2] if code.startswith("python alignment/step")),
     ]
     for line in [*(line for line in fenced(GUIDES[0]) if not line.startswith("source ")), *documents]:
         done = subprocess.run(

@@ -51,6 +51,17 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
     assert main(["doctor", "--strict"]) == 1
 
 
+def test_one_framework_is_enough_to_record_its_side(machine, capsys):
+    machine["paddle"] = DoctorLine(
+        subject="paddle", outcome=Outcome.SKIP, detail="not installed", remedy="get paddle", needed_for=ALIGNING
+    )
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "align --record torch records that side, to compare elsewhere",
+        "align, locate and run need paddle",
+    ]
+
+
 def test_without_the_packages_of_the_shipped_cases_own_cases_run(machine, capsys, monkeypatch):
     monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0

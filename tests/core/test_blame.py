@@ -16,7 +16,7 @@ import tipchain.core.blame
 from tipchain.core.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.core.guard import guarded
 from tipchain.errors import ExitCode, did_you_mean
-from tipchain.frameworks.base import check_batch, checking
+from tipchain.frameworks.base import Trainer, check_batch, checking
 
 
 @pytest.mark.parametrize(
@@ -372,3 +372,16 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
     monkeypatch.setattr(tipchain.core.blame, "is_users", lambda _: False)
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
     assert ended["message"] == "data: [Errno 28] No space left on device: 'dump.npy'"
+
+
+class Schedules:
+    def get_last_lr(self):
+        """A schedule of two, which lacks a step."""
+
+
+@pytest.mark.parametrize("lacking", [Schedules(), Schedules])
+def test_what_tipchain_finds_lacking_in_the_users_object_is_asked_of_its_class(lacking):
+    error = raised(Trainer(None, lacking, float, float).step_schedule)
+    line = Schedules.get_last_lr.__code__.co_firstlineno
+    assert users_fault(error).startswith(f"{__file__}:{line}: AttributeError: ")
+    assert users_fault(raised(Trainer(None, [], float, float).step_schedule)) is None

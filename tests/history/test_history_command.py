@@ -7,11 +7,13 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from history_samples import FAIL, PASS, cause, item, judged, night, night_folder, report, trained
 
 from tipchain.cli import main
+from tipchain.core.language import columns
 from tipchain.history.store import History, place_of
 
 
@@ -245,3 +247,21 @@ def test_the_causes_of_a_report_come_into_the_history(project, capsys):
         ("epsilon", "port.py", 7, 1),
         ("momentum", "port.py", 7, 0),
     ]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_causes_fit_80_columns(project, capsys, monkeypatch, lang):
+    monkeypatch.setenv("TIPCHAIN_LANG", lang)
+    long = replace(
+        cause(
+            "weight-decay", layer="backbone.layer4.block.conv", fix="pass `weight_decay=0.0001` to the optimizer " * 4
+        ),
+        message="the port decays biases and norms, which the reference's parameter groups leave out of the decay " * 3,
+    )
+    failed = item("configs/resnet/train_infer_python.txt", FAIL, causes=(long,), reason="the loss differs " * 9)
+    History(place_of(project)).add(night(3, commit="c3"), [failed])
+    shown = [out(capsys, "causes"), out(capsys, "show", "suite-003"), out(capsys, "show", "suite-003", failed.id)]
+    for text in shown:
+        assert all(columns(line) <= 80 for line in text.splitlines())
+        assert text.count("weight_decay=0.0001") == 4
+    assert ("检查" in shown[0]) == (lang == "zh")

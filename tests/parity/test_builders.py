@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,7 @@ import pytest
 
 from tipchain.core.files import ROOT_VARIABLE, find_root
 from tipchain.errors import CaseError
-from tipchain.frameworks.base import candidates, resolve
+from tipchain.frameworks.base import _OwnImports, candidates, checking, resolve
 from tipchain.parity.case import check_builders, load_case
 
 CASE = """\
@@ -132,3 +133,69 @@ def test_where_nothing_is_near_it_is_told_what_there_is(package):
     with pytest.raises(CaseError, match=r"nobodys\.nn has no 'wholly_different'") as raised:
         resolve("nobodys.nn:wholly_different", Path.cwd())
     assert raised.value.hint == "it has CrossEntropyLoss, Linear"
+
+
+@pytest.fixture
+def checkouts(tmp_path, monkeypatch):
+    """Write two repositories that both have a package `models`, and a module for each side that puts its own on the path."""
+
+    def write(add, port="port"):
+        for side, folder in (("torch", "reference"), ("paddle", port)):
+            package = tmp_path / folder / "models"
+            package.mkdir(parents=True)
+            (package / "__init__.py").write_text(f"SIDE = {side!r}\n")
+            (package / "net.py").write_text(f"class Net:\n    side = {side!r}\n")
+            (package / "late.py").write_text(f"SIDE = {side!r}\n")
+            lines = [
+                "import sys" if folder != "." else "",
+                add.format(tmp_path / folder) if folder != "." else "",
+                "from models.net import Net",
+                "def build(): return Net",
+                "def late():\n    import models.late\n    return models.late.SIDE",
+            ]
+            (tmp_path / f"{side}_side.py").write_text("\n".join(lines) + "\n")
+        return tmp_path
+
+    kept = dict(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("tipchain.frameworks.base._imports", _OwnImports())
+    yield write
+    for name in set(sys.modules) - set(kept):
+        if name.partition("@")[0].partition(".")[0] in ("models", "torch_side", "paddle_side"):
+            del sys.modules[name]
+
+
+class Lazy:
+    """Among the modules, but none: like torch.classes it raises for names that it lacks."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("order", [("torch", "paddle"), ("paddle", "torch")])
+@pytest.mark.parametrize(
+    ("add", "port"),
+    [("sys.path.insert(0, '{}')", "port"), ("sys.path.append('{}')", "port"), ("sys.path.insert(0, '{}')", ".")],
+)
+def test_two_repositories_with_a_package_of_one_name_share_a_process(checkouts, monkeypatch, add, port, order):
+    root = checkouts(add, port)
+    monkeypatch.setitem(sys.modules, "lazy_of_test", Lazy())
+    built = {side: resolve(f"{side}_side:build", root, side) for side in order}
+    late = {side: resolve(f"{side}_side:late", root, side) for side in order}
+    for side in order:
+        assert built[side]().side == side
+    for side in (*order, *order):
+        assert checking("transforms", side, late[side])() == side
+    for side, folder in (("torch", "reference"), ("paddle", port)):
+        assert Path(inspect.getsourcefile(built[side]())) == root / folder / "models/net.py"
+
+
+def test_a_module_for_both_sides_is_imported_once(checkouts, tmp_path):
+    root = checkouts("sys.path.insert(0, '{}')")
+    (tmp_path / "both.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'reference')!r})\nimport models\ndef torch(): return models\npaddle = torch\n"
+    )
+    ours, theirs = (resolve(f"both:{side}", root, side) for side in ("torch", "paddle"))
+    assert ours is theirs
+    assert ours() is checking("transforms", "paddle", theirs)()
+    del sys.modules["both"]

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tipchain.core.machine import core_count
 from tipchain.errors import CaseError, UsageError
 from tipchain.modes import tensors_name
 from tipchain.numbers.dumps import Record
@@ -35,6 +36,12 @@ from paddle import nn
 def build_raising_loss():
     if paddle.distributed.get_rank() == 1:
         raise ValueError("no loss here")
+    return nn.CrossEntropyLoss()
+
+
+def build_telling_loss():
+    import sys
+    print("the program is", *sys.orig_argv[1:3])
     return nn.CrossEntropyLoss()
 """
 
@@ -173,6 +180,37 @@ def test_batch_statistics_of_shares_are_refused(side, tmp_path):
 
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
+
+
+RECORDER = """
+import sys
+from pathlib import Path
+from tipchain.frameworks import load_framework
+from tipchain.modes import parse_device
+from tipchain.parity.case import load_case, open_builder
+from tipchain.parity.stages import Bench, record
+case, folder, own = sys.argv[1:]
+framework = load_framework("paddle")
+framework.configure(parse_device("cpu"), 0, 1)
+case, folder = load_case(case), Path(folder)
+if own:
+    open_builder(case, "paddle", own)
+weights = Path(case.root) / "weights.pdparams"
+record("distributed", Bench(
+    framework=framework, case=case, weights=weights, inputs={}, epochs=1, train_data=folder, eval_data=folder, folder=folder
+))
+"""
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(("own", "program"), [("", "-c"), ("loss", "-m tipchain.parity.stages.distributed")])
+def test_ranks_import_nothing_again_unless_the_users_code_may_know_its_rank(side, tmp_path, own, program):
+    bench_of(side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_telling_loss"))
+    threads = str(max(1, core_count() // 2))
+    words = [sys.executable, "-c", RECORDER, side[1] / f"{tmp_path.name}.yaml", tmp_path, own]
+    subprocess.run(words, check=True, env={**os.environ, "OMP_NUM_THREADS": threads})
+    for rank in range(2):
+        assert f"the program is {program}" in (tmp_path / f"distributed_rank{rank}.log").read_text()
 
 
 def test_a_process_ends_with_the_one_that_started_it(tmp_path):

@@ -20,17 +20,26 @@ STAGES = ("forward", "data", "loss", "backward")
 class Process(RecordingProcess):
     """A process that does nothing: a test says what it tells, an exit code (an int) that it has ended."""
 
-    def __init__(self, job, spec, log, *, from_end=False):
-        assert spec.is_file()
-        self.order, self.stage, self.from_end = "", "", from_end
+    def __init__(self, process):
+        self.process, self.code = process, None
+        self.order, self.stage, self.from_end = "", "", False
         self.began, self.ready = time.monotonic(), 0.0
-        self.told, self.stopped = [], False
+        self.told, self.stopped, self.discarded = [], False, False
+
+    @classmethod
+    def start(cls, job, spec, log):
+        assert spec.is_file()
+        process = SimpleNamespace()
+        return cls(process), cls(process)
 
     def tell(self, order):
         self.told.append(order)
 
     def read(self):
         return self.says
+
+    def discard(self):
+        self.discarded = True
 
     def stop(self, patience):
         self.stopped = True
@@ -41,7 +50,7 @@ def side(monkeypatch, tmp_path):
     """Return a function that opens a side with these stages to record."""
     monkeypatch.setattr(recorder, "RecordingProcess", Process)
 
-    def open_side(name, stages, **how):
+    def open_side(name, stages, second="", **how):
         job = RecordingJob(
             side=name,
             case="",
@@ -55,7 +64,9 @@ def side(monkeypatch, tmp_path):
             epochs=1,
             commit="",
         )
-        return RecordingSide(job, STAGES, None, **how)
+        found = RecordingSide(job, STAGES, None, **how)
+        found.begin(second)
+        return found
 
     return open_side
 
@@ -65,7 +76,7 @@ def hear(side, process, *events, marks=None):
     ended = isinstance(events[0], int)
     facts = {"ok": True, "marks": marks}
     process.says = None if ended else [{"event": event, "stage": stage, **facts} for event, stage in events]
-    process.process = SimpleNamespace(wait=lambda: events[0])
+    process.process.wait = lambda: events[0]
     side.read(process)
 
 
@@ -86,16 +97,26 @@ def started(asked, jobs, stages):
 
 
 def test_two_processes_of_a_side_meet_in_the_middle(side):
-    paddle = side("paddle", STAGES)
-    paddle.begin_second("backward")
+    paddle = side("paddle", STAGES, "backward")
     first, last = paddle.processes
     assert (first.told, last.told) == (["forward"], ["backward"])
     hear(paddle, last, ("begin", "backward"), ("end", "backward"))
     hear(paddle, first, ("begin", "forward"), ("end", "forward"))
     assert (first.told, last.told) == (["forward", "data"], ["backward", "loss"])
-    alone = side("paddle", STAGES[:1])
-    alone.begin_second("forward")
-    assert len(alone.processes) == 1
+    assert len(side("paddle", STAGES[:1], "forward").processes) == 1
+
+
+def test_a_copy_that_has_ended_leaves_the_other_alone(side):
+    paddle = side("paddle", STAGES, "backward")
+    first, last = paddle.processes
+    first.says = [{"event": "exit", "code": -11}]
+    paddle.read(first)
+    first.says = None
+    paddle.read(first)
+    assert paddle.ended == {"forward": f"the paddle process was killed by SIGSEGV; log: {paddle.log}"}
+    assert (first.discarded, first.stopped, last.stopped) == (True, False, False)
+    paddle.stop()
+    assert last.stopped
 
 
 @pytest.mark.parametrize(
@@ -118,12 +139,12 @@ def test_the_port_begins_before_it_is_known_what_torch_has_recorded_before(side,
     sides, seen = [], []
 
     def spare(asked, job, stages, since):
-        seen.extend((one.side, one.processes[0].order) for one in sides)
+        seen.extend((one.side, len(one.processes)) for one in sides)
         return replace(job, stages=("backward",)), None
 
     monkeypatch.setattr(align, "_spare", spare)
     _start(request(), [side(name, STAGES).job for name in ("torch", "paddle")], STAGES, 0.0, sides)
-    assert seen == [("paddle", "forward")]
+    assert seen == [("paddle", 1)]
     assert [(one.side, one.processes[0].order) for one in sides] == [("torch", "backward"), ("paddle", "forward")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -237,3 +238,63 @@ def test_the_second_alignment_repeats_no_run_of_the_envelope(tiny, monkeypatch):
 
     monkeypatch.setattr(_Paired, "rerun", lambda self, number: pytest.fail("the envelope is made again"))
     tiny.record("train", "torch")
+
+
+def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
+    torch = importlib.import_module("torch")
+    ours = importlib.import_module(tiny.sides.torch.builder("model").__module__)
+    weights = np.linspace(0.5, 2, 10, dtype="float32")
+    for module, framework, tensor in (
+        (ours, torch, torch.from_numpy(weights)),
+        (tiny.port, tiny.paddle, tiny.paddle.to_tensor(weights)),
+    ):
+        monkeypatch.setattr(module, "build_loss", partial(framework.nn.CrossEntropyLoss, weight=tensor))
+    wide = replace(tiny.sides.torch.case.backward, dtype="float64", modes=("train",), iterations=1)
+    for side in ("torch", "paddle"):
+        bench = getattr(tiny.sides, side)
+        found = tiny.record("backward", side, replace(bench, case=replace(bench.case, backward=wide)))
+        assert found.arrays["loss_0"].dtype == "float64"
+
+
+def noisy(folder, *, masks=False):
+    class Noisy(folder):
+        def __init__(self, root, split):
+            super().__init__(root, split)
+            self.noise = split == "train"
+
+        def __getitem__(self, index):
+            image, label, file = super().__getitem__(index)
+            if self.noise:
+                return image + np.float32(np.random.default_rng().normal()), label, file
+            return image, np.int32(label) if masks else label, file
+
+    return Noisy
+
+
+@pytest.mark.parametrize("stage", ["backward", "train"])
+def test_where_both_augment_at_random_both_are_fed_the_evaluation_set(tiny, monkeypatch, stage):
+    ours = importlib.import_module(tiny.sides.torch.builder("model").__module__)
+    for module in (ours, tiny.port):
+        monkeypatch.setattr(module, "build_dataset", noisy(module.Folder))
+    monkeypatch.setitem(tiny.reference, stage, tiny.record(stage, "torch"))
+    judged = tiny.judge(stage)
+    assert failed(judged) == {}
+    assert any("trained on the samples of the evaluation set" in note for note in judged.notes) is (stage == "train")
+
+
+@pytest.mark.parametrize("side", ["torch", "paddle"])
+def test_the_evaluation_sets_samples_have_the_types_of_training(tiny, monkeypatch, side):
+    bench = getattr(tiny.sides, side)
+    module = importlib.import_module(bench.builder("model").__module__)
+    monkeypatch.setattr(module, "build_dataset", noisy(module.Folder, masks=True))
+    dataset, random = bench.steady_dataset()
+    ((_, label, files),) = bench.framework.batches(dataset, [[0, 1]])
+    assert random
+    assert bench.framework.array(label).dtype == "int64"
+    assert files[0].startswith("val/")
+
+
+def test_a_port_that_alone_augments_is_told(tiny, monkeypatch):
+    monkeypatch.setattr(tiny.port, "build_dataset", noisy(tiny.port.Folder))
+    found = failed(tiny.judge("train"))
+    assert "the same values at every read in torch, other values at every read in Paddle" in found["train/random"]

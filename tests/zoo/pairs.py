@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -151,7 +152,9 @@ def shake(reference: Any, seed: int) -> None:
 def copy_weights(reference: Any, port: Any) -> None:
     """Give the port the reference's weights; its `take` does that where it is there, `names` helps where not."""
     if hasattr(port, "take"):
-        port.set_state_dict(port.take({name: tensor.numpy() for name, tensor in reference.state_dict().items()}))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Paddle's, of what `take` has set by itself
+            port.set_state_dict(port.take({name: tensor.numpy() for name, tensor in reference.state_dict().items()}))
         return
     names = getattr(port, "names", None)
     port.set_state_dict(to_paddle(reference, reference.state_dict(), port, names).state)

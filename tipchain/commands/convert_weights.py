@@ -111,7 +111,7 @@ def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], 
     for name in ("torch", "paddle"):  # torch must come first where both share a process
         load_framework(name)
     torch_model, paddle_model = (
-        checking("model", side, resolve(spec, root))(**model_args)
+        checking("model", side, resolve(spec, root, side))(**model_args)
         for side, spec in zip(("torch", "paddle"), specs, strict=True)
     )
     return torch_model, paddle_model, names, ignore

@@ -131,7 +131,11 @@ def _end(findings: Sequence[DoctorLine]) -> list[str]:
     if not lacking:
         return ["ready for align and run"]
     needs = [f"{what} need {', '.join(subjects)}" for what, subjects in lacking.items()]
-    return [f"ready for {WITHOUT if ALIGNING in lacking else 'align and run of your own cases'}", *needs]
+    if ALIGNING not in lacking:
+        return ["ready for align and run of your own cases", *needs]
+    alone = [name for name in PROBES if name not in lacking[ALIGNING]]
+    sides = [f"align --record {name} records that side, to compare elsewhere" for name in alone]
+    return [f"ready for {WITHOUT}", *sides, *needs]
 
 
 def _fit(findings: Sequence[DoctorLine]) -> bool:

@@ -121,6 +121,8 @@ def users_fault(error: BaseException) -> str | None:
         called = _called(str(error), walked[-1][0])
         if called is not None:
             return f"{called}: {said}"
+    if isinstance(error, AttributeError) and (lacking := _lacking(error)):
+        return f"{lacking}: {said}"
     foreign = [(frame, line) for frame, line in walked if _package(frame) in FRAMEWORKS]
     if foreign:
         frame, line = foreign[-1]
@@ -238,6 +240,14 @@ def _called(message: str, frame: FrameType) -> str | None:
         if place:
             return place
     return None
+
+
+def _lacking(error: AttributeError) -> str:
+    """Return where the user's class is written that was asked for what it lacks; "" for one that a framework's class made."""
+    kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+    places = (place_of(one) for one in (kind, *vars(kind).values()) if callable(one))
+    place = next(filter(None, places), "")
+    return place if place and not _root(kind) and is_users(place.rpartition(":")[0]) else ""
 
 
 def _place_in(module: ModuleType | None, qualified: str) -> str:

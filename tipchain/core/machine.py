@@ -45,7 +45,7 @@ def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
     Results are pickled. What was ended, by the system for want of memory or by an error, is done again here, where the
     error is raised; so is everything where this process has threads, for such a one cannot be doubled.
     """
-    if _has_threads():
+    if has_threads():
         return [one() for one in work]
     others = [_start(one) for one in work[1:]]
     found = [one() for one in work[:1]]
@@ -73,7 +73,8 @@ def _start(work: Callable[[], object]) -> tuple[int, int]:
         os._exit(code)
 
 
-def _has_threads() -> bool:
+def has_threads() -> bool:
+    """Tell whether this process has more than one thread, so that a fork of it would lack some."""
     return len(list(Path("/proc/self/task").iterdir())) > 1
 
 
@@ -85,7 +86,7 @@ def start_process(work: Callable[..., object], *args: object, log: Path) -> Base
     import multiprocessing
 
     release_memory(WORTH)  # what is free here would be copied, page by page, once it is written to
-    context = multiprocessing.get_context("spawn") if _has_threads() else multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn") if has_threads() else multiprocessing.get_context("fork")
     process: BaseProcess = context.Process(target=_work_apart, args=(os.getpid(), log, work, args))
     process.start()
     return process

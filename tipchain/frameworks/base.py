@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
-from tipchain.errors import CaseError, UsageError
+from tipchain.core.blame import UsersError, blame, claim, is_users, place_of, placed, serving
+from tipchain.errors import CaseError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Optimizer, Schedule
 
 if TYPE_CHECKING:
@@ -51,8 +51,101 @@ def imports_start(root: Path) -> str:
     return f"imports start at {root}; --root, or root: in the case, says another folder"
 
 
-def resolve(spec: str, root: Path) -> Callable[..., Any]:
+class _OwnImports:
+    """What each side imports, where both share a process: two repositories may each have a package ``models``.
+
+    A side's own folders are those that its modules put on the import path. The side at work finds these first. What the
+    other side has imported is put apart meanwhile, under a name by which Python still finds the files of its classes.
+    """
+
+    def __init__(self) -> None:
+        self.folders: dict[str, list[str]] = {side: [] for side in MODELS}
+        self.apart: dict[str, set[str]] = {side: set() for side in MODELS}
+        self.added: dict[str, list[str]] = {}
+
+    def load(self, side: str, name: str, load: Callable[[], ModuleType]) -> ModuleType:
+        """Import a module with what is the side's own; once more, if it met the other's.
+
+        Raises:
+            TipchainError: it cannot be imported.
+        """
+        self._own(side, self.added.get(name, []))
+        self.enter(side)
+        known, path = set(sys.modules), {Path(one).absolute() for one in sys.path}
+        failure: TipchainError | None = None
+        try:
+            module = load()
+        except TipchainError as error:
+            failure = error
+        self.added.setdefault(name, []).extend(one for one in sys.path if Path(one).absolute() not in path)
+        self._own(side, self.added[name])
+        if self.enter(side):
+            for one in [one for one in sys.modules if one not in known and "@" not in one]:
+                if is_users(_file(sys.modules[one])):
+                    del sys.modules[one]
+            module, failure = load(), None
+        if failure is not None:
+            raise failure
+        return module
+
+    def _own(self, side: str, folders: Sequence[str]) -> None:
+        self.folders[side] += [one for one in folders if one not in self.folders[side]]
+
+    def enter(self, side: str) -> bool:
+        """Let a side find its own first; tell whether it would have found something of the other's in its place."""
+        (other,) = MODELS.keys() - {side}
+        own = [one for one in self.folders[side] if one in sys.path]
+        theirs = [one for one in self.folders[other] if one in sys.path and one not in own]
+        if not own and not theirs:
+            return False
+        sys.path[:] = [*own, *(one for one in sys.path if one not in {*own, *theirs}), *theirs]
+        folders = {f"{Path(one).absolute()}/": one for one in sys.path}
+        misled = set()
+        for name, module in list(sys.modules.items()):
+            file = _file(module)
+            if "@" not in name and is_users(file):
+                folder = folders.get(max((one for one in folders if file.startswith(one)), key=len, default=""))
+                namesake = folder not in own and any(_has(one, name.partition(".")[0]) for one in own)
+                if folder in theirs or namesake:
+                    misled.add(name)
+        for name in misled:
+            _rename(name, f"{name}@{other}")
+        for name in self.apart[side]:
+            _rename(f"{name}@{side}", name)
+        self.apart[side] = set()
+        self.apart[other] |= misled
+        return bool(misled)
+
+
+def _file(module: ModuleType | None) -> str:
+    """Return a module's file, or a file in the folder of a package without one; of what has neither, what is no user's."""
+    known = getattr(module, "__dict__", {})  # of what is no module, as torch.classes is, any name may raise
+    return known.get("__file__") or next((f"{one}/" for one in known.get("__path__", ())), "<")
+
+
+def _has(folder: str, name: str) -> bool:
+    """Tell whether a module of this name is found in a folder."""
+    return Path(folder, name).is_dir() or Path(folder, f"{name}.py").is_file()
+
+
+def _rename(name: str, other: str) -> None:
+    """Have a module under another name, and let its classes say so."""
+    module = sys.modules[other] = sys.modules.pop(name)
+    for one in vars(module).values():
+        if isinstance(one, type) and one.__module__ == name:
+            one.__module__ = other
+
+
+_imports = _OwnImports()
+
+
+def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
     """Import and return the callable that ``"module:callable"`` names, with ``root`` on the import path.
+
+    Args:
+        spec: what is named.
+        root: where imports start.
+        side: whose it is, ``"torch"`` or ``"paddle"``: it does not meet what the other's modules have imported.
 
     Raises:
         CaseError: the module cannot be found, has no such name, or the name is not callable.
@@ -63,7 +156,11 @@ def resolve(spec: str, root: Path) -> Callable[..., Any]:
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     with serving(stage=f"importing {module_name}"):
-        module = _import(module_name, spec, root)
+        module = (
+            _imports.load(side, module_name, lambda: _import(module_name, spec, root))
+            if side
+            else _import(module_name, spec, root)
+        )
     if not hasattr(module, name):
         raise CaseError(f"{module_name} has no {name!r}", key=spec, hint=_instead(module, name))
     builder = getattr(module, name)
@@ -153,6 +250,7 @@ def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[.
     def build_checked(*args: object, **settings: object) -> object:
         with serving(side=side, stage=f"building the {name}"):
             expected = EXPECTED.get(name) or f"a {MODELS[side]}"
+            _imports.enter(side)
             try:
                 made = builder(*args, **settings)
             except TypeError as error:

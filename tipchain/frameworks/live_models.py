@@ -31,6 +31,10 @@ Widening = Literal["casts", "claims", "plain"]
 its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
 
 
+Steps = tuple[tuple[int, ...], tuple[int, ...]]
+"""How far a convolution goes at a time along each axis of space, and how many zeros it puts at both ends."""
+
+
 class FrameworkSide:
     """A framework whose models are copied, run, traced and replayed layer by layer: what both do in the same words.
 
@@ -266,6 +270,11 @@ class TorchSide(FrameworkSide):
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
 
+    def steps(self, layer: Model) -> Steps | None:
+        """Return those of a convolution of one group and without dilation that pads with zeros, alike at both ends; else None."""
+        plain = layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}
+        return (layer.stride, layer.padding) if plain and not isinstance(layer.padding, str) else None
+
     def norm_scale(self, layer: object) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other module."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
@@ -409,6 +418,15 @@ class PaddleSide(FrameworkSide):
     def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
+
+    def steps(self, layer: Model) -> Steps | None:
+        """Return those of a convolution, as of torch's."""
+        strides, pads = tuple(layer._stride), layer._padding  # noqa: SLF001
+        pads = (pads,) * len(strides) if isinstance(pads, int) else tuple(pads)
+        plain = layer._groups == 1 and layer._padding_mode == "zeros" and set(layer._dilation) == {1}  # noqa: SLF001
+        first = not layer._data_format.endswith("C")  # noqa: SLF001
+        told = len(pads) == len(strides) and all(isinstance(one, int) for one in pads)
+        return (strides, pads) if plain and first and told else None
 
     def norm_scale(self, layer: object) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""

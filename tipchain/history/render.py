@@ -50,9 +50,18 @@ def number_text(value: float) -> str:
     return f"{value:.4g}" if isfinite(value) else "NaN" if value != value else "inf" if value > 0 else "-inf"  # noqa: PLR0124
 
 
-def cut(line: str, width: int = WIDTH) -> str:
-    """Return a line in the reader's language, of at most ``width`` columns; control characters become spaces."""
-    return language.cut(say("".join(letter if letter.isprintable() else " " for letter in line)), width)
+def cut(line: str) -> str:
+    """Return a line in the reader's language, of at most `WIDTH` columns; control characters become spaces."""
+    return language.cut(say(_printable(line)), WIDTH)
+
+
+def lines_of(text: str, indent: str) -> list[str]:
+    """Return a text in the reader's language in lines of `WIDTH` columns behind an indent; control characters become spaces."""
+    return language.in_rows(say(_printable(text)), WIDTH, indent, f"{indent}  ")
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def list_text(entries: Sequence[Entry]) -> str:
@@ -76,7 +85,7 @@ def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
         lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
-        lines += [cut(f"{'':27}{line}", 2 * WIDTH) for cause in one.causes[:1] for line in cause_lines(cause)]
+        lines += [row for cause in one.causes[:1] for line in cause_lines(cause) for row in lines_of(line, f"{'':27}")]
     return "\n".join(lines)
 
 
@@ -119,8 +128,8 @@ def causes_text(causes: Sequence[CauseRun]) -> str:
         commit = f", {one.commit}" if one.commit else ""
         checks = f", {one.checks} checks" if one.checks > 1 else ""
         where = f" in {one.layer}" if one.layer else ""
-        lines.append(cut(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", 2 * WIDTH))
-        lines += [cut(f"  {line}", 3 * WIDTH) for line in cause_lines(one)]
+        lines += lines_of(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", "")
+        lines += [row for line in cause_lines(one) for row in lines_of(line, "  ")]
     return "\n".join(lines) or say("no cause is in the history that fits")
 
 
@@ -128,15 +137,16 @@ def item_text(item: ItemFacts) -> str:
     """Return an item with its causes, its commands, and its verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
     lines += [say("  kind of chain: ") + item.chain] if item.chain else []
-    lines += [say(f"  {item.reason}")] if item.reason else []
-    lines += [cut(f"  {line}", 3 * WIDTH) for cause in item.causes for line in cause_lines(cause)]
+    lines += lines_of(item.reason, "  ") if item.reason else []
+    lines += [row for cause in item.causes for line in cause_lines(cause) for row in lines_of(line, "  ")]
     lines += [say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value]
     for one in item.commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
-        lines += [cut(f"{'':19}{text}", 2 * WIDTH) for text in (one.reason, figures) if text]
+        lines += [row for text in (one.reason, figures) if text for row in lines_of(text, f"{'':19}")]
     lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
-    lines += [cut(f"{one.outcome.value:<7}  {one.subject}: {one.reason}", 3 * WIDTH) for one in item.verdicts]
+    for verdict in item.verdicts:
+        lines += lines_of(f"{verdict.outcome.value:<7}  {verdict.subject}: {verdict.reason}", "")
     return "\n".join(lines)
 
 

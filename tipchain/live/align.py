@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tipchain.core.blame import one_line
 from tipchain.core.files import commit
-from tipchain.core.machine import collect
+from tipchain.core.machine import collect, keep_memory
 from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.losses import check_loss
@@ -571,7 +571,7 @@ class _Work:
             call.type == "Conv1d" and call.inputs and call.inputs[0].shape == first
             for call in located.reference.trace.calls
         )
-        with self._erring("forward"):
+        with self._erring("forward"), keep_memory():
             self.pace.tell("running both models with inputs of other sizes")
             raised = ""
             for given in (*other_sizes(batch, last=last), batch):

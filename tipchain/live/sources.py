@@ -152,7 +152,7 @@ def feed_callables(asked: JsonObject) -> Arguments:
     samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
     for name in ("data", "metrics", "predict"):
         if asked.get(name):
-            pair: list[Nested] = [resolve(spec, root) for spec in asked[name]]
+            pair: list[Nested] = [resolve(spec, root, side) for side, spec in zip(SIDES, asked[name], strict=True)]
             if name == "data" and samples is not None:
                 pair = [one() if isinstance(one, type) else one for one in pair]
             found[name] = tuple(pair)
@@ -260,7 +260,7 @@ def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
     for piece, (reference, port) in given.items():
         if reference and port and NONE not in (reference, port):
             with suppress(CaseError):
-                found[piece] = resolve(reference, root), resolve(port, root)
+                found[piece] = resolve(reference, root, "torch"), resolve(port, root, "paddle")
     return found
 
 
@@ -317,7 +317,7 @@ def open_callables(
     found: Arguments = {"inputs": read_arrays(inputs)}
     for name, side, spec in zip(("reference", "port"), SIDES, (reference, port), strict=True):
         with serving(side=side):
-            found[name] = checking("model", side, resolve(spec, root))()
+            found[name] = checking("model", side, resolve(spec, root, side))()
     if names is not None:
         names.check(found["reference"], found["port"])
         found["names"], found["ignore"] = dict(names.names), names.ignore
@@ -330,7 +330,9 @@ def open_callables(
             lacking.setdefault(stage, f"not compared: it needs {next(iter(lacking))}")
             continue
         try:
-            given = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
+            given = tuple(
+                None if spec == NONE else resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)
+            )
         except CaseError as error:  # the layers are compared all the same
             lacking[stage] = "; ".join(line.strip() for line in str(error).splitlines())
             continue

@@ -629,8 +629,9 @@ def _start(
             job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
         sides.insert(0, RecordingSide(job, stages, request.timeout_s, waits=both and job.side == "torch"))
     alone = sum(bool(side.job.stages) for side in sides) == 1
-    for side in sides if both and request.device == "cpu" and core_count() > 1 else ():
-        side.begin_second(_second(side.job, alone=alone))
+    two = both and request.device == "cpu" and core_count() > 1
+    for side in sides:
+        side.begin(_second(side.job, alone=alone) if two else "")
     return cache
 
 

@@ -715,15 +715,15 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Fu
     if spec is None:
         raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
     with serving(side=side):
-        found = resolve(spec, case.root)
+        found = resolve(spec, case.root, side)
     bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found
     build = checking(name, side, bound)
     if name != "loss" or plain:
         return build
-    return wraps(build)(lambda *args, **settings: _checked_loss(build(*args, **settings), side, found))
+    return wraps(build)(lambda *args, **settings: checked_loss(build(*args, **settings), side, found))
 
 
-def _checked_loss(loss: Function, side: str, builder: Function) -> Function:
+def checked_loss(loss: Function, side: str, builder: Function) -> Function:
     """Return a loss whose result is checked: a tensor of one element."""
     name = placed(loss) if ":" in placed(loss) else f"{placed(builder)}'s loss"
 

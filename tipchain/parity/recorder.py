@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
 import sys
+import termios
 import time
 import traceback
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +26,7 @@ from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
+from tipchain.core.machine import end_with_parent, has_threads, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import Framework, load_framework
@@ -97,7 +101,8 @@ def _moved(shifted: Array, array: Array) -> float:
 #
 # Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json EVENTS ORDERS``; events go
 # as JSON lines to a file descriptor of their own, so that whatever user code prints cannot be taken for them. Orders
-# come as lines from another; where no more can come, the process ends.
+# come as lines from another; where no more can come, the process ends. Two more are those of a copy, which there is if it
+# gets an order.
 
 
 NOISE_ORDER = " noise"
@@ -309,10 +314,16 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``."""
+    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``; two more are a copy's."""
     end_with_parent()
-    job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
-    with os.fdopen(int(argv[1]), "w", buffering=1) as events, os.fdopen(int(argv[2])) as orders:
+    spec, *numbers = argv
+    job = parse_as(RecordingJob, json.loads(Path(spec).read_text()))
+    pipes = [(int(events), int(orders)) for events, orders in zip(numbers[::2], numbers[1::2], strict=True)]
+    if not job.since:  # else all that it opens is listened for
+        with suppress(MissingFrameworkError):  # which is told in a moment
+            load_framework(job.side, wide=job.truth)
+    own = _become_two(spec, pipes) if len(pipes) > 1 and _is_ordered(pipes[1][1]) else pipes[0]
+    with os.fdopen(own[0], "w", buffering=1) as events, os.fdopen(own[1]) as orders:
 
         def emit(event: Mapping[str, object]) -> None:
             events.write(json.dumps(event) + "\n")
@@ -323,6 +334,33 @@ def main(argv: list[str]) -> int:
             emit({"event": "refused", "message": str(error)})
             return error.exit_code
     return 0
+
+
+def _is_ordered(orders: int) -> bool:
+    """Wait until a copy has orders or will have none, and tell whether it has."""
+    select.select([orders], [], [])
+    return bool(array("i", fcntl.ioctl(orders, termios.FIONREAD, bytes(4)))[0])
+
+
+def _become_two(spec: str, pipes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Go on as two copies, with the framework imported once, and return the pipes of each; this process tells how they ended."""
+    parent, running = os.getpid(), {}
+    for own in pipes:
+        child = os.fork()
+        if not child:
+            end_with_parent(parent)
+            if has_threads():  # such a one cannot be doubled
+                words = [sys.executable, "-m", "tipchain.parity.recorder", spec, *map(str, own)]
+                os.execv(sys.executable, words)  # noqa: S606
+            for end in {end for pipe in pipes for end in pipe} - {*own}:
+                os.close(end)
+            return own
+        running[child] = own[0]
+    while running:
+        child, status = os.wait()
+        with suppress(BrokenPipeError), os.fdopen(running.pop(child), "w") as events:
+            events.write(json.dumps({"event": "exit", "code": os.waitstatus_to_exitcode(status)}) + "\n")
+    os._exit(0)
 
 
 # A recording process as its parent sees it: start, events, deadline, end.
@@ -355,22 +393,36 @@ class RecordingSide:
         self.timeout_s = timeout_s
         self.log = Path(job.folder) / f"recorder_{job.side}.log"
         self.processes: list[RecordingProcess] = []
+        self._copy: RecordingProcess | None = None
         if self.left:
-            self.start()
+            self._start()
 
-    def start(self, *, from_end: bool = False) -> None:
-        """Start a process that records what is left, beside those that do; ``from_end``: the last stage first."""
+    def _start(self) -> None:
+        """Start a process beside those that record; it imports its framework while it has no order."""
         spec = self.log.with_suffix(".json")
         if not self.processes:  # others may be reading it
             spec.write_text(json.dumps(as_json(self.job)))
-        self.processes.append(RecordingProcess(self.job, spec, self.log, from_end=from_end))
-        self._feed(self.processes[-1])
+        process, self._copy = RecordingProcess.start(self.job, spec, self.log)
+        self.processes.append(process)
 
-    def begin_second(self, stage: str) -> None:
-        """Start a second process with a stage, where that is left; it goes on from the end."""
-        if stage in self.left:
-            self.left.sort(key=lambda one: one == stage)
-            self.start(from_end=True)
+    def begin(self, second: str = "") -> None:
+        """Let the process that was started record what is left; a copy of it begins with ``second`` and goes on from the end."""
+        if self._copy is None:
+            return
+        process, copy, self._copy = self.processes[-1], self._copy, None
+        if second in self.left and len(self.left) > 1:
+            self.left.sort(key=lambda one: one == second)
+            copy.from_end = True
+            self.processes.append(copy)
+            self._feed(copy)
+        else:
+            copy.discard()
+        self._feed(process)
+
+    def start(self) -> None:
+        """Start a process that records what is left, beside those that do."""
+        self._start()
+        self.begin()
 
     @property
     def needs_help(self) -> bool:
@@ -411,6 +463,8 @@ class RecordingSide:
                     self.unmet = event["message"]
                 case "ready":
                     process.ready = time.monotonic()
+                case "exit":
+                    process.code = event["code"]
                 case "begin":
                     process.stage = event["stage"]
                 case "end":
@@ -430,9 +484,13 @@ class RecordingSide:
 
     def _close(self, process: RecordingProcess) -> None:
         """Give what a process was to record, and what nobody is left to record, the reason why it is not."""
-        what = f"the {self.side} process {how_ended(process.process.wait())}"
+        code = process.process.wait() if process.code is None else process.code
+        what = f"the {self.side} process {how_ended(code)}"
         self.processes.remove(process)
-        process.stop(patience=0.0)
+        if any(one.process is process.process for one in self.processes):
+            process.discard()
+        else:
+            process.stop(patience=0.0)
         lost = [process.order, *(() if self.processes else self.left)]
         for order in filter(None, lost):
             during = "" if process.stage in ("", order.removesuffix(NOISE_ORDER)) else f" during {process.stage}"
@@ -450,10 +508,15 @@ class RecordingSide:
         self.stop()
 
     def stop(self) -> None:
-        """End the processes and all they started; one that has done its work may end by itself."""
+        """End the processes and all they started; if all have done their work, they may end by themselves."""
         self.left.clear()
+        if self._copy is not None:
+            self._copy.discard()
+        patience = 0.0 if any(process.order for process in self.processes) else 5.0
         for process in self.processes:
-            process.stop(patience=0.0 if process.order else 5.0)
+            process.tell("")
+        for process in self.processes:
+            process.stop(patience)
         self.processes.clear()
         for path in Path(self.job.folder).glob(f".*_{self.side}.safetensors"):  # what a process that was ended was at
             path.unlink(missing_ok=True)
@@ -473,31 +536,45 @@ class RecordingProcess:
     """A recording process as its parent sees it: start, orders, events, end.
 
     Attributes:
+        process: what was started; two may be copies of it.
+        code: the exit code of a copy that has ended.
         order: what it is to record, or "".
         stage: the stage that it is at, or "".
         ready: when it had started; 0 until then.
         from_end: whether it takes the last of the stages that are left.
     """
 
-    def __init__(self, job: RecordingJob, spec: Path, log: Path, *, from_end: bool = False) -> None:
-        self.order, self.stage, self.from_end = "", "", from_end
+    def __init__(self, process: subprocess.Popen[bytes], events: int, orders: int) -> None:
+        self.process, self.code, self._orders = process, cast("int | None", None), orders
+        self.order, self.stage, self.from_end = "", "", False
         self.began, self.ready = time.monotonic(), 0.0
-        reading, writing = os.pipe()
-        orders, self._orders = os.pipe()
+        self.events = os.fdopen(events, "rb")
+        self._partial = b""
+
+    @classmethod
+    def start(cls, job: RecordingJob, spec: Path, log: Path) -> tuple[RecordingProcess, RecordingProcess]:
+        """Start a process; it becomes two if the second of those returned is given an order, and waits until that is or is discarded."""
+        (reading, writing), (orders, ordering) = os.pipe(), os.pipe()
+        (reading_copy, writing_copy), (orders_copy, ordering_copy) = os.pipe(), os.pipe()
+        theirs = writing, orders, writing_copy, orders_copy
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), str(writing), str(orders)],
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), *map(str, theirs)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(writing, orders),
+                pass_fds=theirs,
                 start_new_session=True,
                 env=_environment(job),
             )
-        os.close(writing)
-        os.close(orders)
-        self.events = os.fdopen(reading, "rb")
-        self._partial = b""
+        for end in theirs:
+            os.close(end)
+        return cls(process, reading, ordering), cls(process, reading_copy, ordering_copy)
+
+    def discard(self) -> None:
+        """Say that no order will come, and hear nothing any more."""
+        self.tell("")
+        self.events.close()
 
     def is_worth_another(self) -> bool:
         """Tell whether it has recorded for as long as it took to start, which is what another would take."""

@@ -33,7 +33,12 @@ from tipchain.numbers.pickle_stream import (
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 
 
-WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
+TORCH_HINT = (
+    "`tipchain align CASE --prepare` makes a case's weights; `torch.save(model.state_dict(), FILE)` writes a model's"
+)
+PADDLE_HINT = (
+    "`tipchain align CASE --prepare` makes a case's weights; `paddle.save(model.state_dict(), FILE)` writes a model's"
+)
 SAFETENSORS = ".safetensors"
 
 
@@ -70,7 +75,7 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
 
     if not path.is_file():
-        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT)
+        raise WeightsError("no such weight file", file=path, hint=TORCH_HINT)
     try:
         if path.suffix == SAFETENSORS:
             from safetensors.torch import load_file
@@ -440,7 +445,7 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
     except WeightsError:
         raise
     except FileNotFoundError as error:
-        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT) from error
+        raise WeightsError("no such weight file", file=path, hint=PADDLE_HINT) from error
     except OSError as error:
         raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
     except (Refused, *DAMAGED) as error:

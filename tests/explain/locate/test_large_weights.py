@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate import gradients, locate
+from tipchain.explain.locate import runs as runs_module
 from tipchain.explain.locate.differences import projections
-from tipchain.explain.locate.runs import run_model
+from tipchain.explain.locate.runs import _factored, run_model
 
 IMAGES = np.random.default_rng(0).standard_normal((3, 4, 5, 5)).astype(np.float32)
 
@@ -97,6 +98,50 @@ def test_projections_are_those_of_the_gradients(live, runs):
         gradient = getattr(wide, name).weight.grad.numpy()
         np.testing.assert_allclose(found, projections(gradient), rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(runs[1].projected[name], found, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("axes", "given"),
+    [
+        (1, {}),
+        (2, {"stride": (2, 1), "padding": (0, 1)}),
+        (2, {"stride": 3, "padding": 2}),
+        (3, {"padding": 1}),
+        (2, {"groups": 2}),
+        (2, {"dilation": 2}),
+        (2, {"padding": "same"}),
+        (2, {"padding": 1, "padding_mode": "circular"}),
+    ],
+)
+def test_convolutions_project_what_their_gradients_would_be(live, runs, monkeypatch, axes, given):
+    """Those of several groups, with dilation, or padded by name make the gradient first: the projections are the same."""
+    plain = not given.keys() & {"groups", "dilation", "padding_mode"} and given.get("padding") != "same"
+    factored = []
+    monkeypatch.setattr(runs_module, "_factored", lambda *args: factored.append(args) or _factored(*args))
+
+    def build(nn, base, letter):
+        layer = getattr(nn, f"Conv{axes}{letter}")
+
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = layer(4, 6, 1), layer(6, 8, 3, **given)
+
+            def forward(self, x):
+                return self.last(self.first(x))
+
+        return Net()
+
+    torch, paddle = live.torch, live.paddle
+    reference, port = live.equal(build(torch.nn, torch.nn.Module, "d"), build(paddle.nn, paddle.nn.Layer, "D"))
+    images = np.random.default_rng(1).standard_normal((2, 4, *(5, 6, 7)[:axes])).astype(np.float32)
+    assert live.locate(reference, port, images, losses=(mean_square, mean_square)).first is None
+    wide = reference.double()
+    mean_square(wide(torch.from_numpy(images.astype(np.float64))), None).backward()
+    for run in runs[:2]:
+        expected = projections(wide.last.weight.grad.numpy())
+        np.testing.assert_allclose(run.projected["last"], expected, rtol=1e-9, atol=1e-12)
+    assert len(factored) == (2 if plain else 0)
 
 
 def mean_square(output, labels):

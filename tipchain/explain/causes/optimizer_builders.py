@@ -267,6 +267,10 @@ def open_both(
         ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
         ("port", held_parameters(theirs), ids),
     )
+    if not held[1][1] and not hasattr(theirs, "_parameter_list"):
+        raise UsageError(
+            f"the port's builder returned a {type(theirs).__name__}, which has no `_parameter_list` of what it updates"
+        )
     for where, tensors, known in held:
         if not any(id(one) in known for one in tensors):
             raise UsageError(

@@ -27,7 +27,7 @@ from tipchain.explain.locate.replay import (
     run_again,
 )
 from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
-from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
+from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
@@ -462,10 +462,10 @@ class Enlarged:
         }
 
     @contextmanager
-    def applied(self, number: int, model: Model) -> Iterator[None]:
+    def applied(self, number: int, model: Model, known: Twins | None) -> Iterator[None]:
         """Enlarge the weights of a copy of the reference (0) when its layers are called, or of the port (1) as much, and see what flows.
 
-        The copy keeps the larger weights.
+        The copy keeps the larger weights. ``known`` are the tensors of the reference's run, which the port's is given.
         """
         side, keys = self._models[number].side, self._keys[number]
         layers = dict(side.layers(model))
@@ -494,6 +494,8 @@ class Enlarged:
             if not result.is_contiguous():  # others may look at its memory in another order
                 return result + side.tensor(expected.transpose(axes) - array, gradient=False)
             side.assign(result, expected.transpose(axes))
+            if known is not None and expected.shape == array.shape:
+                known.note_copied(result, *key)
             return None
 
         with ExitStack() as stack:
@@ -510,9 +512,11 @@ class Enlarged:
 
     def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
         """Return what a layer of the reference's gives, larger the first time; from then on its weights are."""
-        side = self._models[0].side
-        size, (factors, _) = rms(side.view(made)), self.factors
-        if path not in self._partners or path in factors or not 0 < size < inf:
+        side, (factors, _) = self._models[0].side, self.factors
+        if path not in self._partners or path in factors:
+            return made
+        size = rms(side.view(made))
+        if not 0 < size < inf:
             return made
         factor = factors[path] = ENLARGED / size
         enlarge(side, layer, factor)

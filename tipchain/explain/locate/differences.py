@@ -67,10 +67,47 @@ def projections(array: Array) -> Array:
     Args:
         array: float64; all axes but the first count as one.
     """
-    matrix = array.reshape(array.shape[0], -1)
-    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, len(matrix))) / sqrt(len(matrix))
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.asarray(vectors @ matrix)
+        return np.asarray(_vectors(len(array)) @ array.reshape(len(array), -1))
+
+
+def projections_of_product(gradient: Array, given: Array) -> Array:
+    """Return the `projections` of a linear layer's weight's gradient, of what it was given and the gradient of what it gave.
+
+    Args:
+        gradient: float64, its last axis that of the matrix's rows.
+        given: float64, its last axis that of the matrix's columns.
+    """
+    rows = projections(gradient.reshape(-1, gradient.shape[-1]).T)
+    return np.asarray(rows @ given.reshape(-1, given.shape[-1]))
+
+
+def projections_of_convolution(gradient: Array, given: Array, kernel: Axes, strides: Axes, pads: Axes) -> Array:
+    """Return the `projections` of a convolution's weight's gradient likewise: of one group, without dilation.
+
+    Args:
+        gradient: float64; its axes are those of samples, of channels and of space.
+        given: float64, likewise.
+        kernel: the weight's sizes along the axes of space.
+        strides: along these.
+        pads: how many zeros stand before and behind the elements along these.
+    """
+    count, channels, *sizes = gradient.shape
+    with np.errstate(invalid="ignore", over="ignore"):
+        rows = _vectors(channels) @ gradient.reshape(count, channels, -1)
+        given = np.pad(given, ((0, 0), (0, 0), *((one, one) for one in pads))) if any(pads) else given
+        made = np.empty((*kernel, PROJECTIONS, given.shape[1]))
+        for place in np.ndindex(*kernel):
+            ends = zip(place, sizes, strides, strict=True)
+            cut = tuple(slice(at, at + step * (size - 1) + 1, step) for at, size, step in ends)
+            seen = given[(slice(None), slice(None), *cut)]
+            made[place] = (rows @ seen.reshape(*seen.shape[:2], -1).swapaxes(1, 2)).sum(0)
+    return np.moveaxis(made, (-2, -1), (0, 1)).reshape(PROJECTIONS, -1)
+
+
+def _vectors(length: int) -> Array:
+    vectors: Array = np.random.default_rng(0).standard_normal((PROJECTIONS, length)) / sqrt(length)
+    return vectors
 
 
 def equal(expected: Array, actual: Array, *, equal_nan: bool = False) -> bool:

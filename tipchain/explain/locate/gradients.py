@@ -22,8 +22,8 @@ from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
-LARGE = 2**20
-"""Elements of a weight from which on its gradient is projected: 8 MiB of float64, more than a core's own caches hold."""
+LARGE = 2**17
+"""Elements of a weight from which on its gradient is projected: 1 MiB of float64, as much as a core's own cache holds."""
 PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
 """Layers of the frameworks whose weights are so large."""
 

@@ -337,7 +337,7 @@ class Locator:
         samples = self.store.samples
         with suppress(Exception):  # a model may refuse large values, or fewer samples
             found = self._with_elsewhere(found, judge, inputs, models, layers)
-        self.store.samples = samples
+        self.store.samples, self.store.parts = samples, True
         shown = found.later.values()
         runs = (found.reference, *(one.reference for one in shown)), (found.port, *(one.port for one in shown))
         for side, model, several in zip(self.sides, models, runs, strict=True):
@@ -414,7 +414,8 @@ class Locator:
         for copies, samples in ((singles, samples_of(few)), (judge.models, None)):
             if self.pace.over:
                 break
-            both, self.store.samples, double = Enlarged(judge.models, pairs), samples, copies is judge.models
+            both, double = Enlarged(judge.models, pairs), copies is judge.models
+            self.store.samples, self.store.parts = samples, False  # no layer is run again by itself
             try:
                 runs = self._run_enlarged(copies, both, few)
             except Exception:
@@ -451,7 +452,7 @@ class Locator:
         def run(number: int, known: Twins | None) -> TracedRun:
             held = copies[number]
             model = (held.double or held.single)[""]
-            with both.applied(number, model):
+            with both.applied(number, model, known):
                 return run_model(
                     held.side,
                     model,

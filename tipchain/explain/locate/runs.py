@@ -16,11 +16,11 @@ import numpy as np
 
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
-from tipchain.explain.locate.differences import projections
+from tipchain.explain.locate.differences import projections, projections_of_convolution, projections_of_product
 from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.base import like_sequence, map_nested
-from tipchain.frameworks.live_models import LiveSide
+from tipchain.frameworks.live_models import LiveSide, Steps
 from tipchain.frameworks.randomness import Draw, Draws
 
 if TYPE_CHECKING:
@@ -503,16 +503,24 @@ def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> I
             layer = layers[one.path]
             weight = layer._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
             stack.callback(side.hand_over(weight, partial(take, one)))
-            if weight.ndim == 2:
-                stack.callback(_factored(side, layer, one.name, found))
+            steps = None if weight.ndim == 2 else side.steps(layer)
+            if weight.ndim == 2 or steps is not None:
+                stack.callback(_factored(side, layer, one.name, found, steps))
         yield found
 
 
-def _factored(side: LiveSide, layer: Model, name: str, found: _Projected) -> Callable[[], None]:
-    """Have a linear layer's own calls give its weight no gradient, and find the projections that it would have.
+def _factored(side: LiveSide, layer: Model, name: str, found: _Projected, steps: Steps | None) -> Callable[[], None]:
+    """Have a layer's own calls give its weight no gradient, and find the projections that it would have.
 
     They are a product of the input and of the projected gradient of the output. The gradient itself costs as much memory
-    as the weight. Code that uses the weight elsewhere gives it its gradient as ever.
+    as the weight, and a third of a run's time. Code that uses the weight elsewhere gives it its gradient as ever.
+
+    Args:
+        side: the layer's framework.
+        layer: linear, or a convolution.
+        name: of its weight.
+        found: where the projections go.
+        steps: those of a convolution.
 
     Returns:
         What ends this.
@@ -522,7 +530,8 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected) -> Cal
 
     def before(_: Model, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         given[:] = [one for one in (*args, *kwargs.values()) if side.is_tensor(one)]
-        if len(given) == 1 and side.takes_gradient(given[0]):  # else the output would take none
+        batched = steps is None or (bool(given) and given[0].ndim == weight.ndim)
+        if len(given) == 1 and batched and side.takes_gradient(given[0]):  # else the output would take none
             layer._parameters["weight"] = weight.detach()  # noqa: SLF001
 
     def after(_: Model, output: Tensor) -> None:
@@ -532,8 +541,12 @@ def _factored(side: LiveSide, layer: Model, name: str, found: _Projected) -> Cal
         given.clear()
 
     def take(value: Tensor, version: int, gradient: Tensor) -> None:
-        of_rows = projections(side.view(gradient).reshape(-1, gradient.shape[-1]).T)
-        made = of_rows @ side.view(value).reshape(-1, value.shape[-1])
+        both = side.view(gradient), side.view(value)
+        made = (
+            projections_of_product(*both)
+            if steps is None
+            else projections_of_convolution(*both, tuple(weight.shape[2:]), *steps)
+        )
         # A loss that runs backward itself may differentiate the gradients, and no product tells that.
         told = found.backward and side.version(value) == version
         found.add(name, made if told else np.full_like(made, np.inf))

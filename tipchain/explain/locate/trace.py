@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ROW = 1021
 """Elements of a row: a prime, so that patterns of channels and pixels fall differently in every row."""
+ROWS = 32
+"""Rows of other floats that are made float64 at a time: as much as a core's own cache holds."""
 
 
 class Projected:
@@ -45,12 +47,17 @@ class Projected:
     __slots__ = ("size", "values")
 
     def __init__(self, array: Array) -> None:
-        flat = np.ascontiguousarray(array, np.float64).reshape(-1)
+        flat = np.ascontiguousarray(array).reshape(-1)
         vector, rows = _vector(), flat.size // ROW
-        rest = flat[rows * ROW :]
-        self.size = flat.size
+        whole, rest = flat[: rows * ROW].reshape(rows, ROW), np.asarray(flat[rows * ROW :], np.float64)
+        self.size, self.values = flat.size, np.empty(rows + 1)
+        step = max(rows, 1) if flat.dtype == np.float64 else ROWS
         with np.errstate(over="ignore", invalid="ignore"):
-            self.values = np.append(flat[: rows * ROW].reshape(rows, ROW) @ vector, rest @ vector[: rest.size])
+            for start in range(0, rows, step):
+                self.values[start : min(start + step, rows)] = (
+                    np.asarray(whole[start : start + step], np.float64) @ vector
+                )
+            self.values[rows] = rest @ vector[: rest.size]
 
     @property
     def rms(self) -> float:
@@ -110,12 +117,12 @@ class Outline:
     Attributes:
         projected: tells it from others.
         first: the first sample in float32, the axis of samples kept; None of a gradient.
-        spread: some elements of the first sample in float64 (see `spread`); None of a gradient.
+        rest: what float32 leaves of some elements of the first sample (see `spread`), in float32; None of a gradient.
     """
 
     projected: Projected
     first: Array | None = None
-    spread: Array | None = None
+    rest: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -155,12 +162,14 @@ class Store:
     Attributes:
         samples: how many samples a batch has. Of large arrays with so many along an axis an outline is held where there is no
             room; None: all arrays are held.
+        parts: whether the outline has the first sample.
         cut: whether there is an array of which only an outline is held.
     """
 
     def __init__(self, limit: int = LIMIT, room: int = ROOM) -> None:
         self.limit, self.room, self.held, self.written = limit, room, 0, 0
         self.samples: int | None = None
+        self.parts = True
         self.cut = False
         self._file: Any = None
 
@@ -188,7 +197,8 @@ class Store:
         large = array.size >= LARGE and array.dtype.kind == "f"
         if axis is not None and large and self.held + array.nbytes > self.room:
             self.cut = True
-            outline = Outline(projected=Projected(array)) if gradient else _outline_of(self._part(array, axis), array)
+            whole = gradient or not self.parts
+            outline = Outline(projected=Projected(array)) if whole else _outline_of(self._part(array, axis), array)
             return StoredArray(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
@@ -255,11 +265,9 @@ class Store:
         Raises:
             NotHeld: it is a gradient.
         """
-        if stored.outline is None:
-            return spread(self.first(stored))
-        if stored.outline.spread is None:
-            raise NotHeld
-        return stored.outline.spread
+        found = spread(self.first(stored))
+        rest = None if stored.outline is None else stored.outline.rest
+        return found if rest is None else np.add(found, rest, dtype=np.float64)
 
 
 def spread(array: Array) -> Array:
@@ -271,7 +279,10 @@ def spread(array: Array) -> Array:
 
 
 def _outline_of(part: Array, array: Array) -> Outline:
-    return Outline(projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64))
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = part.astype(np.float32)
+        rest = (spread(part) - spread(first)).astype(np.float32)
+    return Outline(projected=Projected(array), first=first, rest=rest)
 
 
 # Tensors in the nested arguments and results of a layer: taken out, named, put back.
@@ -509,7 +520,7 @@ class Tracer:
         if known is not None and known[0]() is tensor and known[1] == version:
             return known[2]
         array = self._side.view(tensor)
-        twin = None if self._other is None else self._other.of(array)
+        twin = None if self._other is None else self._other.of(tensor, array)
         value = TracedValue(self._store.put(array)) if twin is None else TracedValue(twin[1], twin=twin[0])
         self._known[id(tensor)] = (weakref.ref(tensor), version, value)
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
@@ -541,6 +552,8 @@ class Twins:
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
         self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
+        self._outputs = {(call.path, call.turn): call.outputs for call in trace.calls}
+        self._copied: dict[int, tuple[Callable[[], object], TracedValue]] = {}
         for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
             self._found[value.shape, value.dtype.kind].append(value)
         self._whole, self._outlined = (
@@ -556,8 +569,16 @@ class Twins:
             if numbers
         }
 
-    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
-        """Return the value that holds the same, and the array as it is held then."""
+    def note_copied(self, tensor: Tensor, path: str, turn: int) -> None:
+        """Take note that a tensor was just given the values of the only one that a call of the trace gave."""
+        (value,) = self._outputs[path, turn]
+        self._copied[id(tensor)] = weakref.ref(tensor), value
+
+    def of(self, tensor: Tensor, array: Array) -> tuple[TracedValue, StoredArray] | None:
+        """Return the value that holds what a tensor holds, and the tensor's array as it is held then."""
+        whose, copied = self._copied.pop(id(tensor), (None, None))
+        if copied is not None and whose is not None and whose() is tensor and copied.dtype == array.dtype:
+            return copied, self._store.put_as(copied.stored, 0.0)
         projected, kind = cache(partial(Projected, array)), (array.shape, array.dtype.kind)
         if kind not in self._found:
             return None

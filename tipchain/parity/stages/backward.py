@@ -13,12 +13,15 @@ import numpy as np
 
 from tipchain.core.machine import collect, lasting_memory
 from tipchain.errors import Outcome, RecordError
+from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
+from tipchain.frameworks.live_models import PaddleSide, TorchSide
 from tipchain.modes import tensors_name
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
+from tipchain.parity.case import checked_loss, open_builder
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
@@ -117,11 +120,13 @@ def _iterate(
 
 
 def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
-    model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
+    model, name = bench.model(training=mode == TRAIN), bench.framework.name
     bench.framework.let_backward(model)
-    if bench.case.backward.dtype == DOUBLE:
-        return bench.framework.widened(model), bench.framework.widened(criterion)
-    return model, criterion
+    if bench.case.backward.dtype != DOUBLE:
+        return model, bench.builder("loss")()
+    build = open_builder(bench.case, name, "loss", plain=True)
+    criterion = in_double(TorchSide() if name == "torch" else PaddleSide(), build())
+    return bench.framework.widened(model), checked_loss(criterion, name, build)
 
 
 def _update_rms(bench: Bench, model: Model, parameters: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
@@ -189,7 +194,7 @@ def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[object],
         for _ in range(settings.iterations):
             yield bench.fake_inputs(), bench.fake_label()
         return
-    dataset, size = bench.dataset("train"), bench.case.train.batch_size
+    dataset, size = bench.steady_dataset()[0], bench.case.train.batch_size
     starts = range(0, settings.iterations * size, size)
     wanted = [[(start + number) % len(dataset) for number in range(size)] for start in starts]
     for image, label, files in bench.framework.batches(dataset, wanted):

@@ -7,6 +7,7 @@ import os
 import runpy
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -19,7 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import IO, NoReturn
 
 import numpy as np
 
@@ -44,6 +46,7 @@ from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
+from tipchain.parity.inputs import users_files
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
@@ -114,7 +117,7 @@ def digests(model: Model) -> dict[str, str]:
 
 # One of several processes that train together; started by ``paddle.distributed.launch``.
 #
-# Run as ``python -m tipchain.parity.stages.distributed JOB.json``. Every process leaves ``rank_<n>.json`` beside the
+# Run as ``python -m tipchain.parity.stages.distributed JOB.json``, or as a copy of the launcher (`CopiedRank`). Every process leaves ``rank_<n>.json`` beside the
 # job: its losses and rates, and digests of all tensors before the first and after the last step. Rank 0 alone loads the
 # case's weights, so that the others have them from `paddle.DataParallel` or not at all, and saves the last tensors.
 #
@@ -251,13 +254,45 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Be ``python -m paddle.distributed.launch``, which gives each process a session of its own, ended with its parent."""
+    """Be ``python -m paddle.distributed.launch``, which gives each process a group of its own, ended with its parent."""
     sys.argv = ["launch", *arguments]
+    same_threads = environment["OMP_NUM_THREADS"] == os.environ.get("OMP_NUM_THREADS")  # libraries look once
     os.environ.clear()
     os.environ.update(environment)
     with kept_import("paddle"):
         import paddle  # noqa: F401
+    if same_threads and "--gpus" not in arguments and not users_files():
+        from paddle.distributed.launch.utils import process_context
+
+        process_context.subprocess = SimpleNamespace(Popen=CopiedRank)  # it asks for nothing else there
     runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)
+
+
+class CopiedRank:
+    """A process that trains, as the launcher sees a `subprocess.Popen`: a copy of it, so that Paddle is not imported again.
+
+    Only a launcher that has imported nothing of the user's may be copied, for what that did may rest on the rank.
+    """
+
+    def __init__(self, words: Sequence[str], *, env: Mapping[str, str], stdout: IO[str], **_: object) -> None:
+        self._process = start_process(_be_rank, words[-1], dict(env), log=Path(stdout.name))
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+        self.terminate, self.kill, self.wait = self._process.terminate, self._process.kill, self._process.join
+        with suppress(ProcessLookupError):  # it has ended already
+            os.setpgid(self.pid, self.pid)  # the launcher ends a group
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while it runs."""
+        return self._process.exitcode
+
+
+def _be_rank(spec: str, environment: Mapping[str, str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):  # the launcher's own handlers end what it has started
+        signal.signal(number, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(environment)
+    main([spec])
 
 
 LOOPBACK = "127.0.0.1"

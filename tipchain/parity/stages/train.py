@@ -88,8 +88,15 @@ def record(bench: Bench) -> Recording:
     if bench.framework.name == "torch":
         runs = bench.case.train.envelope.runs
         tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun)
-    tensors |= _metrics_by_seed(bench, paired.model, paired.dataset)
-    details = {"losses": paired.losses[: paired.steps], "epochs": bench.epochs, **paired.log.facts(), **facts}
+    if bench.case.train.seeds > 1:
+        tensors |= _metrics_by_seed(bench, paired.model, bench.dataset("train"))
+    details = {
+        "losses": paired.losses[: paired.steps],
+        "epochs": bench.epochs,
+        "random": paired.random,
+        **paired.log.facts(),
+        **facts,
+    }
     return Recording(arrays=metrics, tensors=tensors, details=details)
 
 
@@ -97,6 +104,7 @@ class _Paired:
     """The run that is compared step by step: everything seeded, random layers off or with equal masks.
 
     Attributes:
+        random: whether the training data set gives other values at every read, so that the evaluation set is trained on.
         losses: of every step taken.
         steps: steps of the training, after which the metrics are taken.
         compared: losses that are compared.
@@ -104,7 +112,9 @@ class _Paired:
     """
 
     def __init__(self, bench: Bench) -> None:
-        self.bench, self.dataset = bench, bench.dataset("train")
+        published = bench.case.train.benchmark is not None
+        self.bench = bench
+        self.dataset, self.random = (bench.dataset("train"), False) if published else bench.steady_dataset()
         self.per_epoch = steps_per_epoch(bench, self.dataset)
         self.steps = bench.epochs * self.per_epoch
         self.compared = bench.case.train.envelope.iterations
@@ -163,14 +173,14 @@ class _Paired:
 
 
 def _metrics_by_seed(bench: Bench, model: Model, dataset: Dataset) -> dict[str, Array]:
-    """Return each metric of whole trainings from several seeds, ``[seeds]``, where the case asks for them.
+    """Return each metric of whole trainings from several seeds, ``[seeds]``.
 
     A seed decides on the order of the samples, the same on both sides, and on the framework's own random numbers:
     random layers are on. All start from the case's weights.
     """
     found: dict[str, list[Array]] = {}
     per_epoch = steps_per_epoch(bench, dataset)
-    for run in range(1, bench.case.train.seeds + 1) if bench.case.train.seeds > 1 else ():
+    for run in range(1, bench.case.train.seeds + 1):
         seed = (bench.case.seed, run)
         bench.restore(model)
         bench.framework.watch_variances(model)
@@ -206,7 +216,21 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if dumps.reference.side == BENCHMARK:
         note = "published numbers have no losses to compare the port's with"
         return metrics + batches + Judged(verdicts=(), notes=(note,))
-    return metrics + batches + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
+    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
+
+
+def _judge_random(dumps: Dumps) -> Judged:
+    """Say on what both sides were trained, where training samples have other values at every read."""
+    random = [bool(details(one).get("random")) for one in (dumps.reference, dumps.port)]
+    if random[0] != random[1]:
+        words = [("the same values at every read", "other values at every read")[one] for one in random]
+        reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
+        return Judged(verdicts=(Verdict(Outcome.FAIL, "train/random", reason),))
+    note = (
+        "both sides were trained on the samples of the evaluation set: the training sets give other values at every read, "
+        "each its own"
+    )
+    return Judged(verdicts=(), notes=(note,) if any(random) else ())
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
