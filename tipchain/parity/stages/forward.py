@@ -30,7 +30,6 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor
 from tipchain.parity.stages.tensors import TensorFile
 
 if TYPE_CHECKING:
-    from tipchain.explain.locate.runs import ModelInputs
     from tipchain.frameworks.live_models import LiveSide
 
 __all__ = ["judge", "record"]
@@ -81,9 +80,14 @@ class _Besides:
 
         self.bench, self.model = bench, model
         self.side: LiveSide = side_of(bench.framework)
-        self.inputs: ModelInputs = ModelInputs(
-            args=tuple(array for name, array in bench.inputs.items() if name != LABEL), kwargs={}
-        )
+        sets = {"": [array for name, array in bench.inputs.items() if name != LABEL]}
+        for path, array in bench.other_inputs.items():
+            sets.setdefault(path.rpartition("/")[0], []).append(array)
+        self.named = frozenset(sets)
+        # Of the shapes that the case names the smallest costs least, and shows as much; several samples may be mixed up.
+        every = sorted(sets.values(), key=lambda arrays: sum(one.size for one in arrays))
+        several = next((arrays for arrays in every if arrays[0].shape[:1] > (1,)), every[0])
+        self.inputs, self.several = (ModelInputs(args=tuple(arrays), kwargs={}) for arrays in (every[0], several))
 
     def other_inputs(self) -> Besides:
         """Return the outputs for one sample of other sizes, the first that the model takes, called after one of other values."""
@@ -97,13 +101,15 @@ class _Besides:
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
         for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
             shapes, seed = told_shapes(given), self.bench.case.seed
+            suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
+            if suffix in self.named:
+                continue
             try:
                 output = call_seeded(self.side, self.model, given, Draws(seed), seed=seed, before=others(given))
-                suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
                 return _outputs(self.bench, output, suffix), {"refused": refused, "shapes": shapes, "suffix": suffix}
             except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
                 refused[shapes] = self._told(error)
-        return {}, {"refused": refused}
+        return {}, {"refused": refused} if refused else {"without": "the case names them all"}
 
     def train_mode(self) -> Besides:
         """Return the outputs for a few samples, or for all, in train mode with the seed's random numbers, and what was drawn.
@@ -118,8 +124,8 @@ class _Besides:
             minds_mode(self.side, self.model),
             (True, False)[not uses_statistics(self.side, self.model) :],
         )
-        few = few_of(self.inputs)
-        for given, double in product((self.inputs,) if few is None else (few, self.inputs), precisions):
+        few = few_of(self.several)
+        for given, double in product((self.several,) if few is None else (few, self.several), precisions):
             draws = Draws(seed)
             try:
                 made = self.side.copied(self.model, double=True, training=True) if double else self.model
@@ -212,8 +218,9 @@ class _Recorded:
 
 
 def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judged:
-    if "without" in ours.inputs:
-        return Judged(verdicts=(), notes=(f"other inputs were not compared: {ours.inputs['without']}",))
+    for one in (ours, theirs):
+        if "without" in one.inputs:
+            return Judged(verdicts=(), notes=(f"other inputs were not compared: {one.inputs['without']}",))
     refused, suffix = theirs.inputs["refused"], ours.inputs.get("suffix")
     alone = [shapes for shapes in refused if shapes not in ours.inputs["refused"]]
     notes = [
