@@ -367,6 +367,10 @@ def test_a_port_without_its_dropout_fails_with_cause_and_both_lines(project, sid
     assert cause["reference_place"]["file"] == "tiny_torch.py"
     assert cause["fix"] == "call `dropout` after `square`"
     assert "draws nothing" in (project.latest() / "forward_diff.log").read_text()
+    sides(TORCH_FORWARD, FORWARD.replace("self.dropout(", "nn.functional.dropout("))
+    assert project.align(locate=True).returncode == ExitCode.FAILED
+    (cause,) = report_of(project)["diagnoses"]
+    assert (cause["code"], cause["stage"]) == ("dropout-in-eval", "forward")
 
 
 def test_live_models_settle_what_recordings_leave_open(project, sides):
