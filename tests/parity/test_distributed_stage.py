@@ -142,6 +142,18 @@ def test_two_processes_do_what_one_does(side, tmp_path):
     assert kept == {"distributed_launch.log", "distributed_rank0.log", "distributed_rank1.log"}
 
 
+@pytest.mark.frameworks
+def test_where_parameters_differ_it_is_learned_how_far_rounding_moves_gradients(side, tmp_path):
+    from tipchain.parity.stages.bench import fake_batch
+    from tipchain.parity.stages.distributed import gradient_noise
+
+    bench = bench_of(side, tmp_path)
+    found = gradient_noise(bench, fake_batch(bench.case, 4))
+    for name in ("features.0.weight", "head.weight"):
+        largest = np.abs(found[f"gradient/{name}"]).max()
+        assert 0 < found[f"gradient_noise/{name}"] < 1e-3 * largest
+
+
 @pytest.mark.nightly
 @pytest.mark.frameworks
 def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
@@ -225,6 +237,18 @@ def test_updates_of_another_size_are_explained(tmp_path, share, words):
     judged = judge_recorded(tmp_path, LOSS, LOSS, updated(share), updated(1.0), AGREE)
     assert outcomes(judged) == {"loss_0": "PASS", "lr_0": "PASS", "parameter/a": "FAIL", "ranks": "PASS"}
     assert words in reasons(judged)["parameter/a"]
+
+
+def test_what_adam_makes_of_a_gradient_that_is_rounding_alone_is_skipped(tmp_path):
+    known = {"gradient/a": np.array([1e-9, 1.0]), "gradient_noise/a": np.array(1e-8)}
+    one = updated(1.0) | known
+    for off, outcome in ((np.array([0.01, 0]), "SKIP"), (np.array([0.01, 1e-3]), "FAIL"), (np.array([0.1, 0]), "FAIL")):
+        port = updated(1.0)
+        port["parameter/a"] = (port["parameter/a"] + off).astype(np.float32)
+        judged = judge_recorded(tmp_path, LOSS, LOSS, port, one, AGREE)
+        assert outcomes(judged)["parameter/a"] == outcome, off
+    judged = judge_recorded(tmp_path, LOSS, LOSS, updated(1.0) | {"parameter/a": BEFORE}, updated(1.0), AGREE)
+    assert outcomes(judged)["parameter/a"] == "FAIL", "nobody knows the noise"
 
 
 def test_a_loss_that_sums_is_explained(tmp_path):
