@@ -259,10 +259,10 @@ def _read_manifest(text: str = MANIFEST) -> None:
 
 
 def _read_profiles() -> None:
-    from tipchain.chain.profiles import SHIPPED, read_profile, suite_names
+    from tipchain.chain.profiles import SHIPPED, read_versions, suite_names
 
     for name in suite_names():
-        read_profile.__wrapped__(SHIPPED / f"{name}.yaml")  # anew, whatever was read before
+        read_versions.__wrapped__(SHIPPED / f"{name}.yaml")  # anew, whatever was read before
 
 
 def _case_owners() -> dict[str, type]:
@@ -313,6 +313,7 @@ def _profile_owners() -> dict[str, type]:
         "infer": suites.Infer,
         "infer.DEVICE": suites.InferRule,
         "whole": suites.Whole,
+        "versions[]": suites.Version,
         "verified[]": suites.Verified,
     }
 
@@ -348,7 +349,7 @@ KINDS: Mapping[str, tuple[Sequence[Callable[[], object]], Callable[[], Mapping[s
 }
 """How the keys of each kind of file are found, and the dataclasses that describe them."""
 NOT_KEYS = {
-    "": ("path", "file", "digest", "sha256", "variant", "reseed", "before", "after"),
+    "": ("path", "file", "digest", "sha256", "variant", "reseed", "before", "after", "version"),
     "inputs.NAME": ("name",),
     "overrides.STAGE.inputs.NAME": ("name",),
     "data.FOLDER": ("name",),

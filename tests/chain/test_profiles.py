@@ -11,7 +11,15 @@ from pathlib import Path
 import pytest
 from chain_samples import ROOT, edit, stub
 
-from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout, read_profile, suite_names
+from tipchain.chain.profiles import (
+    SHIPPED,
+    all_suites,
+    get_suite,
+    parse_layout,
+    read_profile,
+    read_versions,
+    suite_names,
+)
 from tipchain.cli import main
 from tipchain.errors import ProfileError
 
@@ -127,6 +135,53 @@ def test_extending_merges_mappings_and_replaces_lists(tmp_path):
     assert (own.infer.cwd, own.infer.raw, own.infer.model) == ("deploy", frozenset(), seg.infer.model)
     assert own.marks.folders == ()
     assert [rule.kind for rule in own.trainers] == [rule.kind for rule in seg.trainers if rule.kind != "to_static"]
+
+
+def test_the_text_of_a_driver_tells_the_version(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text("""
+suite: own
+extends: template
+title: Own
+versions:
+  - title: older
+    has: ["one two", three]
+    lacks: [four]
+    changes: {out: older, eval: {log: a.log}, trainers: {x1: null}}
+  - {title: oldest, has: five, changes: {out: oldest}}
+""")
+    newest, older, oldest = (read_profile(path, text) for text in ("three", "one\n\ttwo\nthree", "one two five three"))
+    assert (newest.out, newest.version, read_profile(path)) == ("./test_tipc/output", (), newest)
+    assert (older.out, older.version, older.eval.log[0].value) == ("older", ("older",), "a.log")
+    assert {rule.kind for rule in newest.trainers} - {rule.kind for rule in older.trainers} == {"x1"}
+    assert (oldest.out, oldest.version, oldest.eval) == ("oldest", ("older", "oldest"), older.eval)
+    assert read_profile(path, "one two three four").version == ()
+    heir = tmp_path / "heir.yaml"
+    heir.write_text("suite: heir\nextends: paddleocr\ntitle: Heir\n")
+    assert read_profile(heir).versions == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "driver", "message"),
+    [
+        ("{title: a, has: [], changes: {}}", "", "versions.0.has: names no text of the driver"),
+        ("{title: a, has: b, changes: {title: c}}", "", "versions.0.changes.title: is of the whole profile"),
+        ("{title: a, has: b}", "", "versions.0.changes"),
+        ("{title: a, has: b, changes: {eval: {logs: c}}}", "b", "bad.yaml:4: eval.logs: "),
+    ],
+)
+def test_a_version_that_is_wrong_is_refused(tmp_path, entry, driver, message):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"{BASE}versions: [{entry}]\n")
+    with pytest.raises(ProfileError) as error:
+        read_profile(path, driver)
+    assert message in str(error.value)
+
+
+def test_every_version_of_a_shipped_profile_can_be_read():
+    for suite in all_suites():
+        for index, one in enumerate(suite.versions):
+            assert read_versions(Path(suite.file), (index,)).version == (one.title,)
 
 
 def test_the_words_of_a_layout():

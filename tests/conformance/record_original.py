@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +27,8 @@ sys.path.insert(0, str(HERE.parents[1]))
 from command_lists import MODE, ROOT, difference, facts  # noqa: E402
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER  # noqa: E402
-from tipchain.chain.load import load_plan  # noqa: E402
+from tipchain.chain.load import load_plan, suite_of  # noqa: E402
+from tipchain.chain.params import parse_params, read_text  # noqa: E402
 from tipchain.chain.plan import Options, plan_json  # noqa: E402
 from tipchain.errors import TipchainError  # noqa: E402
 from tipchain.modes import Mode  # noqa: E402
@@ -67,6 +68,13 @@ class Original:
     def _lay(self, path: Path, inside: Path, *, whole: bool) -> None:
         (self.root / inside).parent.mkdir(parents=True, exist_ok=True)
         (self.root / inside).write_bytes(path.read_bytes() if whole else b"")
+
+    def inside(self, params: Path) -> Path:
+        """Return where tipchain reads a parameter file: a foreign one as if it lay in the checkout, whose driver tells its version."""
+        if params.is_relative_to(self.start):
+            return params
+        (place := self.root / "test_tipc/configs").mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(params, place))
 
     def record(self, params: Path, mode: str, *more: str) -> list[dict[str, object]]:
         """Return the commands that the driver starts for a parameter file in ``mode``, and with further words."""
@@ -178,7 +186,12 @@ def planned(
     return commands
 
 
-def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]], argument: str | None = None) -> str:
+def render(
+    driver: str,
+    lists: Mapping[str, Iterable[dict[str, object]]],
+    argument: str | None = None,
+    versions: Sequence[str] = (),
+) -> str:
     """Return recorded lists as lines of JSON: blocks of commands, each under the modes that have it at that place.
 
     A mode's list is all blocks that name it, one after the other; ``{MODE}`` stands for its name.
@@ -193,6 +206,7 @@ def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]], argume
             following += [] if what == "equal" else [(line, [mode]) for line in lines[first:last]]
         merged = following
     word = {"argument": argument} if argument else {}
+    word |= {"versions": list(versions)} if versions else {}
     parts = [json.dumps({"driver": driver, "modes": list(lists)} | word)]
     for modes, block in groupby(merged, key=lambda pair: pair[1]):
         parts += [json.dumps({"modes": modes}), *(line for line, _ in block)]
@@ -240,7 +254,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--chain", default=TRAIN_INFER, choices=KINDS, help="the kind of chain (%(default)s)")
     parser.add_argument("--argument", help="the driver's third word, as benchmark_train's dynamic_bs8_fp32_DP_N1C1")
     parser.add_argument(
-        "--write", action="store_true", help="write what was recorded beside each file: FILE.txt's to FILE.jsonl"
+        "--write",
+        nargs="?",
+        const="",
+        metavar="VERSION",
+        help="write what was recorded beside each file: FILE.txt's to FILE.jsonl, or to FILE.VERSION.jsonl",
     )
     options = parser.parse_args(arguments)
     kind = KINDS[options.chain]
@@ -254,13 +272,16 @@ def main(arguments: list[str] | None = None) -> int:
         original = Original(start, options.driver, Path(folder).resolve())
         for params in files:
             lists = {mode: original.record(params, mode, *more) for mode in modes}
-            if options.write:
-                text = render(f"{commit_of(start)} {options.driver}", lists, options.argument)
-                params.with_suffix(".jsonl").write_text(text, encoding="utf-8")
+            ours = original.inside(params)
+            if options.write is not None:
+                versions = suite_of(parse_params(read_text(ours)), options.suite, root=start).version
+                text = render(f"{commit_of(start)} {options.driver}", lists, options.argument, versions)
+                label = options.write and f".{options.write}"
+                params.with_name(f"{params.stem}{label}.jsonl").write_text(text, encoding="utf-8")
             for mode, expected in lists.items():
                 total += 1
                 try:
-                    actual = planned(params, mode, options.suite, original.root, options.argument, kind.name)
+                    actual = planned(ours, mode, options.suite, original.root, options.argument, kind.name)
                     found = difference(expected, actual)
                 except TipchainError as error:
                     found = f"{len(expected)} commands expected, refused: {error}"

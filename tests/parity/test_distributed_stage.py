@@ -149,6 +149,30 @@ def test_two_processes_do_what_one_does(side, tmp_path):
     assert kept == {"distributed_launch.log", "distributed_rank0.log", "distributed_rank1.log"}
 
 
+@pytest.mark.frameworks
+def test_where_parameters_differ_it_is_learned_how_far_rounding_moves_gradients(side, tmp_path, monkeypatch):
+    from tipchain.parity.stages.bench import fake_batch
+    from tipchain.parity.stages.distributed import rounding, state, train
+
+    bench = bench_of(side, tmp_path)
+    model, batch = bench.model(), fake_batch(bench.case, 4)
+    steps = train(bench, model, model, batch)
+    found = rounding(bench, batch, steps, state(bench, model))
+    assert found["losses"].tolist() == list(steps.losses)
+    assert (found["loss_noise"] < 1e-4 * found["losses"]).all()
+    for name in ("features.0.weight", "head.weight"):
+        largest = np.abs(found[f"gradient/{name}"]).max()
+        assert 0 < found[f"gradient_noise/{name}"] < 1e-3 * largest
+        assert 0 < found[f"noise/parameter/{name}"] < 1e-4
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), "forward", drawing(type(model).forward))
+        assert rounding(bench, batch, steps, state(bench, model)) == {}, "what random layers do is not rounding"
+
+
+def drawing(forward):
+    return lambda self, *inputs: forward(self, *inputs) * float(np.random.default_rng().normal())
+
+
 @pytest.mark.nightly
 @pytest.mark.frameworks
 def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
@@ -263,6 +287,35 @@ def test_updates_of_another_size_are_explained(tmp_path, share, words):
     judged = judge_recorded(tmp_path, LOSS, LOSS, updated(share), updated(1.0), AGREE)
     assert outcomes(judged) == {"loss_0": "PASS", "lr_0": "PASS", "parameter/a": "FAIL", "ranks": "PASS"}
     assert words in reasons(judged)["parameter/a"]
+
+
+def test_what_adam_makes_of_a_gradient_that_is_rounding_alone_is_skipped(tmp_path):
+    known = {"gradient/a": np.array([1e-9, 1.0]), "gradient_noise/a": np.array(1e-8)}
+    one = updated(1.0) | known
+    for off, outcome in ((np.array([0.01, 0]), "SKIP"), (np.array([0.01, 1e-3]), "FAIL"), (np.array([0.1, 0]), "FAIL")):
+        port = updated(1.0)
+        port["parameter/a"] = (port["parameter/a"] + off).astype(np.float32)
+        judged = judge_recorded(tmp_path, LOSS, LOSS, port, one, AGREE)
+        assert outcomes(judged)["parameter/a"] == outcome, off
+    judged = judge_recorded(tmp_path, LOSS, LOSS, updated(1.0) | {"parameter/a": BEFORE}, updated(1.0), AGREE)
+    assert outcomes(judged)["parameter/a"] == "FAIL", "nobody knows the noise"
+
+
+def test_where_rounding_moves_one_process_as_far_nothing_fails(tmp_path):
+    one = updated(1.0) | {
+        "loss_noise": np.array([1e-2]),
+        "losses": np.array([2.0]),
+        "noise/parameter/a": np.array(4e-4),
+    }
+    for change, loss, found in ((1.05, 2.01, "PASS"), (1.5, 2.1, "FAIL")):
+        judged = judge_recorded(tmp_path, LOSS | {"loss_0": np.array([loss])}, LOSS, updated(change), one, AGREE)
+        assert outcomes(judged)["loss_0"] == found
+    one["noise/parameter/a"] = np.array(3e-4)
+    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.02), one, AGREE))["parameter/a"] == "PASS"
+    one["noise/parameter/a"] = np.array(1e-2)
+    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "SKIP"
+    one["noise/parameter/a"] = np.array(1e-4)
+    assert outcomes(judge_recorded(tmp_path, LOSS, LOSS, updated(1.5), one, AGREE))["parameter/a"] == "FAIL"
 
 
 def test_a_loss_that_sums_is_explained(tmp_path):

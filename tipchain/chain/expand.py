@@ -77,8 +77,11 @@ class _Trainings:
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
         """Add one training, its evaluation, its export and the inferences with what it left."""
         run = self.begin(leg, autocast, trainer)
-        if self.plan.suite.devices.before_training == "unset":
+        before = self.plan.suite.devices.before_training
+        if before == "unset":
             self.plan.exported = None
+        elif before == "export" and not leg.launched and leg.remembered is not None:
+            self.plan.exported = leg.remembered
         trained = self.train(run)
         self.rename(run)
         run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})

@@ -23,7 +23,6 @@ from tipchain.chain.load import (
     DRIVER,
     FOLDER,
     checkout,
-    detect_suite,
     file_kind,
     fits,
     is_driver_of,
@@ -31,6 +30,7 @@ from tipchain.chain.load import (
     load_plan,
     marks_in_checkout,
     marks_in_file,
+    suite_of,
     training_advice,
 )
 from tipchain.chain.params import (
@@ -46,7 +46,7 @@ from tipchain.chain.params import (
     split_words,
 )
 from tipchain.chain.plan import Options, Plan
-from tipchain.chain.profiles import OWN, all_suites, get_suite
+from tipchain.chain.profiles import OWN, all_suites
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
     PROGRAMS,
@@ -573,7 +573,7 @@ def lint_file(
     told = tell_kind(file, modes[0] if len(modes) == 1 else None, chain)
     if told.kind.module:
         return _lint_kind(text, file, told, root, suite, refused, explained=explained)
-    chosen = get_suite(suite) if suite else detect_suite(file, root=root)
+    chosen = suite_of(file, suite, root=root)
     reason = "named by --suite" if suite else _reason(file, chosen, root)
     modes = tuple(mode for mode in modes if mode is not Mode.KLQUANT_WHOLE_INFER or chosen.klquant)
     slots, layout = read_layout(file, chosen)
@@ -686,6 +686,8 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
         reasons.append("it has " + ", ".join(marks))
     if marks := marks_in_checkout(suite, root):
         reasons.append("its checkout has " + ", ".join(marks))
+    if suite.version:
+        reasons.append("its driver is another version: " + ", ".join(suite.version))
     if len(reasons) == 1:
         reasons.append("it bears no suite's marks")
     return "; ".join(reasons)

@@ -50,6 +50,11 @@ def checkout(params: Path) -> Path | None:
     return next(sure, None) or next(iter(holders), None) or next(near, None)
 
 
+def suite_of(file: ParamFile, name: str | None, *, root: Path | None, legacy: bool = False) -> Suite:
+    """Return the suite of ``file``: the named one, else what `detect_suite` tells; in the version of the checkout's driver."""
+    return get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
+
+
 def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:
     """Return the suite of ``file``.
 
@@ -67,11 +72,11 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
         ProfileError: the checkout's own profile is wrong.
     """
     if root is not None and (root / OWN).is_file():
-        return read_profile(root / OWN)
+        return read_profile(root / OWN, driver_text(root))
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
     other = "tipchain" if legacy else "template"  # the two have one layout
-    suites = all_suites()
+    suites = all_suites(driver_text(root))
     if best := next((suite for suite in suites if is_driver_of(suite, root) and has_headers(file, suite)), None):
         return best
     scores = {suite.name: score(file, suite, root) for suite in suites}
@@ -362,7 +367,7 @@ def load_plan(
             ),
             *notes,
         )
-    chosen = get_suite(suite) if suite else detect_suite(file, legacy=legacy, root=checkout(path))
+    chosen = suite_of(file, suite, root=checkout(path), legacy=legacy)
     if options.device is not None:
         slots = legacy_slots(text, str(path), chosen) if legacy else read_slots(file, chosen)
         text, more = changed_text(text, tuple(device_changes(slots, options.device)))

@@ -29,6 +29,7 @@ from tipchain.chain.suites import (
     Template,
     TrainerRule,
     Verified,
+    Version,
 )
 from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
@@ -255,6 +256,8 @@ SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 ENTRY_POINTS = "tipchain.suites"
 ROLE = re.compile(r"[a-z_]\w*")
+OWN_KEYS = ("suite", "title", "recognise", "versions", "verified")
+"""What a profile does not inherit."""
 
 
 @cache
@@ -303,8 +306,12 @@ def suite_names() -> tuple[str, ...]:
     return tuple(_profiles())
 
 
-def get_suite(name: str) -> Suite:
+def get_suite(name: str, driver: str = "") -> Suite:
     """Return the suite called ``name``: shipped, of an installed package, or a profile file (``*.yaml``, ``*.yml``).
+
+    Args:
+        name: its name or file.
+        driver: the text of the checkout's driver, which tells the version; "" for the newest.
 
     Raises:
         UsageError: no such suite (the message names all), or the entry point of an installed package is broken.
@@ -312,16 +319,16 @@ def get_suite(name: str) -> Suite:
     """
     shipped = _shipped().get(name)
     if shipped is not None:
-        return read_profile(shipped)
+        return read_profile(shipped, driver)
     if name.endswith((".yaml", ".yml")):
-        return read_profile(Path(name))
+        return read_profile(Path(name), driver)
     installed = _profiles().get(name)
     if installed is None:
         raise UsageError(
             f"unknown suite {name!r}{suggestion(name, suite_names())}\n  suites: {', '.join(suite_names())}"
             "\n  or a profile of your own: a file that ends with .yaml"
         )
-    suite = read_profile(installed)
+    suite = read_profile(installed, driver)
     if suite.name != name:
         raise ProfileError(
             "is called otherwise than its entry point", file=installed, key="suite", found=suite.name, expected=name
@@ -329,19 +336,31 @@ def get_suite(name: str) -> Suite:
     return suite
 
 
-def all_suites() -> tuple[Suite, ...]:
-    """Return the suites that have a name."""
-    return tuple(get_suite(name) for name in suite_names())
+def all_suites(driver: str = "") -> tuple[Suite, ...]:
+    """Return the suites that have a name, each in the version that the text of a driver tells."""
+    return tuple(get_suite(name, driver) for name in suite_names())
 
 
-@cache
-def read_profile(path: Path) -> Suite:
-    """Read the profile at ``path``.
+def read_profile(path: Path, driver: str = "") -> Suite:
+    """Read the profile at ``path``, in the version that the text of a driver tells.
 
     Raises:
         ProfileError: it cannot be read, or something in it is wrong; with file, line and key.
     """
-    return _Profile(path).suite()
+    suite = read_versions(path)
+    words = " ".join(driver.split()) if suite.versions else ""
+    found = tuple(index for index, one in enumerate(suite.versions) if words and one.is_of(words))
+    return read_versions(path, found) if found else suite
+
+
+@cache
+def read_versions(path: Path, versions: tuple[int, ...] = ()) -> Suite:
+    """Read the profile at ``path`` with the changes of some of its versions.
+
+    Raises:
+        ProfileError: as `read_profile`.
+    """
+    return _Profile(path, versions).suite()
 
 
 def _merge(base: object, own: object) -> Json:
@@ -375,9 +394,20 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
         if path == SHIPPED / f"{base}.yaml":
             raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
-        for key in ("suite", "title", "recognise", "verified"):  # these are its own
+        for key in OWN_KEYS:
             inherited.pop(key, None)
         data = _merge(inherited, data)
+    return document, data
+
+
+def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, Json]]:
+    """Return the document at ``path`` and its data with the changes of some of its versions."""
+    document, data = _document(path)
+    for index in versions:
+        data = _merge(data, data["versions"][index]["changes"])
+        place = ("versions", str(index), "changes")
+        own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
+        document = document._replace(lines={**document.lines, **own})
     return document, data
 
 
@@ -420,10 +450,11 @@ def _hints(kind: type) -> Mapping[str, Json]:
 class _Profile:
     """One profile file on its way to a Suite."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, versions: Sequence[int]) -> None:
         from tipchain.core.yaml_reader import Reader
 
-        document, data = _document(path)
+        document, data = _changed(path, versions)
+        self.applied = versions
         self.path = path
         self.reader = Reader(path, document, (), data)
         self.layout: tuple[SlotRule, ...] = ()
@@ -437,6 +468,7 @@ class _Profile:
             [self.nested(train, key, *one) for one in enumerate(train.items(key, default=[]))]
             for key in ("before", "after")
         )
+        versions = tuple(self.version(index, one) for index, one in enumerate(reader.items("versions", default=[])))
         suite = self.read(
             Suite,
             reader,
@@ -453,6 +485,8 @@ class _Profile:
             before=tuple(self.read(Before, one) for one in before),
             after=tuple(self.read(After, one) for one in after),
             infer=self.read(Infer, infer, rules={device: self.infer_rule(infer, device) for device in ("cpu", "gpu")}),
+            versions=versions,
+            version=tuple(versions[index].title for index in self.applied),
             verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
         check_profile(suite, self.seen)
@@ -493,6 +527,16 @@ class _Profile:
             found = self.arguments(reader, key) if not default or key in reader.data else ()
         else:
             found = (self.choices if inner == (Choice,) else self.conditions)(reader, key)
+        return found
+
+    def version(self, index: int, entry: object) -> Version:
+        own = self.nested(self.reader, "versions", index, entry)
+        for key in own.mapping("changes").data:
+            if key in OWN_KEYS:
+                raise own.error(("changes", key), "is of the whole profile, and no version's")
+        found = self.read(Version, own)
+        if not found.has:
+            raise own.error("has", "names no text of the driver", expected="a text or a list of texts")
         return found
 
     def verified(self, index: int, entry: object) -> Verified:

@@ -180,7 +180,8 @@ class Devices(NamedTuple):
             gpu_list. ``whole``: the line as it is. ``value``: the line, or ``False`` on the CPU. ``none``: no argument.
         hosts_from: the original takes an entry of at least this many characters for host names.
         at_once: whether the original exports CUDA_VISIBLE_DEVICES at the start of a leg, for an entry of one character.
-        before_training: whether the original then keeps or unsets CUDA_VISIBLE_DEVICES for the training.
+        before_training: whether the original then keeps or unsets CUDA_VISIBLE_DEVICES for the training, or exports it for one on
+            a single GPU.
         before_eval: whether the original exports it before the evaluation, and not only before the inference.
         hosts_export: whether the original exports it for an entry with hosts, too.
         export_all: whether the original exports all GPUs of an entry, and not only the first.
@@ -193,7 +194,7 @@ class Devices(NamedTuple):
     parameter: Literal["each", "whole", "value", "none"] = "each"
     hosts_from: int = 16
     at_once: bool = True
-    before_training: Literal["keep", "unset"] = "keep"
+    before_training: Literal["keep", "unset", "export"] = "keep"
     before_eval: bool = False
     hosts_export: bool = False
     export_all: bool = False
@@ -347,6 +348,25 @@ class Marks(NamedTuple):
     driver: tuple[str, ...] = ()
 
 
+class Version(NamedTuple):
+    """Another version of a suite's driver, told by the text of the checkout's driver.
+
+    Attributes:
+        title: which version it is, in words.
+        has: texts that this driver has, all of them. One blank in them stands for all between two words, line ends too.
+        lacks: texts that it does not have, none of them.
+        changes: the keys of the profile that are otherwise for it, merged as for ``extends``.
+    """
+
+    title: str
+    has: tuple[str, ...]
+    lacks: tuple[str, ...] = ()
+
+    def is_of(self, driver: str) -> bool:
+        """Return whether a driver is of this version; ``driver`` is its text with one blank for all between words."""
+        return all(text in driver for text in self.has) and not any(text in driver for text in self.lacks)
+
+
 class Verified(NamedTuple):
     """A chain that was really run with a profile.
 
@@ -418,6 +438,9 @@ class Suite(NamedTuple):
         redirected: the steps whose status lines show the redirection.
         result_line: a regular expression. One line of an inference must match it. Lines of the framework never count. Default:
             the usual result lines.
+        versions: other versions of the driver, and what is otherwise for them; never inherited. All whose texts fit the
+            checkout's driver count, a later one over an earlier one.
+        version: the titles of the versions that count.
         verified: chains that were really run with this profile; never inherited.
     """
 
@@ -463,6 +486,8 @@ class Suite(NamedTuple):
     results_head: Template = ""
     redirected: frozenset[str] = frozenset()
     result_line: str = ""
+    versions: tuple[Version, ...] = ()
+    version: tuple[str, ...] = ()
     verified: tuple[Verified, ...] = ()
 
     def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:

@@ -170,9 +170,8 @@ class DiskProject:
         return ""
 
     def _read(self, file: str, suite: str) -> _ReadParams:
-        from tipchain.chain.load import checkout, detect_suite
+        from tipchain.chain.load import checkout, suite_of
         from tipchain.chain.params import parse_params, read_text
-        from tipchain.chain.profiles import get_suite
 
         key = (file, suite)
         if key not in self._params:
@@ -180,7 +179,7 @@ class DiskProject:
             try:
                 text = read_text(path)
                 parsed = parse_params(text, file)
-                chosen = get_suite(suite) if suite else detect_suite(parsed, root=checkout(path))
+                chosen = suite_of(parsed, suite, root=checkout(path))
                 self._params[key] = _ReadParams(text=text, file=parsed, suite=chosen)
             except TipchainError as error:
                 self._params[key] = _ReadParams(problem=one_line(error))

@@ -19,10 +19,9 @@ from pathlib import PurePath
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Chain, Layout, Request, only_section
-from tipchain.chain.load import changed_text, detect_suite, device_changes
+from tipchain.chain.load import changed_text, device_changes, suite_of
 from tipchain.chain.params import Slot, parse_params, plain_list, shell_operator, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
-from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots, read_slots
 from tipchain.chain.suites import Suite
 from tipchain.errors import ParamsError, UsageError
@@ -174,11 +173,7 @@ def plan(request: Request) -> Plan:
         ParamsError: the file has no section for it, or a line is missing, added or out of place, or a value is impossible.
         UsageError: the suite has no such chains, or the item asked for is none.
     """
-    suite = (
-        get_suite(request.suite)
-        if request.suite
-        else detect_suite(request.file, legacy=request.legacy, root=request.root)
-    )
+    suite = suite_of(request.file, request.suite, root=request.root, legacy=request.legacy)
     if suite.name not in DRIVERS:
         raise UsageError(
             f"{request.file.path}: {suite.name} has no benchmark_train.sh\n  suites that have: {', '.join(DRIVERS)}"

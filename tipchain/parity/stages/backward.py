@@ -418,7 +418,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             noise = 0.0 if noise is None and not excused else noise
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
-                verdict, bound = _without_lost(verdict, left, right, name, bound, scale)
+                verdict, bound = without_lost(verdict, left, right, name, bound, scale)
             tolerances[f"backward/{name}"] = bound
             verdicts.append(verdict)
         if names and group != "buffer" and not scale > 0:
@@ -501,8 +501,14 @@ def _judge_tensor(
     return replace(verdict, outcome=Outcome.SKIP, reason=reason, share=None), bound
 
 
-def _without_lost(
-    verdict: Verdict, left: Mapping[str, Array], right: Mapping[str, Array], name: str, strict: Tolerance, scale: float
+def without_lost(
+    verdict: Verdict,
+    left: Mapping[str, Array],
+    right: Mapping[str, Array],
+    name: str,
+    strict: Tolerance,
+    scale: float,
+    advice: str = "; `dtype: float64` may show more",
 ) -> tuple[Verdict, Tolerance]:
     """Return the verdict on a parameter, or that rounding hides what differs, with the tolerance behind it.
 
@@ -521,10 +527,10 @@ def _without_lost(
         return verdict, strict
     reason = (
         f"rounding hides {lost.sum()} of {lost.size} elements: their gradients are no larger than rounding, "
-        "and the optimizer moves them all the same; `dtype: float64` may show more"
+        "and the optimizer moves them all the same"
     )
     bound = Tolerance(method="max", threshold=NOISE_FACTOR * scale, reason=ROUNDING)
-    return replace(verdict, outcome=Outcome.SKIP, reason=reason, share=None), bound
+    return replace(verdict, outcome=Outcome.SKIP, reason=reason + advice, share=None), bound
 
 
 def _rms(array: object) -> float:
