@@ -324,3 +324,25 @@ def test_branches_that_draw_alike_may_run_in_another_order():
     theirs["act"] = lambda net, x: 2 * net.other(x) + net.side(net.drop(x))
     report = aligned(ours, theirs)
     assert report.stages["forward"] is Outcome.FAIL, str(report)
+
+
+def test_what_only_the_reference_has_in_train_mode_may_draw_too():
+    class Auxiliary(Net):
+        def forward(self, x):
+            inner = torch.relu(self.first(x))
+            more = self.aside(self.other(inner)) if self.training else None
+            made = self.last(self.drop(inner))
+            return (made, more) if self.training else made
+
+    torch.manual_seed(0)
+    layers = {"drop": torch.nn.Dropout(RATE), "other": torch.nn.Dropout(0.5), "aside": torch.nn.Linear(WIDE, WIDE)}
+    reference = Auxiliary(torch_layer, **layers).eval()
+    port = Port(
+        torch_layer, drop=paddle.nn.Dropout(RATE), other=paddle.nn.Dropout(0.5), aside=paddle.nn.Linear(WIDE, WIDE)
+    )
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    inputs = np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32)
+    report = tipchain.align(reference, port, inputs)
+    assert report.passed, str(report)
+    assert "in train mode: only the reference returns 1" in report.reasons["forward"]

@@ -224,14 +224,25 @@ def arranged(values: Array, shape: Sequence[int]) -> Array:
     return plain.reshape(tuple(shape))
 
 
-def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashable]) -> dict[int, int]:
+def partners_of(
+    ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashable], *, by_rate: bool = False
+) -> dict[int, int]:
     """Return which draw of the reference's belongs to which of the port's, by their numbers among all draws.
 
     Args:
         ours: the reference's draws in their order, between them what tells where they stand.
         theirs: the port's, likewise.
+        by_rate: whether masks of other rates never belong together.
     """
-    mine, other = ([(one.kind, one.size) if isinstance(one, Draw) else one for one in side] for side in (ours, theirs))
+    mine, other = (
+        [
+            (one.kind, one.size, one.rate and round(one.rate / SAME_RATE) if by_rate else None)
+            if isinstance(one, Draw)
+            else one
+            for one in side
+        ]
+        for side in (ours, theirs)
+    )
     numbers = [_counted(side) for side in (ours, theirs)]
     found = {}
     for block in SequenceMatcher(a=mine, b=other, autojunk=False).get_matching_blocks():

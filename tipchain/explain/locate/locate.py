@@ -523,14 +523,19 @@ class Locator:
 
         theirs, port = run_port()
         in_order = port.draws.in_order()
-        if port.draws.made and not (in_order and _agree(reference, port)):
-            partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
-            if in_order:  # numbers that fit may yet be another branch's, which the port runs first
+        if not port.draws.made or (in_order and _agree(reference, port)):
+            return BothModels(ours, theirs), TracedRuns(reference, port), both
+        events = drawn_between(reference, layers, 0), drawn_between(port, layers, 1)
+        for by_rate in (False, True):
+            partners = partners_of(*events, by_rate=by_rate)
+            if in_order or by_rate:  # numbers that fit may yet be another branch's, or of what the port does not do
                 partners = _with_others(partners, reference.draws.made, port.draws.made)
             if partners != port.draws.partners:
                 other = run_port(partners)
-                if not in_order or _agree(reference, other[1]):
+                if not (in_order or by_rate) or _agree(reference, other[1]):
                     theirs, port = other
+                if _agree(reference, port):
+                    break
         return BothModels(ours, theirs), TracedRuns(reference, port), both
 
     def _run(
@@ -643,9 +648,9 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:
-    """Tell whether two runs give the same outputs, one by one."""
+    """Tell whether two runs give the same outputs, one by one, as far as both have them."""
     both = list(zip(ours.outputs, theirs.outputs, strict=False))
-    alike = len(ours.outputs) == len(theirs.outputs) and all(one.shape == other.shape for one, other in both)
+    alike = bool(both) and all(one.shape == other.shape for one, other in both)
     return alike and all(relative(one, other) <= SAME_SINGLE for one, other in both)
 
 
