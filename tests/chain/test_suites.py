@@ -70,7 +70,7 @@ def with_role(suite, role, value):
 
 
 def test_there_is_a_sample_of_every_suite_but_our_own():
-    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain", "programs", "verbatim"}
+    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain", "programs", "verbatim", "paddlespeech"}
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -818,3 +818,18 @@ def test_three_programs_are_believed_by_what_is_new_in_the_checkout(tmp_path, mo
     # What an earlier run left is no proof.
     assert main([*words, str(stub(tmp_path / "py", WRITES.replace('echo "$RANDOM" > work', ": work")))]) == 1
     assert "no checkpoint" in capsys.readouterr().out
+
+
+def test_a_value_without_a_mode_is_left_out_where_a_suites_files_are_made_so(tmp_path):
+    path = tmp_path / "tests/test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    sample = Path(__file__).parents[1] / "conformance/samples/paddlespeech/keyword.txt"
+    path.write_text(sample.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ParamsError, match="'20' is no mode=value"):
+        load_plan(path, LITE)
+    (tmp_path / "paddlespeech").mkdir()
+    plan = load_plan(path, LITE)
+    assert plan.suite == "paddlespeech"
+    assert not [word for command in plan.commands for word in command.argv if "--max-steps" in word]
+    (note,) = [note for note in plan.notes if "'20' is no mode=value" in note]
+    assert "so it is left out, as in the original; write lite_train_lite_infer=20" in note

@@ -333,7 +333,12 @@ class SlotReader:
                 value = value.split("=")[0]
             elif "=" in value:
                 self.tell("whole-value", slot, f"the original cuts {value!r} at the '='", "info")
-            if name not in MODE_NAMES:
+            if "=" not in part and self.suite.modeless == "leave out":
+                message = (
+                    f"{part!r} is no mode=value, so it is left out, as in the original; write {self.mode.value}={part}"
+                )
+                self.tell("default", slot, message)
+            elif name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(
                     slot,
