@@ -53,6 +53,10 @@ def test_impossible_lines_are_refused_with_their_place(text, message):
         parse_params(text, "f.txt")
 
 
+def test_a_header_between_seven_signs_is_no_conflict():
+    assert parse_params("======= a =======\nk:1\n").headers == (("a", 1),)
+
+
 def test_a_full_width_colon_in_a_value_is_the_values():
     (param,) = parse_params("===a===\nk:1：2\n").params
     assert (param.key, param.value) == ("k", "1：2")

@@ -9,6 +9,7 @@ import pytest
 from chain_samples import edit, stub
 from suite_samples import SUITE_FILES
 
+from tipchain.chain import emitter
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.load import detect_suite, load_plan
@@ -839,3 +840,17 @@ def test_a_full_width_bar_in_a_list_is_named():
     text = SUITE_FILES["paddleseg"].replace("trainer:norm", "trainer:norm\uff5cpact", 1)
     with pytest.raises(ParamsError, match="trainer: a full-width '\uff5c' stands in the list and separates nothing"):
         build_spec(parse_params(text, "f.txt"), get_suite("paddleseg"), LITE, text=text)
+
+
+def test_lists_that_make_too_many_commands_are_refused_before_they_are_made(monkeypatch):
+    monkeypatch.setattr(emitter, "MAX_COMMANDS", 50)
+    text = SUITE_FILES["paddleseg"]
+    legs = re.sub(r"(?m)^gpu_list:.*$", "gpu_list:" + "|".join(map(str, range(49))), text)
+    with pytest.raises(ParamsError, match=r"f\.txt: the lists of the file make more than 50 commands"):
+        expand(build_spec(parse_params(legs, "f.txt"), get_suite("paddleseg"), LITE, text=legs), "f.txt")
+    many = "|".join(map(str, range(1, 9)))
+    product = re.sub(r"(?m)^(--batch_size|--cpu_threads):(?!lite).*$", rf"\1:{many}", text)
+    with pytest.raises(
+        ParamsError, match=r"f.txt:\d+: --(batch_size|cpu_threads): this list and others make \d+ inferences"
+    ):
+        expand(build_spec(parse_params(product, "f.txt"), get_suite("paddleseg"), LITE, text=product), "f.txt")

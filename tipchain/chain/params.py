@@ -27,7 +27,7 @@ MAX_BYTES = 1_000_000
 """Of a parameter file: the largest of 2,675 public ones has 3,130. Parsing 100 MB takes minutes."""
 FOUND = 60
 """Bytes of a line that are shown of a file that is not text."""
-CONFLICT = re.compile(r"(<{7}|>{7}|\|{7}|={7})( |$)")
+CONFLICT = re.compile(r"(<{7}|>{7}|\|{7})( |$)|={7}$")
 FULL_WIDTH_COLON = "\uff1a"
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
