@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +94,26 @@ def test_a_named_interpreter_brings_its_own_paddle2onnx(tmp_path):
 def test_no_inference_program_is_no_inference(tmp_path):
     plan = planned(tmp_path, CLAS.replace("./python/predict_cls.py", "null"))
     assert [one.step for one in plan.commands] == ["convert", "compare"]
+
+
+OCR = Path(__file__).parents[1] / "conformance/kind_samples/paddle2onnx/paddleocr.txt"
+
+
+def test_ocr_infers_with_all_that_was_converted_and_compares_each(tmp_path):
+    text = OCR.read_text(encoding="utf-8")
+    plan = planned(tmp_path, text, suite="paddleocr")
+    ids = [one.id for one in plan.commands]
+    assert [one.step for one in plan.commands] == ["convert", "convert", "infer", "infer", "compare", "compare"]
+    assert [set(one.needs) for one in plan.commands[2:]] == [set(ids[:2])] * 2 + [{ids[0]}, {ids[1]}]
+    assert not [word for one in plan.commands for word in one.argv if "enable_dev_version" in word]
+    on_cpu = planned(tmp_path, text, suite="paddleocr", options={"device": "cpu"})
+    assert [one.argv[-1] for one in on_cpu.commands if one.step == "infer"] == ["--use_onnx=True"]
+    detector = "\n".join(f"{one.partition(':')[0]}:" if "/words" in one else one for one in text.splitlines())
+    alone = planned(tmp_path, detector, suite="paddleocr", options={"device": "cpu"})
+    assert [one.step for one in alone.commands] == ["convert", "infer", "compare"]
+    nothing = "\n".join(f"{one.partition(':')[0]}:" if "_dir:./models" in one else one for one in text.splitlines())
+    with pytest.raises(ParamsError, match="names no model to convert"):
+        planned(tmp_path, nothing, suite="paddleocr")
 
 
 def test_detection_exports_first_and_names_files_by_the_model(tmp_path):

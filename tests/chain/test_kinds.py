@@ -113,10 +113,10 @@ def test_a_file_of_a_suite_whose_chains_of_a_kind_are_not_known_is_not_judged_by
     assert main(["lint", clas]) == 1
     assert "expected `--model_dir:`, found `--det_model_dir:`" in " ".join(capsys.readouterr().out.split())
     (tmp_path / "test_tipc").mkdir()
-    (tmp_path / "ppocr").mkdir()
+    (tmp_path / "ppgan").mkdir()
     assert main(["lint", clas]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "warning: is a file of PaddleOCR, whose chains of this kind are not known: nothing in it was checked" in told
+    assert "warning: is a file of PaddleGAN, whose chains of this kind are not known: nothing in it was checked" in told
     assert main(["plan", clas]) == 2
     assert "whose chains of this kind are not known" in capsys.readouterr().err
     assert main(["plan", clas, "--suite", "paddleclas"]) == 2

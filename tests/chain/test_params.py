@@ -42,11 +42,24 @@ def test_crlf_bom_blanks_comments_and_a_missing_last_newline_are_harmless():
     [
         ("a:b\n", "f.txt:1: a line before the first section header"),
         ("===a===\nk:\x00\n", "f.txt:2: a control character"),
+        ("===a===\nk:1\n<<<<<<< HEAD\nl:1\n=======\nl:2\n>>>>>>> b\n", "f.txt:3: a marker of a merge conflict"),
+        ("===a===\nl:1\n=======\nl:2\n>>>>>>> b\n", "f.txt:3: a marker of a merge conflict"),
+        ("===a===\nk：1\n", "f.txt:2: a full-width colon stands after the key(.|\n)*found: k：1"),
+        ("===a===\nk ： a:b\n", "f.txt:2: a full-width colon stands after the key"),
     ],
 )
 def test_impossible_lines_are_refused_with_their_place(text, message):
     with pytest.raises(ParamsError, match=message):
         parse_params(text, "f.txt")
+
+
+def test_a_header_between_seven_signs_is_no_conflict():
+    assert parse_params("======= a =======\nk:1\n").headers == (("a", 1),)
+
+
+def test_a_full_width_colon_in_a_value_is_the_values():
+    (param,) = parse_params("===a===\nk:1：2\n").params
+    assert (param.key, param.value) == ("k", "1：2")
 
 
 def test_unreadable_files_are_refused(tmp_path):

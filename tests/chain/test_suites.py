@@ -9,6 +9,7 @@ import pytest
 from chain_samples import edit, stub
 from suite_samples import SUITE_FILES
 
+from tipchain.chain import emitter
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.load import detect_suite, load_plan
@@ -70,7 +71,7 @@ def with_role(suite, role, value):
 
 
 def test_there_is_a_sample_of_every_suite_but_our_own():
-    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain", "programs", "verbatim"}
+    assert set(SUITE_FILES) == set(suite_names()) - {"tipchain", "programs", "verbatim", "paddlespeech"}
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -818,3 +819,38 @@ def test_three_programs_are_believed_by_what_is_new_in_the_checkout(tmp_path, mo
     # What an earlier run left is no proof.
     assert main([*words, str(stub(tmp_path / "py", WRITES.replace('echo "$RANDOM" > work', ": work")))]) == 1
     assert "no checkpoint" in capsys.readouterr().out
+
+
+def test_a_value_without_a_mode_is_left_out_where_a_suites_files_are_made_so(tmp_path):
+    path = tmp_path / "tests/test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    sample = Path(__file__).parents[1] / "conformance/samples/paddlespeech/keyword.txt"
+    path.write_text(sample.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ParamsError, match="'20' is no mode=value"):
+        load_plan(path, LITE)
+    (tmp_path / "paddlespeech").mkdir()
+    plan = load_plan(path, LITE)
+    assert plan.suite == "paddlespeech"
+    assert not [word for command in plan.commands for word in command.argv if "--max-steps" in word]
+    (note,) = [note for note in plan.notes if "'20' is no mode=value" in note]
+    assert "so it is left out, as in the original; write lite_train_lite_infer=20" in note
+
+
+def test_a_full_width_bar_in_a_list_is_named():
+    text = SUITE_FILES["paddleseg"].replace("trainer:norm", "trainer:norm\uff5cpact", 1)
+    with pytest.raises(ParamsError, match="trainer: a full-width '\uff5c' stands in the list and separates nothing"):
+        build_spec(parse_params(text, "f.txt"), get_suite("paddleseg"), LITE, text=text)
+
+
+def test_lists_that_make_too_many_commands_are_refused_before_they_are_made(monkeypatch):
+    monkeypatch.setattr(emitter, "MAX_COMMANDS", 50)
+    text = SUITE_FILES["paddleseg"]
+    legs = re.sub(r"(?m)^gpu_list:.*$", "gpu_list:" + "|".join(map(str, range(49))), text)
+    with pytest.raises(ParamsError, match=r"f\.txt: the lists of the file make more than 50 commands"):
+        expand(build_spec(parse_params(legs, "f.txt"), get_suite("paddleseg"), LITE, text=legs), "f.txt")
+    many = "|".join(map(str, range(1, 9)))
+    product = re.sub(r"(?m)^(--batch_size|--cpu_threads):(?!lite).*$", rf"\1:{many}", text)
+    with pytest.raises(
+        ParamsError, match=r"f.txt:\d+: --(batch_size|cpu_threads): this list and others make \d+ inferences"
+    ):
+        expand(build_spec(parse_params(product, "f.txt"), get_suite("paddleseg"), LITE, text=product), "f.txt")

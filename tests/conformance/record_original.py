@@ -88,6 +88,7 @@ class Original:
             "BASH_ENV": str(HERE / "noting.sh"),
             "NOTES": str(self.notes),
             "HOME": "/",
+            "TEST_DIR": str(self.root),  # what PaddleScience names its checkout by
             "LC_ALL": "C.UTF-8",
         }
         argv = ["bash", self.driver, str(name), mode, *more]

@@ -24,6 +24,7 @@ SUITES = (
     "paddlers",
     "paddleocr",
     "paddlenlp",
+    "paddlespeech",
     "paddlevideo",
     "paddlerec",
     "paddlegan",
@@ -37,7 +38,7 @@ SUITES = (
 )
 FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.glob("*/*.txt"))
 # In this mode these drivers take the first 17 lines for those of another kind of file, whatever they are.
-OTHER_LAYOUT = {(suite, "klquant_whole_infer") for suite in ("template", "alexnet", "paddlenlp")}
+OTHER_LAYOUT = {(suite, "klquant_whole_infer") for suite in ("template", "alexnet", "paddlenlp", "paddlespeech")}
 
 
 def recorded(name: str):

@@ -63,3 +63,30 @@ def test_norms_are_calibrated_on_the_cases_own_batch_where_each_channel_has_valu
     assert first.running_mean.tolist() == pytest.approx(images.mean(axis=(0, 2, 3)), rel=1e-5)
     assert first.num_batches_tracked == last.num_batches_tracked == 1
     assert (first.momentum, len(first._forward_pre_hooks)) == (0.1, 0)
+
+
+@pytest.mark.frameworks
+def test_what_would_switch_off_a_branch_or_hide_a_mix_up_is_drawn():
+    torch = pytest.importorskip("torch")
+    begin = {
+        "gamma": torch.full((8,), 1e-6),
+        "position": torch.zeros(1, 8),
+        "scale": torch.ones(8),
+        "gate": torch.zeros(1),
+        "temperature": torch.full((8,), 0.07),
+        "logit_scale": torch.ones(1),
+        "drawn": torch.linspace(-1e-4, 1e-4, 8),
+    }
+    model = torch.nn.Module()
+    for name, value in begin.items():
+        setattr(model, name, torch.nn.Parameter(value.clone()))
+    model.frozen = torch.nn.Parameter(torch.zeros(8), requires_grad=False)
+    spec = SimpleNamespace(seed=0, fit_head=False)
+    weights.initialize(SimpleNamespace(weights=spec), model, Path())
+    changed = {name for name, value in begin.items() if not torch.equal(getattr(model, name), value)}
+    assert changed == {"gamma", "position", "scale", "gate"}
+    assert not model.frozen.any()
+    for name, middle in (("gamma", 0), ("scale", 1)):
+        found = getattr(model, name).detach()
+        assert 0.01 < float(found.std()) < 0.3
+        assert abs(float(found.mean()) - middle) < 0.2

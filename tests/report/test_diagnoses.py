@@ -60,6 +60,14 @@ def test_a_stage_of_its_own_cause_follows_from_that_one(tmp_path):
     assert found.undiagnosed == ""
 
 
+def test_rates_follow_from_the_schedule_before_the_optimizer(tmp_path):
+    document = live(cause("optimizer", "optimizer", "weight-decay"), cause("scheduler", "preflight", "first-rate"))
+    found = diagnose_run(verdicts("lr/lr", "regularization/a"), document, tmp_path)
+    assert follow(found) == {"optimizer:regularization": ("regularization/a",), "scheduler:lr": ("lr/lr",)}
+    alone = diagnose_run(verdicts("lr/lr"), live(cause("optimizer", "optimizer", "learning-rate")), tmp_path)
+    assert follow(alone) == {"optimizer:lr": ("lr/lr",)}
+
+
 def test_a_difference_of_construction_takes_the_first_stage_that_fails(tmp_path):
     document = live(cause("bn", "preflight", "momentum"), preflight="FAIL", forward="PASS")
     assert follow(diagnose_run(verdicts("train/loss"), document, tmp_path)) == {"bn:train": ("train/loss",)}

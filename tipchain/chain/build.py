@@ -200,6 +200,7 @@ def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
 
 
 BOOLEANS = ("True", "False")
+FULL_WIDTH_BAR = "\uff5c"
 # Modes of other drivers, which may have an entry in a mode list.
 OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
 MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
@@ -263,7 +264,13 @@ class SlotReader:
 
     def list_of(self, slot: Slot) -> tuple[str, ...]:
         """Return the elements of a slot's list."""
-        return slot.values if self.on("sections") else plain_list(slot.value)
+        if not self.on("sections"):
+            return plain_list(slot.value)
+        if FULL_WIDTH_BAR in slot.value:
+            raise slot.error(
+                f"a full-width {FULL_WIDTH_BAR!r} stands in the list and separates nothing", expected="'|'"
+            )
+        return slot.values
 
     def distinct(self, slot: Slot) -> tuple[str, ...]:
         """Return the slot's values without repeats, which would do the same thing twice."""
@@ -333,7 +340,12 @@ class SlotReader:
                 value = value.split("=")[0]
             elif "=" in value:
                 self.tell("whole-value", slot, f"the original cuts {value!r} at the '='", "info")
-            if name not in MODE_NAMES:
+            if "=" not in part and self.suite.modeless == "leave out":
+                message = (
+                    f"{part!r} is no mode=value, so it is left out, as in the original; write {self.mode.value}={part}"
+                )
+                self.tell("default", slot, message)
+            elif name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(
                     slot,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import itertools
+import math
 import posixpath
 import re
 import shlex
@@ -19,6 +20,7 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
+from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 
 Facts = Mapping[str, str]
@@ -154,6 +156,8 @@ FIXED = ("fixed", "unfixed")
 INFERENCE_FLAGS = "inference-flags"
 """The one fix of arguments that is told for each of them, by the device."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+MAX_COMMANDS = 10_000
+"""Commands of a plan: at a second each it runs for three hours. The largest of a public file has some hundreds."""
 PROGRAMS = ("**/*.pdmodel", "**/*.json", "**/__model__", "**/*.onnx")
 WEIGHTS = ("**/*.pdiparams", "**/__params__", "**/*.onnx")
 
@@ -251,6 +255,8 @@ class PlanDraft:
             log: the original's name of its log, from the run's folder, "" for none.
             usual: the name under which its log is known, if that is another.
         """
+        if len(self.commands) == MAX_COMMANDS:
+            raise ParamsError(f"the lists of the file make more than {MAX_COMMANDS:,} commands", file=self.place.file)
         name = f"{command.step}[{command.id}]" if command.id else command.step
         self.counts[name] += 1
         name = name if self.counts[name] == 1 else f"{name}#{self.counts[name]}"
@@ -514,6 +520,13 @@ class Expansion(PlanDraft):
     def points(self, rule: InferRule, source: Source, filler: Filler) -> Iterator[Mapping[str, str]]:
         """Yield the inference product of a device, without the points that cannot be."""
         roles = self.axes_of(rule, filler)
+        count = math.prod(len(self.spec.axes[role].values) for role in roles)
+        if count > MAX_COMMANDS:
+            slot = max((self.spec.axes[role] for role in roles), key=lambda axis: len(axis.values)).slot
+            message = f"this list and others make {count:,} inferences after each export"
+            raise ParamsError(
+                message, file=slot.file, line=slot.line, key=slot.key, expected=f"at most {MAX_COMMANDS:,}"
+            )
         for values in product(*(self.spec.axes[role].values for role in roles)):
             point = dict(zip(roles, values, strict=True))
             facts = {**source.facts, **point, "quant": source.quant}

@@ -413,10 +413,7 @@ def _forgiving(text: str, path: str) -> ParamFile:
     """Parse the lines from the first header on; the original drivers take any text."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if line.startswith("=")), len(lines))
-    try:
-        return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), path)
-    except ParamsError:
-        return ParamFile(path=path, lines=(), headers=(), params=())
+    return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), path, refuse=lambda _: None)
 
 
 def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:

@@ -27,6 +27,8 @@ MAX_BYTES = 1_000_000
 """Of a parameter file: the largest of 2,675 public ones has 3,130. Parsing 100 MB takes minutes."""
 FOUND = 60
 """Bytes of a line that are shown of a file that is not text."""
+CONFLICT = re.compile(r"(<{7}|>{7}|\|{7})( |$)|={7}$")
+FULL_WIDTH_COLON = "\uff1a"
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -129,7 +131,7 @@ def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError]
         refuse: told of every line that cannot be one, which is then read as far as it goes; without it the first raises.
 
     Raises:
-        ParamsError: a line before the first header, a control character.
+        ParamsError: a line before the first header, a control character, a conflict's marker, a full-width colon.
     """
     lines = split_lines(text)
     headers: list[tuple[str, int]] = []
@@ -149,6 +151,14 @@ def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError]
         bare = plain.strip()
         if not bare or bare.startswith("#"):
             continue
+        if CONFLICT.match(bare):
+            wrong("a marker of a merge conflict: two versions of these lines stand in the file", number, bare[:FOUND])
+            continue
+        if FULL_WIDTH_COLON in bare.partition(":")[0]:
+            wrong(
+                "a full-width colon stands after the key", number, bare[:FOUND], f"`:` in place of `{FULL_WIDTH_COLON}`"
+            )
+            plain = plain.replace(FULL_WIDTH_COLON, ":", 1)
         if header := HEADER.fullmatch(bare):
             headers.append(("_".join(header[1].split()), number))
         elif not headers and not params and (own := _section_by_name(path)):

@@ -399,6 +399,8 @@ class Suite(NamedTuple):
             the second colon.
         pipes: the original's treatment of an unquoted ``|`` in a command: it becomes a blank, or it is a real pipe and refused.
         mode_lists: roles whose values are lists of ``mode=value``.
+        modeless: what becomes of a value in them that names no mode, which no original reads: the file is refused, or the value left
+            out with a warning.
         model_name: the meaning of a colon in the model's name: it belongs to it (``name``), or what stands before it is a folder
             above the model's output (``folders``: ``cd:bit``).
         fixed_epoch: the number of epochs that the original always trains, whatever the file says.
@@ -466,6 +468,7 @@ class Suite(NamedTuple):
     rest: bool = False
     pipes: bool = True
     mode_lists: frozenset[str] = frozenset()
+    modeless: Literal["refuse", "leave out"] = "refuse"
     model_name: Literal["name", "folders"] = "name"
     fixed_epoch: str = ""
     usual_epoch: str = ""

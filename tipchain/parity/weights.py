@@ -40,6 +40,8 @@ from tipchain.parity.recorder import StageNeeds, model_environment
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 
 
+SWITCHED_OFF = 1e-3
+"""Largest number that a model's own parameter may begin as to be drawn: published scales of branches begin at 1e-6 to 1e-4."""
 LEAST_VALUES = 4
 """Values of a channel that norms are calibrated on at least."""
 RIDGE = 1.0
@@ -54,8 +56,9 @@ def needs_data(weights: WeightsSpec) -> bool:
 def initialize(case: Case, model: Model, train_data: Path) -> None:
     """Seed a Kaiming initialization, calibrate BatchNorm and fit the head, as the case asks.
 
-    Source: He et al. 2015, arXiv 1502.01852. Biases and BatchNorm's affine parameters are drawn too:
-    zeros and ones would hide a port that drops or mixes them up.
+    Source: He et al. 2015, arXiv 1502.01852. Biases and BatchNorm's affine parameters are drawn too, and a model's own
+    parameters that begin as zeros, ones or nearly zeros (scales of residual branches, embeddings of positions):
+    they would hide a port that drops or mixes them up, or what the branches compute.
     """
     import torch
 
@@ -70,7 +73,7 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
     model.eval()
 
 
-def _initialize_module(torch: ModuleType, module: object, generator: object) -> None:
+def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
     nn = torch.nn
     with torch.no_grad():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
@@ -84,6 +87,19 @@ def _initialize_module(torch: ModuleType, module: object, generator: object) -> 
                 module.weight.normal_(1.0, 0.1, generator=generator)
             if module.bias is not None:
                 module.bias.normal_(0.0, 0.1, generator=generator)
+        else:
+            for parameter in module.parameters(recurse=False):
+                _draw_constant(parameter, generator)
+
+
+def _draw_constant(parameter: Tensor, generator: object) -> None:
+    """Draw a trained parameter that begins as one number, if that is one, or so small that it switches off what it multiplies."""
+    if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
+        return
+    number = float(parameter.reshape(-1)[0])
+    telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)
+    if telling and bool((parameter == number).all()):
+        parameter.normal_(round(number), 0.1, generator=generator)
 
 
 def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:

@@ -70,7 +70,7 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
     for stage, subjects in failed.items():
         reaching = [number for number, one in enumerate(causes) if reaches(one, stage)]
         own = [number for number in reaching if CASE_STAGES.get(live[number].stage, live[number].stage) == stage]
-        first = min(own or reaching, key=lambda number: _number(causes[number].stage), default=None)
+        first = min(own or reaching, key=lambda number: _nearness(causes[number], stage), default=None)
         if first is None:
             left.append(stage)
         else:
@@ -183,7 +183,18 @@ def _stage_of_case(cause: Diagnosis, failed: Iterable[str]) -> str:
     stage = CASE_STAGES.get(cause.stage, cause.stage)
     if stage in failed:
         return stage
-    return next((one for one in STAGES if one in failed and reaches(cause, one)), stage)
+    reached = [one for one in STAGES if one in failed and reaches(cause, one)]
+    return min(reached, key=lambda one: _is_far(cause, one), default=stage)
+
+
+def _nearness(cause: Diagnosis, stage: str) -> tuple[bool, int]:
+    """Return what causes that a stage depends on are ordered by, the likeliest first."""
+    return _is_far(cause, stage), _number(cause.stage)
+
+
+def _is_far(cause: Diagnosis, stage: str) -> bool:
+    """Tell whether a stage needs what a cause is about, but shows little of it: of an optimizer the rates show the first alone."""
+    return (cause.port_path, stage) == ("optimizer", "lr")
 
 
 def _below(place: SourceLine | None, root: Path) -> SourceLine | None:

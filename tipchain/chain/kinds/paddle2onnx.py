@@ -39,6 +39,15 @@ LAYOUTS = (
         rest=True,
     ),
     Layout(
+        suite="paddleocr",
+        text="""=paddle2onnx_params model_name:model_name python:python
+        convert det_dir:--det_model_dir model_filename:--model_filename params_filename:--params_filename
+        det_file:--det_save_file rec_dir:--rec_model_dir rec_file:--rec_save_file opset:--opset_version
+        checker:--enable_onnx_checker
+        inference:inference infer_device:--use_gpu onnx_det:--det_model_dir onnx_rec:--rec_model_dir infer_data:--image_dir""",
+        reads=17,
+    ),
+    Layout(
         suite="paddleseg",
         text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} inference:inference onnx_file infer_data",
         reads=13,
@@ -69,10 +78,17 @@ MEANINGS: Mapping[str, str] = {
     "filename": "argument for the model's name, at export",
     "infer_modes": "which models are exported and converted: norm, quant, fpgm, distill, kl_quant, or null for one that is there",
     "extra_export": "one more argument of export",
+    "det_dir": "folder of the exported detector",
+    "det_file": "the detector's ONNX model to write",
+    "rec_dir": "folder of the exported recognizer",
+    "rec_file": "the recognizer's ONNX model to write",
+    "onnx_det": "argument for the detector's ONNX model",
+    "onnx_rec": "argument for the recognizer's ONNX model",
 }
 STATUS: Mapping[str, str] = {
     "paddleclas": "{model} - {command} - {log} !",
     "paddledetection": "{model} - {command} - {log} ",
+    "paddleocr": "{model} - {command} - {log} ",
     "paddleseg": "{model} - {command} - {log} ",
     "paddlevideo": "{model} - {command} - {log}",
 }
@@ -80,6 +96,9 @@ NO_INSTALLS: Mapping[str, str] = {"PIP_NO_INDEX": "1"}
 """For pip, which paddle2onnx 2 starts through polygraphy: https://pip.pypa.io/en/stable/topics/configuration/"""
 ENDINGS = (".pdmodel", ".json")
 DEV_VERSION = "--enable_dev_version=False"
+OCR_SYSTEMS = ("ch_PP-OCRv2", "ch_PP-OCRv3", "ch_ppocr_mobile_v2_0", "ch_ppocr_server_v2_0")
+OCR_TABLES = ("slanet", "en_table_structure")
+"""The names by which PaddleOCR's driver tells what it converts: detector and recognizer, or a table's model as a detector."""
 COMPARE = Path(__file__).resolve().parents[2] / "paddle_tools" / "compare_onnx.py"
 """A program of its own: the interpreter of a suite's chain need not have tipchain."""
 
@@ -97,7 +116,8 @@ def plan(request: Request) -> Plan:
 
 class _Plan(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
-        mode = {"paddleseg": ""}.get(layout.suite, request.mode.value)  # that driver never reads its second argument
+        # PaddleSeg's driver never reads its second argument.
+        mode = {"paddleseg": "", "paddleocr": "paddle2onnx"}.get(layout.suite, request.mode.value)
         top = "log" if layout.suite == "paddlevideo" else "test_tipc/output"
         out = f"{top}/{{model}}/{mode}"
         super().__init__(request, kind="paddle2onnx", suite=layout.suite, slots=slots, out=out)
@@ -105,6 +125,8 @@ class _Plan(Chain):
     def plan(self) -> Plan:
         if self.suite == "paddledetection":
             self.detection()
+        elif self.suite == "paddleocr":
+            self.recognition()
         else:
             self.one("", self.slots["model_dir"].value, self.slots["save_file"].value, ())
         return self.made(
@@ -120,6 +142,60 @@ class _Plan(Chain):
             label = mode if len(modes) > 1 else ""
             needs = (self.export(mode, label, folder),) if mode != "null" else ()
             self.one(label, folder, f"{folder}/{slots['save_file'].value}", needs)
+
+    def recognition(self) -> None:
+        """Add PaddleOCR's conversions, of a detector, a recognizer or both, and the inferences with all that was converted.
+
+        Raises:
+            ParamsError: the file names no model.
+        """
+        slots, models = self.slots, self.converted_by_name()
+        if self.fixes:
+            models = tuple(
+                one for one in ("det", "rec") if not slots[f"{one}_dir"].absent and not slots[f"{one}_file"].absent
+            )
+            if not models:
+                raise slots["det_dir"].error("names no model to convert, and neither does --rec_model_dir")
+        dev_version = f"--enable_dev_version={self.model in OCR_TABLES}"
+        converted = []
+        for one in models:
+            folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value
+            written = (
+                f"--model_dir={folder}",
+                *self.files(),
+                f"--save_file={onnx}",
+                *self.words("opset"),
+                *self.words("checker"),
+            )
+            argv = (
+                *self.beside_python(self.split(slots["convert"])),
+                *written,
+                *self.unless_gone(dev_version, slots["convert"]),
+            )
+            converted.append(
+                self.conversion(one if len(models) > 1 else "", folder, onnx, argv, (), f"trans_model_{one}.log")
+            )
+        onnx_words = [word for one in models for word in self.words(f"onnx_{one}", slots[f"{one}_file"].value)]
+        for device in slots["infer_device"].values:
+            on = {"False": "cpu", "cpu": "cpu", "True": "gpu", "gpu": "gpu"}.get(device)
+            if on is None or (on == "gpu" and self.fixes and self.request.options.device == "cpu"):
+                continue
+            given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
+            argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
+            leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
+            command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves)
+            self.add(command, log=f"paddle2onnx_infer_{on}.log")
+        for one in models if self.fixes else ():
+            folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value
+            self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
+
+    def converted_by_name(self) -> tuple[str, ...]:
+        """Return what PaddleOCR's driver converts of a model of this name."""
+        if self.model in OCR_SYSTEMS:
+            return ("det", "rec")
+        if "det" in self.model or self.model in OCR_TABLES:
+            return ("det",)
+        return ("rec",) if "rec" in self.model else ()
 
     def export(self, mode: str, label: str, folder: str) -> str:
         """Add the export of one of PaddleDetection's models; return its id.
@@ -148,13 +224,24 @@ class _Plan(Chain):
         slots = self.slots
         argv = self.beside_python(self.split(slots["convert"]))
         argv += self.words("model_dir", folder)
-        argv += (*self.words("model_filename"), *self.words("params_filename"), *self.words("save_file", onnx))
+        argv += (*self.files(), *self.words("save_file", onnx))
         argv += self.words("opset")
         checker = self.words("checker")
         argv += self.unless_gone(checker[0], slots["checker"]) if checker[:1] == (DEV_VERSION,) else checker
         argv += self.words("extra_convert")
         if self.suite == "paddleclas":
             argv += self.unless_gone(DEV_VERSION, slots["convert"])
+        converted = self.conversion(label, folder, onnx, argv, needs, "trans_model.log")
+        self.infer(label, folder, onnx, converted)
+        if self.fixes:
+            self.compare(label, folder, onnx, converted)
+
+    def files(self) -> Words:
+        """Return the arguments for the names of a model's two files."""
+        return (*self.words("model_filename"), *self.words("params_filename"))
+
+    def conversion(self, label: str, folder: str, onnx: str, argv: Words, needs: Words, log: str) -> str:
+        """Add the conversion of the model in ``folder`` to the file ``onnx``; return its id."""
         leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if self.fixes else ()
         env: Mapping[str, str] = {}
         if "no-installs" in self.fixes:
@@ -162,18 +249,12 @@ class _Plan(Chain):
             self.tell(
                 "no-installs",
                 "its optimizer is kept from fetching packages; without them it leaves the model as it is",
-                slots["convert"],
+                self.slots["convert"],
                 "info",
             )
-        converted = self.add(
-            Command(
-                id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=self.program(folder)
-            ),
-            log="trans_model.log",
-        )
-        self.infer(label, folder, onnx, converted)
-        if self.fixes:
-            self.compare(label, folder, onnx, converted)
+        finds = self.program(folder)
+        command = Command(id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=finds)
+        return self.add(command, log=log)
 
     def program(self, folder: str, *, whole: bool = False) -> tuple[Find, ...]:
         """Return what settles the name of the program, or its path: Paddle 2 and 3 write it by different endings."""
