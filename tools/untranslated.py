@@ -28,7 +28,7 @@ NO_MESSAGE = tuple(
     for one in (
         r"(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|FROM|WHERE|ORDER BY) .*",  # queries
         r".*\\[dwsb][+*].*",  # patterns
-        r"[=?][a-z]+_.*|device mkldnn .*|acc accuracy|dice mdice|lr learning_rate|\[.*\]",  # layouts, keys of logs
+        r"[=?][a-z]+_.*|device mkldnn .*|acc accuracy|dice mdice|lr learning_rate|avg loss: .*|\[.*\]",  # layouts, keys of logs
         r".*-src ['a-z].*|(base-uri|form-action|light) .*",  # rules of pages
         r"[#$] .*|if 1:.*|import .*|(local|case|compopt|complete|set|for word in) .*[$_-].*",  # programs
         r"(norm_train|eval|inference|[a-z]+_export):-?[a-z].*",  # parameter files

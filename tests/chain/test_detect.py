@@ -209,3 +209,14 @@ def test_only_a_checkout_of_the_suites_own_needs_no_advice(copied, tmp_path):
     assert "the driver counts lines and takes line 24, `null:null`, for this: program of evaluation" in copied(text, 50)
     (tmp_path / "ppocr").mkdir()
     assert "hint" not in copied(text, 99)
+
+
+def test_lint_names_the_versions_of_the_checkouts_driver(tmp_path):
+    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    shutil.copy(SAMPLES / "paddleocr/lines_pact.txt", path)
+    (tmp_path / "ppocr").mkdir()
+    assert "another version" not in lint_file(path).reason
+    version = get_suite("paddleocr").versions[0]
+    (tmp_path / "test_tipc/test_train_inference_python.sh").write_text("\n".join(version.has))
+    assert lint_file(path).reason.endswith(f"; its driver is another version: {version.title}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +138,19 @@ def test_words_that_make_a_static_graph_of_the_same_trainer(tmp_path):
     assert "to_static_training=True" not in plan.commands[0].argv
 
 
+def test_a_command_that_the_original_runs_first_is_told_and_not_run(tmp_path):
+    sample = Path(__file__).parents[1] / "conformance/kind_samples/dy2static/paddlenlp.txt"
+    text = sample.read_text(encoding="utf-8")
+    plan = planned(tmp_path, text, suite="paddlenlp")
+    assert [one.step for one in plan.commands] == ["train"] * 4 + ["compare"]
+    (note,) = [note for note in plan.notes if "run it before the chain" in note]
+    assert ":22: sed -i" in note
+    assert not [one for one in plan.commands if "sed" in one.argv]
+    assert not [
+        note for note in planned(tmp_path, text.rpartition("sed -i")[0], suite="paddlenlp").notes if "sed" in note
+    ]
+
+
 def test_a_lost_line_is_refused_by_its_place_in_the_file(tmp_path):
     text = BASE + "\n" + AMP.replace("pact_train:null\n", "").replace("-o Global.pretrained_model:null\n", "")
     with pytest.raises(ParamsError) as caught:
@@ -152,6 +166,7 @@ def test_a_lost_line_is_refused_by_its_place_in_the_file(tmp_path):
             "[Train][Epoch 1/2][Iter: 0/4]lr(L): 0.1, top1: 0.5, CELoss: 6.91, loss: 6.90812, ips: 3",
             "6.90812",
         ),
+        ("paddlenlp", "step_idx: 10, epoch: 0, batch: 10, avg loss: 11.1234, normalized loss: 9.7", "11.1234"),
         ("paddleseg", "2026 [INFO] [TRAIN] epoch: 1, iter: 1/2, loss: 0.7153, lr: 0.01", "0.7153"),
         ("paddlevideo", "epoch:[  1/2  ] train step:0    loss: 1.23456 lr: 0.001", "1.23456"),
         ("paddleclas", "[Train][Epoch 1/2][Iter: 0/4]lr: 0.1, loss: nan, ips: 3", "nan"),

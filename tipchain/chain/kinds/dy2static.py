@@ -37,10 +37,12 @@ HEADER = re.compile(r"=+\s*(\w+)\s*=+\s*")
 NUMBER = r"([-+]?(?:\d+\.\d+(?:e[-+]?\d+)?|nan|inf))"
 PACKAGE = Path(__file__).resolve().parents[2]
 NUDGED = str(PACKAGE / "paddle_tools" / "nudged_training.py")
+CUSTOM = ("echo ", "sed ")
+"""With what the last line of a section begins, if it is the suite's own command."""
 DETERMINISTIC = {"FLAGS_cudnn_deterministic": "True"}
 _SLOTS = (
     "model_name:model_name python:python gpu_list:gpu_list use_gpu autocast epoch save batch pretrained "
-    "train_model_name:train_model_name train_data extra_train ## trainer:trainer train_norm "
+    "train_model_name:train_model_name|null train_data extra_train ## trainer:trainer train_norm "
     "train_pact train_fpgm train_distill train_x1 train_x2"
 )
 
@@ -85,6 +87,12 @@ RULES: Mapping[str, Dy2staticRule] = {
         trainer="to_static_train",
         line="Iter:",
         extract="loss: {%f},",
+    ),
+    "paddlenlp": Dy2staticRule(
+        layout=_layout("paddlenlp", "?custom:echo*|sed*"),
+        static="--to_static",
+        line="step_idx",
+        extract="avg loss: {%f}",
     ),
     "paddleseg": Dy2staticRule(
         layout=_layout("paddleseg", "?custom:echo*"),
@@ -151,6 +159,13 @@ def plan(request: Request) -> Plan:
         if why:
             message = f"{why}; the original trains it twice in dynamic mode, and compares that"
             findings.append(LintFinding("to-static", "warning", request.file.path, section.line, section.name, message))
+        last = section.lines[-1]
+        if last.startswith("sed "):
+            message = (
+                "the original runs this command first; tipchain runs no command of a file: run it before the chain"
+            )
+            line = section.line + len(section.lines) - 1
+            findings.append(LintFinding("to-static", "warning", request.file.path, line, last, message))
         commands += _default(pair, rule, section, why)
     if not plans:
         raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")
@@ -193,7 +208,7 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
     if request.legacy:
         return expand(legacy_spec("\n".join(lines) + "\n", path, suite, INNER), path, options)
     _check(request, rule, section)
-    known = [line for line in lines if line.strip() and not line.startswith("echo ")]
+    known = [line for line in lines if line.strip() and not line.startswith(CUSTOM)]
     text = "\n" * (section.line - 1) + "\n".join(
         ["=train_params=", *known[1:], "=eval_params=", "eval:null", "null:null"]
     )
