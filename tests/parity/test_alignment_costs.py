@@ -14,11 +14,12 @@ from safetensors.numpy import load_file, save_file
 from tipchain import frameworks
 from tipchain.core import machine
 from tipchain.frameworks import load_framework
+from tipchain.frameworks.base import Trainer
 from tipchain.frameworks.paddle_ import held_parameters
 from tipchain.numbers.compare import PIECE
 from tipchain.paddle_tools import program
 from tipchain.parity import recorder
-from tipchain.parity.stages import Bench
+from tipchain.parity.stages import Bench, backward
 from tipchain.parity.stages.tensors import TensorFile, TensorWriter, room_for, save_tensors
 
 
@@ -309,6 +310,28 @@ def test_gradients_are_written_from_the_frameworks_own_memory(side, tmp_path):
     for name, one in whole.items():
         assert one.dtype == np.float64
         assert np.array_equal(writer[name], one.astype(np.float32))
+
+
+@pytest.mark.frameworks
+def test_what_the_first_gradients_took_goes_back_before_there_are_others(monkeypatch):
+    framework, told = load_framework("torch"), []
+    model = framework.torch.nn.Linear(3, 2)
+    loaded = {name: one.detach().clone() for name, one in model.named_parameters()}
+
+    def trainer(*_):
+        optimizer = framework.torch.optim.SGD(model.parameters(), 0.1)
+        return Trainer(optimizer, None, lambda: 0.1, optimizer.zero_grad)
+
+    monkeypatch.setattr(backward, "_inputs", lambda *_: [([framework.tensor(np.ones((1, 3), np.float32))], 0.0)] * 3)
+    monkeypatch.setattr(backward, "release_memory", lambda size: told.append((size, model.weight.grad)))
+    settings = SimpleNamespace(iterations=3, learning_rate=0.1, modes=("eval",), dtype="float32")
+    case = SimpleNamespace(backward=settings, weights=SimpleNamespace(names={}))
+    bench = SimpleNamespace(
+        framework=framework, case=case, truth=False, trainer=trainer, restore=lambda one: one.load_state_dict(loaded)
+    )
+    losses = backward._iterate(bench, "eval", model, lambda output, _: output.sum(), {}, None)
+    assert {"loss_0", "loss_1", "loss_2"} <= losses.keys()
+    assert told == [(32, None)]
 
 
 GROUPS = {

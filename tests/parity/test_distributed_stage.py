@@ -351,7 +351,7 @@ def group_that_ended(folder, code):
 
     group = object.__new__(WorkerGroup)
     group.folder, group.processes, group.timeout_s, group.logs = folder, 2, 1.0, folder
-    group.process = SimpleNamespace(exitcode=code)
+    group.process = SimpleNamespace(exitcode=code, kill=list)
     return group
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.core.machine import collect, lasting_memory
+from tipchain.core.machine import collect, lasting_memory, release_memory
 from tipchain.errors import Outcome, RecordError
 from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
@@ -104,6 +104,10 @@ def _iterate(
                     tensors[f"{prefix}gradient/{name}"] = value
             with nullcontext() if number else lasting_memory():  # the optimizer's
                 trainer.step()
+            if (
+                not number
+            ):  # the next gradients, aligned, may not fit where the first ones were, and those pages would stay
+                release_memory(size)
             trainer.step_schedule()
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss

@@ -424,6 +424,7 @@ class WorkerGroup:
                 + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
                 + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
             )
+        self.process.kill()  # the launcher has nothing left to do; told to end, it waits a while for what has ended
         return [report for report in found.values() if report is not None]
 
     def stop(self) -> None:
