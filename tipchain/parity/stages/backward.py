@@ -104,9 +104,8 @@ def _iterate(
                     tensors[f"{prefix}gradient/{name}"] = value
             with nullcontext() if number else lasting_memory():  # the optimizer's
                 trainer.step()
-            if (
-                not number
-            ):  # the next gradients, aligned, may not fit where the first ones were, and those pages would stay
+            if number == 0:
+                # The next gradients, aligned, may not fit where the first ones were, and those pages would stay.
                 release_memory(size)
             trainer.step_schedule()
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
