@@ -50,7 +50,7 @@ def record(bench: Bench) -> Recording:
             arrays |= _outputs(bench, model(*inputs), suffix)
     if bench.truth:
         return Recording(arrays=arrays)
-    more = _Besides(bench, model)
+    more = _Besides(bench, model, arrays)
     tensors, inputs_facts = more.other_inputs()
     in_train_mode, train_facts = more.train_mode()
     facts = {OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
@@ -74,7 +74,7 @@ Besides = tuple[dict[str, Array], JsonObject]
 class _Besides:
     """Runs a model that is ready for the stage with other inputs and in train mode; it may be changed by that."""
 
-    def __init__(self, bench: Bench, model: Model) -> None:
+    def __init__(self, bench: Bench, model: Model, arrays: Mapping[str, Array]) -> None:
         from tipchain.explain.locate.runs import ModelInputs
         from tipchain.frameworks.live_models import side_of
 
@@ -85,18 +85,27 @@ class _Besides:
             sets.setdefault(path.rpartition("/")[0], []).append(array)
         self.named = frozenset(sets)
         # Of the shapes that the case names the smallest costs least, and shows as much; several samples may be mixed up.
-        every = sorted(sets.values(), key=lambda arrays: sum(one.size for one in arrays))
-        several = next((arrays for arrays in every if arrays[0].shape[:1] > (1,)), every[0])
-        self.inputs, self.several = (ModelInputs(args=tuple(arrays), kwargs={}) for arrays in (every[0], several))
+        every = sorted(sets, key=lambda suffix: sum(one.size for one in sets[suffix]))
+        several = next((suffix for suffix in every if sets[suffix][0].shape[:1] > (1,)), every[0])
+        self.inputs, self.several = (ModelInputs(args=tuple(sets[one]), kwargs={}) for one in (every[0], several))
+        self.outputs = [array for name, array in arrays.items() if "".join(name.partition("@")[1:]) == every[0]]
 
     def other_inputs(self) -> Besides:
         """Return the outputs for one sample of other sizes, the first that the model takes, called after one of other values."""
-        from tipchain.explain.locate.other_runs import call_seeded, other_batch, other_sizes, others, told_shapes
+        from tipchain.explain.locate.other_runs import (
+            answers,
+            call_seeded,
+            other_batch,
+            other_sizes,
+            others,
+            told_shapes,
+        )
 
         batch = other_batch(self.inputs)
         if batch is None:
             return {}, {"without": "the inputs have no common first axis"}
         refused: dict[str, Json] = {}
+        faults: list[Json] = []
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
         for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
@@ -106,10 +115,19 @@ class _Besides:
                 continue
             try:
                 output = call_seeded(self.side, self.model, given, Draws(seed), seed=seed, before=others(given))
-                return _outputs(self.bench, output, suffix), {"refused": refused, "shapes": shapes, "suffix": suffix}
+                made = _outputs(self.bench, output, suffix)
             except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
                 refused[shapes] = self._told(error)
-        return {}, {"refused": refused} if refused else {"without": "the case names them all"}
+                faults += [shapes] * self._is_fault(error)
+                continue
+            counts = len(self.inputs.arrays()[0]), len(given.arrays()[0])
+            facts: JsonObject = {
+                "shapes": shapes,
+                "suffix": suffix,
+                "answers": answers(self.outputs, [*made.values()], counts),
+            }
+            return made, {"refused": refused, "faults": faults, **facts}
+        return {}, {"refused": refused, "faults": faults} if refused else {"without": "the case names them all"}
 
     def train_mode(self) -> Besides:
         """Return the outputs for a few samples, or for all, in train mode with the seed's random numbers, and what was drawn.
@@ -119,7 +137,7 @@ class _Besides:
         from tipchain.explain.locate.other_runs import call_seeded, minds_mode, told_shapes, uses_statistics
         from tipchain.explain.locate.runs import few_of
 
-        seed, refused = self.bench.case.seed, ""
+        seed, refused, fault = self.bench.case.seed, "", True
         minds, precisions = (
             minds_mode(self.side, self.model),
             (True, False)[not uses_statistics(self.side, self.model) :],
@@ -133,11 +151,11 @@ class _Besides:
                 output = call_seeded(self.side, made, given, draws, seed=seed, double=double)
                 outputs = {f"{TRAIN}/{name}": one for name, one in self._named(output).items()}
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
-                refused = refused or self._told(error)
+                refused, fault = refused or self._told(error), fault and self._is_fault(error)
                 continue
             drawn = [as_json(self._placed(one)) for one in draws.made]
             return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": drawn}
-        return {}, {"minds": minds, "refused": refused}
+        return {}, {"minds": minds, "refused": refused, "fault": fault}
 
     def _named(self, output: Nested) -> dict[str, Array]:
         """Return all outputs, named as far as the case names them: in train mode there may be others."""
@@ -153,6 +171,11 @@ class _Besides:
     def _told(self, error: Exception) -> str:
         """Return what was raised, with the project's files as seen from its root: a dump may go to another machine."""
         return one_line(error).replace(f"{self.bench.case.root.resolve()}{sep}", "")
+
+    def _is_fault(self, error: Exception) -> bool:
+        from tipchain.explain.locate.other_runs import is_fault
+
+        return isinstance(error, UsageError) or is_fault(error, self.side, self.model)
 
     def _placed(self, draw: Draw) -> Draw:
         """Return a draw with its file as seen from the project's root."""
@@ -227,6 +250,8 @@ def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Jud
         f"the port raises with inputs of shape {shapes}, the reference does not: {refused[shapes]}"
         for shapes in alone[:1]
     ]
+    if alone[:1] == [ours.inputs.get("shapes")] and ours.inputs["answers"] and alone[0] in theirs.inputs["faults"]:
+        return Judged(verdicts=(Verdict(Outcome.FAIL, f"{STAGE}/{next(iter(ours.named(suffix=suffix)))}", notes[0]),))
     if suffix is None or theirs.inputs.get("suffix") != suffix:
         if suffix is None:
             shapes, told = next(iter(ours.inputs["refused"].items()))
@@ -247,6 +272,10 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
     if not (ours.train["minds"] or theirs.train["minds"]):
         return Judged(verdicts=())
     for one, who in ((ours, "reference"), (theirs, "port")):
+        if one is theirs and one.train.get("fault"):
+            name, why = next(iter(ours.named(prefix=f"{TRAIN}/"))), one.train["refused"]
+            told = f"in train mode the port raises, the reference does not: {why}"
+            return Judged(verdicts=(Verdict(Outcome.FAIL, f"{STAGE}/{name}", told),))
         if "refused" in one.train:
             told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
             return Judged(verdicts=(), notes=(told,))
