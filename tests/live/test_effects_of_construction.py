@@ -325,6 +325,34 @@ def test_values_too_large_to_be_compared_are_no_fault():
     assert report.passed, str(report)
 
 
+def careful(base, linear):
+    """Return a net that refuses large values."""
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = linear(3, 8), linear(8, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            if float(x.abs().max()) > 10:
+                raise ValueError("too large")
+            return self.last(x * x)
+
+    return Net()
+
+
+def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
+    torch.manual_seed(0)
+    reference, port = careful(torch.nn.Module, torch.nn.Linear).eval(), careful(paddle.nn.Layer, paddle.nn.Linear)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert report.passed, str(report)
+    assert "; code between the layers was not tried with large values: " in report.reasons["forward"]
+    assert "ValueError: too large" in report.reasons["forward"]
+
+
 def crossed(base, linear):
     """Return a net with a layer that looks at its input's memory in another order; the input is used again after it."""
 
