@@ -136,6 +136,12 @@ def test_what_a_port_says_itself_and_what_is_no_fault_of_its_is_told(name):
     assert "the port raises with inputs of shape [" in report.reasons["forward"]
 
 
+def test_inputs_of_which_no_others_can_be_made_are_said_not_to_be_tried():
+    report = aligned(lambda net, x, _: net.last(x), lambda net, x, _: net.last(x), SEQUENCES, np.zeros(3, np.float32))
+    assert report.passed, str(report)
+    assert report.reasons["forward"].endswith("; other inputs were not compared: the inputs have no common first axis")
+
+
 def test_the_layer_whose_code_raises_is_named():
     class Mean(torch.nn.Module):
         def forward(self, x):

@@ -572,6 +572,8 @@ class _Work:
         batch = other_batch(self.inputs)
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
         if batch is None or self.pace.over:
+            why = "out of time" if self.pace.over else "the inputs have no common first axis"
+            self._add("forward", f"other inputs were not compared: {why}")
             return
         first = self.inputs.arrays()[0].shape
         last = any(
@@ -717,6 +719,8 @@ class _Work:
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
+        if direction == "forward" and located.untried:
+            rest += f"; code between the layers was not tried with large values: {located.untried}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
         alike = f"no layer could be compared by itself; the models' {what} agree in float64"
         told = f"{len(compared)} layers are as close as rounding allows" if compared else alike

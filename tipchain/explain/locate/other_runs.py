@@ -544,7 +544,7 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     count = samples_of(inputs)
     if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
-    return _each(inputs, _twice) if count == 1 else replace(inputs.first(1), labels=None)
+    return _each(inputs, _twice) if count == 1 else replace(inputs, labels=None).first(1)
 
 
 def _twice(array: Array) -> Array:
