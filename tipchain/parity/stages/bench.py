@@ -19,6 +19,7 @@ from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import Trainer, concat_outputs
+from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
@@ -217,6 +218,20 @@ class Bench:
         """Give ``model`` the case's weights again."""
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
+
+    def nudge(self, model: Model, number: int) -> None:
+        """Give a Paddle model the case's weights, `ULPS` units in the last place apart, up or down by a seeded coin.
+
+        Args:
+            model: the model, changed in place.
+            number: which of the nudges; every odd one is the mirror image of the one before.
+        """
+        self.restore(model)
+        coins = np.random.default_rng(number // 2)
+        for one in model.parameters():
+            array = self.framework.array(one)
+            ulps = (coins.integers(0, 2, array.shape) * 2 - 1) * (-ULPS if number % 2 else ULPS)
+            one.set_value((array + ulps * np.spacing(np.abs(array))).astype(array.dtype))
 
     def fake_inputs(self) -> list[Tensor]:
         """Return the model's fake inputs as tensors, in the case's order."""

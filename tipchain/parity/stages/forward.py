@@ -32,7 +32,7 @@ from tipchain.parity.stages.tensors import TensorFile
 if TYPE_CHECKING:
     from tipchain.frameworks.live_models import LiveSide
 
-__all__ = ["judge", "record"]
+__all__ = ["judge", "may_be_rounding", "record"]
 
 
 def record(bench: Bench) -> Recording:
@@ -218,6 +218,24 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         except RecordError as error:
             return judged + Judged(verdicts=(Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error)),))
         return judged + _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
+
+
+def may_be_rounding(verdict: Verdict, rules: Rules) -> bool:
+    """Tell whether an output is farther apart than the default tolerance, but not than rounding to float32 may make it."""
+    stage, _, key = verdict.subject.partition("/")
+    diff = verdict.diff
+    if (
+        stage != STAGE
+        or verdict.outcome is not Outcome.FAIL
+        or diff is None
+        or not diff.expected_dtype.startswith("float")
+    ):
+        return False
+    return (
+        not rules.asks(STAGE, key)
+        and diff.expected_shape == diff.actual_shape
+        and diff.max_abs <= ROUGH * diff.expected_max_abs
+    )
 
 
 def _has_tensors(facts: JsonObject) -> bool:
