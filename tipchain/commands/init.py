@@ -117,6 +117,13 @@ def short_case(
     name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[InputSpec], outputs: Sequence[str]
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
+    # A line says where imports start, where the file's place alone would say something else.
+    given = os.environ.pop(ROOT_VARIABLE, None)
+    try:
+        plain = find_root(path)
+    finally:
+        if given is not None:
+            os.environ[ROOT_VARIABLE] = given
     return _filled(
         "case.yaml.template",
         id=name,
@@ -124,7 +131,7 @@ def short_case(
         torch=specs[0],
         paddle=specs[1],
         inputs="\n".join(map(input_line, inputs)),
-        root=_root_line(path, root),
+        root="" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n",
         batch=inputs[0].shape[0],
         outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
     )
@@ -133,17 +140,6 @@ def short_case(
 def _filled(template: str, **values: object) -> str:
     text = (files("tipchain.commands") / "templates" / template).read_text(encoding="utf-8")
     return Template(text).substitute(values)
-
-
-def _root_line(path: Path, root: Path) -> str:
-    """Return the line that says where imports start, where the file's place alone would say something else."""
-    given = os.environ.pop(ROOT_VARIABLE, None)
-    try:
-        plain = find_root(path)
-    finally:
-        if given is not None:
-            os.environ[ROOT_VARIABLE] = given
-    return "" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n"
 
 
 def try_inputs(spec: str, root: Path, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
