@@ -88,7 +88,25 @@ def run(args: argparse.Namespace) -> int:
         UsersError: the torch model cannot be built, or does not take these inputs.
     """
     if args.chain is not None:
-        return _write_chain(args)
+        from tipchain.parity.case import load_case
+
+        if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
+            raise UsageError("--chain CASE stands alone, or with --path and --force")
+        case = load_case(args.chain)
+        path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
+        _check_free(path, force=args.force)
+        seen = os.path.relpath(args.chain.resolve(), case.root)
+        with writing(path, UsageError):
+            atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
+        missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
+        if missing:
+            print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
+        print(
+            say(
+                f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
+            )
+        )
+        return ExitCode.PASSED
     if args.torch is None and args.paddle is None:
         if not args.full:
             print(
@@ -194,34 +212,6 @@ def _shown(path: Path) -> str:
     """Return a path as seen from here, where it lies below."""
     shown = os.path.relpath(path)
     return str(path) if shown.startswith("..") else shown
-
-
-def _write_chain(args: argparse.Namespace) -> int:
-    """Write the parameter file of a case's chain, whose programs are this package's own.
-
-    Raises:
-        UsageError: other arguments stand beside it, or the file exists.
-        CaseError: the case cannot be used.
-    """
-    from tipchain.parity.case import load_case
-
-    if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
-        raise UsageError("--chain CASE stands alone, or with --path and --force")
-    case = load_case(args.chain)
-    path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
-    _check_free(path, force=args.force)
-    seen = os.path.relpath(args.chain.resolve(), case.root)
-    with writing(path, UsageError):
-        atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
-    missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
-    if missing:
-        print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
-    print(
-        say(
-            f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
-        )
-    )
-    return ExitCode.PASSED
 
 
 def _write_full(args: argparse.Namespace) -> int:

@@ -282,21 +282,6 @@ Batches = Mapping[str, Mapping[str, Array]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What the training engine makes of the batches.
-
-    Attributes:
-        outputs: by batch, the outputs in the exported program's order.
-        names: of these outputs.
-        repeats: whether the same batch gave the same outputs when it ran once more.
-    """
-
-    outputs: Mapping[str, Sequence[Array]]
-    names: Sequence[str]
-    repeats: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """What an engine made of them: `EngineEnd`, or why it was left out."""
 
@@ -312,27 +297,33 @@ def record(bench: Bench) -> Recording:
     """Outputs of both engines as the port's dump, those of the eager model in eval mode as the reference's."""
     settings, model = bench.case.inference, bench.eval_model()
     batches = {f"batch={size}": _inputs(bench, size) for size in settings.batch_sizes}
-    expected = _run_model(bench, model, batches)
+    # What the training engine makes of the batches, in the exported program's order; the first is run twice.
+    expected: dict[str, list[Array]] = {}
+    names: list[str] = []
+    for batch, inputs in batches.items():
+        names, expected[batch] = _eager(bench, model, inputs)
+    first = next(iter(batches))
+    _, again = _eager(bench, model, batches[first])
+    repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected[first], again, strict=True))
     with tempfile.TemporaryDirectory(prefix="inference.", dir=bench.folder) as name:
         folder = Path(name)
         save_program(model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder)
         engines = _run_engines(bench, folder, batches)
-    return _recording(expected, engines)
+    # What an engine could not run has no key.
+    arrays: dict[str, Array] = {}
+    reference: dict[str, Array] = {}
+    for name, engine in engines.items():
+        for batch, outputs in engine.ended.outputs.items():
+            keys = [f"{name}/{output}@{batch}" for output in names]
+            extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
+            reference |= dict(zip(keys, expected[batch], strict=True))
+            arrays |= dict(zip([*keys, *extra], outputs, strict=False))
+    facts = {"engines": {name: engine.facts() for name, engine in engines.items()}}
+    return Recording(arrays=arrays, reference=reference, details={**facts, "repeats": repeats})
 
 
 def _inputs(bench: Bench, size: int) -> dict[str, Array]:
     return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
-
-
-def _run_model(bench: Bench, model: object, batches: Batches) -> Expected:
-    outputs: dict[str, list[Array]] = {}
-    names: list[str] = []
-    for batch, inputs in batches.items():
-        names, outputs[batch] = _eager(bench, model, inputs)
-    first = next(iter(batches))
-    _, again = _eager(bench, model, batches[first])
-    repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(outputs[first], again, strict=True))
-    return Expected(outputs=outputs, names=names, repeats=repeats)
 
 
 def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
@@ -376,20 +367,6 @@ def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engin
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
     return Engine(ended=EngineEnd(outputs=outputs, errors=errors, versions=versions))
-
-
-def _recording(expected: Expected, engines: Mapping[str, Engine]) -> Recording:
-    """Put each engine's outputs beside the training engine's; what an engine could not run has no key."""
-    arrays: dict[str, Array] = {}
-    reference: dict[str, Array] = {}
-    for name, engine in engines.items():
-        for batch, outputs in engine.ended.outputs.items():
-            keys = [f"{name}/{output}@{batch}" for output in expected.names]
-            extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
-            reference |= dict(zip(keys, expected.outputs[batch], strict=True))
-            arrays |= dict(zip([*keys, *extra], outputs, strict=False))
-    facts = {"engines": {name: engine.facts() for name, engine in engines.items()}}
-    return Recording(arrays=arrays, reference=reference, details={**facts, "repeats": expected.repeats})
 
 
 # Judge inference: every output of each engine, and what kept an engine from giving one.
