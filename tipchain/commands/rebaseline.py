@@ -165,7 +165,15 @@ def _decide(args: argparse.Namespace, old: StoredBundle, new: StoredBundle, case
     if wrong := false_statistics(new.folder):
         raise BundleError("was not made by tipchain bundle make", file=args.new or new.folder, found=wrong)
     if was.content == now.content:
-        return _stay(args, place, was, case)
+        # It would be the same; where the log tells of another one, it is recorded if forced to.
+        other = untold(place, was)
+        if other and args.force:
+            move = _move(args, case, forced=True, old={}, new=identity(was), evidence=[])
+            write_move(place, move)
+            return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
+        lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
+        code = ExitCode.FAILED if other else ExitCode.PASSED
+        return _tell(args, lines, {"moved": False, "evidence": []}, code)
     evidence = compare_bundles(old, new, Rules.of(case))
     accepted = bool(evidence) and all(one.accepted for one in evidence)
     told = [{"accepted": one.accepted, **as_json(one)} for one in evidence]
@@ -194,18 +202,6 @@ def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, ob
     """Return what the log says of a move."""
     when = local_time()
     return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
-
-
-def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case: Case) -> int:
-    """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
-    other = untold(place, manifest)
-    if other and args.force:
-        move = _move(args, case, forced=True, old={}, new=identity(manifest), evidence=[])
-        write_move(place, move)
-        return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
-    lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
-    code = ExitCode.FAILED if other else ExitCode.PASSED
-    return _tell(args, lines, {"moved": False, "evidence": []}, code)
 
 
 def _content(place: Path) -> str:

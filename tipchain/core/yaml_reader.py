@@ -246,7 +246,8 @@ class Reader:
         """Return an error that names the file, the line and the key, or a path below this mapping."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
         if hint is None and isinstance(key, str) and key not in self.data:
-            hint = self._misspelled(key)
+            found = closest(key, tuple(one for one in self.data if one not in self.asked))
+            hint = None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
         return self.document.error(
             message,
             file=self.file,
@@ -256,11 +257,6 @@ class Reader:
             expected=expected,
             hint=hint,
         )
-
-    def _misspelled(self, key: str) -> str | None:
-        """Return where a key stands that nothing asked for and that may be meant for one that is missing."""
-        found = closest(key, tuple(one for one in self.data if one not in self.asked))
-        return None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
         """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""

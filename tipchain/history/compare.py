@@ -147,19 +147,15 @@ def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
     scale, led = spread(residuals), slope * (len(values) - 1)
     if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
         return None
-    if sum(map(abs, residuals)) >= _best_step(values):
-        return None
-    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
-
-
-def _best_step(values: Sequence[float]) -> float:
-    """Return the sum of the distances from two levels, one before and one after the night where that fits best."""
+    # One step, where it fits best, may fit as well.
 
     def off(part: Sequence[float]) -> float:
         middle = median(part)
         return sum(abs(value - middle) for value in part)
 
-    return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
+    if sum(map(abs, residuals)) >= min(off(values[:at]) + off(values[at:]) for at in range(1, len(values))):
+        return None
+    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +301,16 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
     found = compare(connection, before, entry)
     # Held against this run's own past; what is between it and an older run that the user names belongs to that past.
     series = _Series(connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry)
-    shifts, plainly = _shifts(series, drifts_again=against is not None)
+    shifts, plainly = [], False
+    for (item, part, name), past, value in series.each():
+        plainly |= bool(past) and len(past) < ENOUGH
+        moved = motion(past, value, rule_of(name))
+        if moved is None or (moved.how == "drift" and against is None and not series.drift_is_news((item, part, name))):
+            continue
+        shifts.append(Shift(item=item, part=part, name=name, motion=moved))
+    # Metrics first, then times, speeds, memory; the largest first.
+    order = list(FigureKind)
+    shifts.sort(key=lambda one: (order.index(figure_kind(one.name)), -_size(one.motion)))
     return Changes(
         entry=entry,
         comparison=found,
@@ -416,23 +421,6 @@ class _Series:
             .join(names, names.c.id == figures.c.name_id)
             .where(command_runs.c.outcome == code_of(Outcome.PASS))
         )
-
-
-def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
-    """Return what moved, and whether plain rules judged any of it; ``drifts_again`` keeps drifts reported before."""
-    found, plainly = [], False
-    for (item, part, name), earlier, value in series.each():
-        plainly |= bool(earlier) and len(earlier) < ENOUGH
-        moved = motion(earlier, value, rule_of(name))
-        if moved is None or (
-            moved.how == "drift" and not drifts_again and not series.drift_is_news((item, part, name))
-        ):
-            continue
-        found.append(Shift(item=item, part=part, name=name, motion=moved))
-    # Metrics first, then times, speeds, memory; the largest first.
-    order = list(FigureKind)
-    found.sort(key=lambda one: (order.index(figure_kind(one.name)), -_size(one.motion)))
-    return found, plainly
 
 
 def _size(moved: Motion) -> float:

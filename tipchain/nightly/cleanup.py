@@ -177,7 +177,25 @@ def find_stored(
 
 def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
     if (folder / NIGHT).is_file():
-        yield _night(folder)
+        token, started, trouble, project = "", "", "", None
+        try:
+            night = read_night(folder)
+        except RecordError as error:  # of a later version perhaps
+            trouble = f"its plan cannot be read: {error.message}"
+        else:
+            token, started, root = night.token, night.started, Path(night.plan.root)
+            project = root if root.is_dir() else None
+        yield StoredFolder(
+            folder=folder,
+            kind="night",
+            group=folder.parent,
+            began=_began(folder, started),
+            size=disk_usage(folder),
+            finished=(folder / FINISHED).is_file(),
+            token=token,
+            project=project,
+            kept=trouble,
+        )
         return
     for one in _folders(folder) if depth else ():
         if one.name == TRASH:
@@ -193,28 +211,6 @@ def _folders(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
     return []
-
-
-def _night(folder: Path) -> StoredFolder:
-    token, started, trouble, project = "", "", "", None
-    try:
-        night = read_night(folder)
-    except RecordError as error:  # of a later version perhaps
-        trouble = f"its plan cannot be read: {error.message}"
-    else:
-        token, started, root = night.token, night.started, Path(night.plan.root)
-        project = root if root.is_dir() else None
-    return StoredFolder(
-        folder=folder,
-        kind="night",
-        group=folder.parent,
-        began=_began(folder, started),
-        size=disk_usage(folder),
-        finished=(folder / FINISHED).is_file(),
-        token=token,
-        project=project,
-        kept=trouble,
-    )
 
 
 def _runs(runs: Path) -> Iterator[StoredFolder]:
@@ -418,7 +414,11 @@ def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) ->
     rest = [one for one in stored if one.kind == "rest"]
     doomed = [replace(one, reason="left by a process that was killed") for one in rest if not one.kept]
     spared = [replace(one, reason=one.kept) for one in rest if one.kept]
-    late = _late(stored, rules.keep)
+    groups: dict[Path, list[Path]] = defaultdict(list)
+    for one in stored:
+        if one.kind != "rest":
+            groups[one.group].append(one.folder)
+    late = {folder for folders in groups.values() for folder in folders[max(len(folders) - (rules.keep or 0), 0) :]}
     total = sum(one.size for one in stored)
     left = total - sum(one.size for one in doomed)
     for one in stored:
@@ -440,14 +440,6 @@ def _reason(one: StoredFolder, rules: RetentionRules, now: float, left: int) -> 
     if rules.max_bytes is not None and left > rules.max_bytes:
         return f"the oldest, of more than {size_text(rules.max_bytes)}"
     return f"not one of the latest {rules.keep}" if rules.alone else ""
-
-
-def _late(stored: Sequence[StoredFolder], keep: int | None) -> set[Path]:
-    groups: dict[Path, list[Path]] = defaultdict(list)
-    for one in stored:
-        if one.kind != "rest":
-            groups[one.group].append(one.folder)
-    return {folder for folders in groups.values() for folder in folders[max(len(folders) - (keep or 0), 0) :]}
 
 
 def delete(one: StoredFolder) -> str:

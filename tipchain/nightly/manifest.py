@@ -414,7 +414,18 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
     elif kind == "align":
         entry = replace(_of_files(one, entry, "case", "align"), stages=_stages(one))
     else:
-        entry = _command(one, entry)
+        name = one.text("id")
+        if not WORD.fullmatch(name):
+            raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
+        argv = texts(one, "argv", "a list of words")
+        if not argv or isinstance(one.data["argv"], str):
+            raise one.error(
+                "argv",
+                "is not a list of words",
+                found=repr(one.data["argv"]),
+                expected="[program, argument, ...]; no shell reads it",
+            )
+        entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
     one.done()
     return entry
 
@@ -447,18 +458,3 @@ def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> Mani
         options=texts(one, "options", f"words for `tipchain {command}`", ()),
         prepare=one.flag("prepare", default=False),
     )
-
-
-def _command(one: Reader, entry: ManifestEntry) -> ManifestEntry:
-    name = one.text("id")
-    if not WORD.fullmatch(name):
-        raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
-    argv = texts(one, "argv", "a list of words")
-    if not argv or isinstance(one.data["argv"], str):
-        raise one.error(
-            "argv",
-            "is not a list of words",
-            found=repr(one.data["argv"]),
-            expected="[program, argument, ...]; no shell reads it",
-        )
-    return replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))

@@ -495,17 +495,7 @@ def _with_noise(request: AlignRequest, judgement: StageJudgement, sides: list[Re
     """Return a judgement with why it knows no noise; None where torch now records that first."""
     if not any(map(lacks_noise, judgement.verdicts)):
         return judgement
-    torch = _torch_for_noise(request, sides)
-    if torch and torch.waits:
-        torch.order(judgement.stage, NOISE_ORDER)
-        torch.release()
-        return None
-    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
-    return replace(judgement, notes=(*judgement.notes, *why))
-
-
-def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> RecordingSide | None:
-    """Return torch's side, which can tell how far rounding moves gradients; one for that alone where its dumps were given."""
+    # Torch's side can tell how far rounding moves gradients; where its dumps were given, one is started for that alone.
     torch = next((one for one in sides if one.side == "torch"), None)
     if torch is None and request.given is None and "torch" in request.dumps:
         stages, of = ("backward",), ("torch", *request.recorded_sides)
@@ -515,7 +505,12 @@ def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> Recor
                 job = replace(_job(request, prepared, stages, "torch", commit(request.case.root)), stages=())
                 torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)
                 sides.append(torch)
-    return torch
+    if torch and torch.waits:
+        torch.order(judgement.stage, NOISE_ORDER)
+        torch.release()
+        return None
+    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
+    return replace(judgement, notes=(*judgement.notes, *why))
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:

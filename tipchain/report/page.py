@@ -134,10 +134,19 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
     It forbids itself, by its Content-Security-Policy (https://www.w3.org/TR/CSP3/), to load anything or to run any
     script but its own.
     """
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    rules = (
+        "default-src 'none'",
+        "img-src data:",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        element("meta", http_equiv="Content-Security-Policy", content="; ".join(rules)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("link", rel="icon", href="data:,"),
@@ -151,19 +160,6 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
 def asset(name: str, package: str = "tipchain.report") -> str:
     """Return the text of a style or script that lies beside a package's modules; all pages share those of this one."""
     return (files(package) / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str) -> str:
-    digest = b64encode(sha256(script.encode()).digest()).decode()
-    rules = (
-        "default-src 'none'",
-        "img-src data:",
-        "style-src 'unsafe-inline'",
-        f"script-src 'sha256-{digest}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
 
 
 Section = tuple[str, str, Markup]

@@ -352,7 +352,11 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     if first is None:
         return []
     lines = []
-    costs = _followers(first, report.results)
+    lost = {first.command.id}
+    for one in report.results:
+        if one.outcome is Outcome.SKIP and lost & set(one.command.needs):
+            lost.add(one.command.id)
+    costs = len(lost) - 1
     if costs:
         what = "1 command was" if costs == 1 else f"{costs} commands were"
         lines += _labelled("then", f"{what} not run, for want of what it makes", 1, width)
@@ -366,15 +370,6 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
     shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
     return lines + [cut(f"  | {line}", width) for line in shown]
-
-
-def _followers(first: Result, results: Sequence[Result]) -> int:
-    """Return how many commands were not run because one, or what needs it, did not pass."""
-    lost = {first.command.id}
-    for one in results:
-        if one.outcome is Outcome.SKIP and lost & set(one.command.needs):
-            lost.add(one.command.id)
-    return len(lost) - 1
 
 
 # The rows.

@@ -438,7 +438,14 @@ class _Scope:
         equal = {node: named[label] for node, label in labels.items() if label in named}
         if len(equal) == len(ours) == len(theirs):
             return equal
-        words = _by_words(labels, port_labels)
+        # The words in their names, and the ranks of the numbers, put nodes together one to one.
+        groups, port_groups = _grouped(labels), _grouped(port_labels)
+        words: dict[_Node, _Node] = {}
+        for one, other in _alike_words(list(groups), list(port_groups)):
+            members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
+            ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
+            if ranked and len(members) == len(port_members):
+                words.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
         told = {**words, **equal}
         if len(set(told.values())) < len(told) or any(
             words.get(one, other) is not other for one, other in equal.items()
@@ -629,18 +636,6 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
         sorted(piece.lower() for piece in pieces if not piece.isdigit()),
         tuple(int(piece) for piece in pieces if piece.isdigit()),
     )
-
-
-def _by_words(ours: Mapping[_Node, Path], theirs: Mapping[_Node, Path]) -> dict[_Node, _Node]:
-    """Return the nodes that the words in their names, and the ranks of the numbers, put together one to one."""
-    groups, port_groups = _grouped(ours), _grouped(theirs)
-    found: dict[_Node, _Node] = {}
-    for one, other in _alike_words(list(groups), list(port_groups)):
-        members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
-        ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
-        if ranked and len(members) == len(port_members):
-            found.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
-    return found
 
 
 def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:

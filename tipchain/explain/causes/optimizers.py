@@ -297,7 +297,14 @@ def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, U
             known.append(cause.change)
     if not found:
         return (_unknown(courses, failing),)
-    told = _grouped(found)
+    told: dict[_Told, list[str]] = {}
+    for name, cause in found.items():
+        knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
+        for knob in knobs:
+            one = _Told(
+                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
+            )
+            told.setdefault(one, []).append(name)
     by_name = {course.name: course for course in courses}
     # First what an argument of the port sets, then what takes away most by itself, then what is about most parameters.
     ordered = sorted(
@@ -318,18 +325,6 @@ def _reference(course: Course, side: Updates, known: Sequence[Formula]) -> Formu
     said = torch_formula(side, course.name)
     starts = [said] if said is not None else [*dict.fromkeys(known), *STARTS]
     return identify(course, course.reference, starts)
-
-
-def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
-    told: dict[_Told, list[str]] = {}
-    for name, cause in found.items():
-        knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
-        for knob in knobs:
-            one = _Told(
-                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
-            )
-            told.setdefault(one, []).append(name)
-    return told
 
 
 def _knobs(cause: KnobCause) -> list[str]:
@@ -587,7 +582,11 @@ def _run(
         chosen = slice(None, None, max(1, value.size // KEPT))
         watched[name] = _Watched(value.reshape(-1)[chosen].copy(), chosen)
     before = (values, dict(values))
-    scales = _scales(values, gradients)
+    # Gradients are of their parameter's size, of zeros of the usual one.
+    sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
+    usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
+    known = {name: float(np.sqrt(np.mean(np.square(one)))) for name, one in gradients.items() if np.size(one)}
+    scales = {name: known.get(name) or (size if size > 0 else usual) for name, size in sizes.items()}
     for step in range(count):
         total = 0.0
         for name, given in _gradients(values, scales, seed, step, gradients):
@@ -604,14 +603,6 @@ def _run(
         for name, kept in watched.items():
             _compare(name, kept, step, opened.sides, before, double=double)
     return watched, norms
-
-
-def _scales(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, float]:
-    """Return the size of each parameter's gradients: its own size, or of zeros the usual one."""
-    sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
-    usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
-    given = {name: float(np.sqrt(np.mean(np.square(one)))) for name, one in gradients.items() if np.size(one)}
-    return {name: given.get(name) or (size if size > 0 else usual) for name, size in sizes.items()}
 
 
 def _gradients(

@@ -421,7 +421,11 @@ class _Run(threading.Thread):
 def _own_folder() -> Iterator[Path]:
     """Make a folder on this node for the time of an item; sweep those of tasks that were killed."""
     above = Path(tempfile.gettempdir())
-    _sweep(above)
+    for folder in above.glob(f"{PREFIX}*"):
+        with suppress(OSError), (folder / LOCK).open("rb") as lock:
+            if folder.lstat().st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
     try:
         fresh = folder / "fresh"
@@ -431,11 +435,3 @@ def _own_folder() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep(above: Path) -> None:
-    for folder in above.glob(f"{PREFIX}*"):
-        with suppress(OSError), (folder / LOCK).open("rb") as lock:
-            if folder.lstat().st_uid == os.getuid():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)

@@ -284,21 +284,6 @@ Batches = Mapping[str, Mapping[str, Array]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """What the training engine makes of the batches.
-
-    Attributes:
-        outputs: by batch, the outputs in the exported program's order.
-        names: of these outputs.
-        repeats: whether the same batch gave the same outputs when it ran once more.
-    """
-
-    outputs: Mapping[str, Sequence[Array]]
-    names: Sequence[str]
-    repeats: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """What an engine made of them: `EngineEnd`, or why it was left out."""
 
@@ -314,29 +299,37 @@ def record(bench: Bench) -> Recording:
     """Outputs of both engines as the port's dump, those of the eager model in eval mode as the reference's."""
     settings, model = bench.case.inference, bench.eval_model()
     batches = {f"batch={size}": _inputs(bench, size) for size in settings.batch_sizes}
-    expected = _run_model(bench, model, batches)
+    # What the training engine makes of the batches, in the exported program's order; the first is run twice.
+    expected: dict[str, list[Array]] = {}
+    names: list[str] = []
+    for batch, inputs in batches.items():
+        names, expected[batch] = _eager(bench, model, inputs)
+    first = next(iter(batches))
+    _, again = _eager(bench, model, batches[first])
+    repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected[first], again, strict=True))
     with tempfile.TemporaryDirectory(prefix="inference.", dir=bench.folder) as name:
         folder = Path(name)
         save_program(model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder)
         engines = _run_engines(bench, folder, batches)
-    recording = _recording(expected, engines)
-    moved = _moved(bench, model, batches, recording) if expected.repeats else {}
-    return replace(recording, details={**recording.details, "moved": moved})
+    # What an engine could not run has no key.
+    arrays: dict[str, Array] = {}
+    reference: dict[str, Array] = {}
+    for name, engine in engines.items():
+        for batch, outputs in engine.ended.outputs.items():
+            keys = [f"{name}/{output}@{batch}" for output in names]
+            extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
+            reference |= dict(zip(keys, expected[batch], strict=True))
+            arrays |= dict(zip([*keys, *extra], outputs, strict=False))
+    details: JsonObject = {
+        "engines": {name: engine.facts() for name, engine in engines.items()},
+        "repeats": repeats,
+        "moved": _moved(bench, model, batches, arrays, reference) if repeats else {},
+    }
+    return Recording(arrays=arrays, reference=reference, details=details)
 
 
 def _inputs(bench: Bench, size: int) -> dict[str, Array]:
     return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
-
-
-def _run_model(bench: Bench, model: object, batches: Batches) -> Expected:
-    outputs: dict[str, list[Array]] = {}
-    names: list[str] = []
-    for batch, inputs in batches.items():
-        names, outputs[batch] = _eager(bench, model, inputs)
-    first = next(iter(batches))
-    _, again = _eager(bench, model, batches[first])
-    repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(outputs[first], again, strict=True))
-    return Expected(outputs=outputs, names=names, repeats=repeats)
 
 
 def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
@@ -352,10 +345,11 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
     return [names[id(tensor)].pop(0) for tensor in ordered], [framework.array(tensor) for tensor in ordered]
 
 
-def _moved(bench: Bench, model: Model, batches: Batches, recording: Recording) -> dict[str, Json]:
+def _moved(
+    bench: Bench, model: Model, batches: Batches, arrays: Mapping[str, Array], reference: Mapping[str, Array]
+) -> dict[str, Json]:
     """Return how far weights that are a few units in the last place apart move the outputs that an engine gives otherwise."""
-    reference = recording.reference or {}
-    compared = compare(reference, recording.arrays, DEFAULTS["inference"])
+    compared = compare(reference, arrays, DEFAULTS["inference"])
     apart = [one.subject for one in compared if one.outcome is Outcome.FAIL and one.diff is not None and one.diff.size]
     moved = dict.fromkeys(apart, 0.0)
     of = {key: key.partition("/")[2].rpartition("@") for key in apart}
@@ -398,20 +392,6 @@ def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engin
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
     return Engine(ended=EngineEnd(outputs=outputs, errors=errors, versions=versions))
-
-
-def _recording(expected: Expected, engines: Mapping[str, Engine]) -> Recording:
-    """Put each engine's outputs beside the training engine's; what an engine could not run has no key."""
-    arrays: dict[str, Array] = {}
-    reference: dict[str, Array] = {}
-    for name, engine in engines.items():
-        for batch, outputs in engine.ended.outputs.items():
-            keys = [f"{name}/{output}@{batch}" for output in expected.names]
-            extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
-            reference |= dict(zip(keys, expected.outputs[batch], strict=True))
-            arrays |= dict(zip([*keys, *extra], outputs, strict=False))
-    facts = {"engines": {name: engine.facts() for name, engine in engines.items()}}
-    return Recording(arrays=arrays, reference=reference, details={**facts, "repeats": expected.repeats})
 
 
 # Judge inference: every output of each engine, and what kept an engine from giving one.
