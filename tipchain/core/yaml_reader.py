@@ -152,7 +152,12 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
         reason = getattr(problem, "problem", None) or first_line(problem)
         raise error("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
-        raise error(f"is not {what}", file=path, found=type(data).__name__, expected="a mapping of keys")
+        raise error(
+            f"is not {what}",
+            file=path,
+            found="nothing" if data is None else type(data).__name__,
+            expected="a mapping of keys",
+        )
     return LinedYaml(data=data, lines=lines, error=error)
 
 
