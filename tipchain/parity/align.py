@@ -396,6 +396,8 @@ class _Scribe:
             for stage in self.request.stages
             if interrupted and stage not in ended
         ]
+        decay = "optimizer" in ended and "regularization" not in self.request.stages
+        apart = ["optimizer: weight decay was not compared: the stage regularization does that"] if decay else []
         report = RunReport(
             title=str(self.case.path),
             mode=self.mode.value,
@@ -406,7 +408,7 @@ class _Scribe:
             where=self.where,
             models={"reference": sides["torch"].model, "port": sides["paddle"].model},
             verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
-            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes)),
+            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
             interrupted=interrupted,
         )
         counts = ", ".join(
