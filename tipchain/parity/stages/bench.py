@@ -19,6 +19,7 @@ from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import Trainer, concat_outputs
+from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
@@ -207,12 +208,19 @@ class Bench:
 
     def eval_output(self) -> Nested:
         """Return what the model gives for the fake inputs in eval mode, without gradients; it is computed once."""
+        return self._seeded_output()[0]
+
+    def eval_draws(self) -> Draws:
+        """Return the random numbers that the model was given for it: those of the seed, if it is random in eval mode, too."""
+        return self._seeded_output()[1]
+
+    def _seeded_output(self) -> tuple[Nested, Draws]:
         if "output" not in self._kept:
-            model = self.eval_model()
-            with self.framework.inference():
-                self._kept["output"] = model(*self.fake_inputs())
-        output: Nested = self._kept["output"]
-        return output
+            model, draws = self.eval_model(), Draws(self.case.seed)
+            with self.framework.inference(), self.framework.randomness(draws):
+                self._kept["output"] = model(*self.fake_inputs()), draws
+        seeded: tuple[Nested, Draws] = self._kept["output"]
+        return seeded
 
     def restore(self, model: object) -> None:
         """Give ``model`` the case's weights again."""
