@@ -270,14 +270,6 @@ def _judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: R
 
     Accepted: the metrics of several seeds are equivalent; or the first losses agree in float64, in float32 they stay in
     the old reference's envelope, and no metric of the one run moved beyond the margin.
-
-    Args:
-        left: the old reference's arrays: metrics, ``loss`` ``[steps]``, ``envelope`` ``[runs, steps]``, and
-            ``seeds/<metric>`` ``[seeds]`` where there are some.
-        right: the new one's.
-        truths: the first losses in float64; None where one side has none.
-        rules: the case's factor of the envelope, and the margin.
-        samples: of the evaluation set, where it is known.
     """
     figures: dict[str, float] = {}
     count = samples if isinstance(samples, int) else 0

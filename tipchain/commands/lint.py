@@ -297,11 +297,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _coverage(args: argparse.Namespace) -> int:
-    """Show what of the named checkouts is covered.
-
-    Raises:
-        UsageError: a name is no checkout's.
-    """
+    """Show what of the named checkouts is covered."""
     for path in args.files:
         if not is_checkout(path):
             raise UsageError(f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers")

@@ -473,12 +473,7 @@ def delete(one: StoredFolder) -> str:
 
 @contextmanager
 def _held(one: StoredFolder) -> Iterator[None]:
-    """Hold a night or run while the block runs.
-
-    Raises:
-        UsageError: another process holds it, or it cannot be written to.
-        FileNotFoundError: it is gone.
-    """
+    """Hold a night or run while the block runs."""
     if one.kind == "night":
         if not (one.folder / NIGHT).exists():
             raise FileNotFoundError(2, "is gone", str(one.folder))
@@ -496,12 +491,7 @@ def _held(one: StoredFolder) -> Iterator[None]:
 
 
 def _refuse_mounts(folder: Path) -> None:
-    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one.
-
-    Raises:
-        UsageError: it names what is mounted.
-        OSError: the folder is gone.
-    """
+    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one."""
     whole = folder.resolve()
     mounted = [one for one in _mount_points() if one.is_relative_to(whole)]
     device = whole.lstat().st_dev

@@ -450,7 +450,11 @@ def align(
 
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
-    _save_benchmark(request)
+    benchmark = request.case.train.benchmark
+    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
+        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
+        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
+        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
@@ -677,16 +681,6 @@ def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
     """Tell whether torch is not asked: the port is held against itself, or against a published number."""
     published = stage == "train" and request.case.train.benchmark is not None
     return side == "torch" and (stage in SOLO or published)
-
-
-def _save_benchmark(request: AlignRequest) -> None:
-    """Write the published numbers as the benchmark's dump."""
-    benchmark = request.case.train.benchmark
-    if benchmark is None or "train" not in request.stages or "torch" in request.dumps:
-        return
-    arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
-    meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
-    save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
 
 
 # Bring a run's files to `LATEST`.

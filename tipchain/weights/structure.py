@@ -392,12 +392,6 @@ class _Scope:
         self.decided[one] = other, evidence
         self.taken.add(other)
 
-    def _left(self, ours: Iterable[_Node], theirs: Iterable[_Node]) -> tuple[list[_Node], list[_Node]]:
-        return (
-            [node for node in ours if node not in self.decided],
-            [node for node in theirs if node not in self.taken],
-        )
-
     def _doubt(self, ours: Sequence[_Node], theirs: Sequence[_Node], why: str) -> None:
         self.doubts.append(
             Doubt(
@@ -479,7 +473,8 @@ class _Scope:
         self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
     ) -> list[tuple[list[_Node], list[_Node]]]:
         """Divide a class by the containers that what is decided already puts together; decide where one is left."""
-        mine, its = self._left(ours, theirs)
+        mine = [node for node in ours if node not in self.decided]
+        its = [node for node in theirs if node not in self.taken]
         inside, port_inside = self.inside
         parts = []
         for one, other in partners:

@@ -107,7 +107,18 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
             f"size: {shapes}: another number of channels",
             "convert images to the reference's mode (RGB or grey) as they are read",
         )
-    return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
+    if cropped := _cropped(shapes, expected, actual):
+        return cropped
+    # One of the sizes keeps the shape of the image, and the other does not.
+    high, wide = plane(e.shape)
+    wanted, found = ((one.shape[high], one.shape[wide]) for one in (e, a))
+    short, square = min(wanted), len(set(found)) == 1
+    if (len(set(wanted)) == 1) is not square and short == min(found):
+        kept, exact = ("reference", "port") if square else ("port", "reference")
+        words = f"size: {shapes}: the {kept} resizes the short side to {short}, the {exact} both sides"
+        ours = f"Resize({short})" if square else f"Resize({wanted})"
+        return DataCause("resize-size", words, f"resize as the reference does: {ours}")
+    return DataCause("size", f"size: {shapes}", fix)
 
 
 def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
@@ -131,20 +142,6 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     return DataCause(
         "crop-size", f"size: {shapes}: one is the middle of the other", "crop to the reference's size", explained=1.0
     )
-
-
-def _resized(e: Array, a: Array, shapes: str) -> DataCause:
-    """Name sizes of which one keeps the shape of the image, and the other does not."""
-    high, wide = plane(e.shape)
-    expected, actual = ((one.shape[high], one.shape[wide]) for one in (e, a))
-    short, square = min(expected), len(set(actual)) == 1
-    cause = DataCause("size", f"size: {shapes}", "resize and crop to the reference's size")
-    if (len(set(expected)) == 1) is not square and short == min(actual):
-        kept, exact = ("reference", "port") if square else ("port", "reference")
-        words = f"size: {shapes}: the {kept} resizes the short side to {short}, the {exact} both sides"
-        ours = f"Resize({short})" if square else f"Resize({expected})"
-        return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
-    return cause
 
 
 # Hypotheses about the values of images of one shape: scale, mean and std, whole numbers, a narrower type.

@@ -359,7 +359,11 @@ def _diagnosis(
     by_name, (_, port), name = {course.name: course for course in courses}, sides, names[0]
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
-    where = _where(names, found, courses, failing, sides)
+    where = ""
+    if any(course.name not in failing for course in courses) or any(one not in names for one in found):
+        vectors = all(len(sides[0].tensor(one).shape) <= 1 for one in names)
+        kind = "biases and normalization parameters" if vectors else "some parameters"
+        where = f", for {kind} only ({listed(names, 4)})"
     own = found[name].reference
     decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
     evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "
@@ -418,23 +422,6 @@ def _explained(
         apart = distance(*like, like)
         shares.append(max(0.0, 1 - distance(simulate(formula, course), course.port, like) / apart))
     return min(shares)
-
-
-def _where(
-    names: list[str],
-    found: Mapping[str, KnobCause],
-    courses: Sequence[Course],
-    failing: set[str],
-    sides: tuple[Updates, Updates],
-) -> str:
-    """Say which parameters a knob is about, where it is not all."""
-    rest = [course.name for course in courses if course.name not in failing]
-    others = [name for name in found if name not in names]
-    if not rest and not others:
-        return ""
-    reference, _ = sides
-    vectors = all(len(reference.tensor(name).shape) <= 1 for name in names)
-    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
 
 
 def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
@@ -601,7 +588,21 @@ def _run(
             side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
-            _compare(name, kept, step, opened.sides, before, double=double)
+            updates = []
+            for number, side in enumerate(opened.sides):
+                value = side.value(name)
+                updates.append(value - before[number][name])
+                before[number][name] = value
+                kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
+            apart = [rms(one) for one in (*updates, updates[1] - updates[0])]
+            largest = max(float(np.max(np.abs(one[name]), initial=0.0)) for one in before)
+            noise = (ROUNDING if double else SAME_SINGLE) * largest
+            kept.moved = kept.moved or max(apart[:2]) > noise
+            finite = all(np.isfinite(one) for one in apart)
+            share = apart[2] / max(apart[:2]) if finite and apart[2] > noise else 0.0 if finite else np.inf
+            if share > _limit(double=double) and kept.step < 0:
+                kept.step = step
+            kept.worst = max(kept.worst, float(share))
     return watched, norms
 
 
@@ -616,31 +617,6 @@ def _gradients(
             generator = np.random.default_rng([seed, step, number])
             drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
             yield name, np.resize(drawn, value.shape)
-
-
-def _compare(
-    name: str,
-    kept: _Watched,
-    step: int,
-    sides: tuple[Updates, Updates],
-    before: Sequence[dict[str, Array]],
-    *,
-    double: bool,
-) -> None:
-    updates = []
-    for number, side in enumerate(sides):
-        value = side.value(name)
-        updates.append(value - before[number][name])
-        before[number][name] = value
-        kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
-    sizes = [rms(one) for one in (*updates, updates[1] - updates[0])]
-    noise = (ROUNDING if double else SAME_SINGLE) * max(float(np.max(np.abs(one[name]), initial=0.0)) for one in before)
-    kept.moved = kept.moved or max(sizes[:2]) > noise
-    finite = all(np.isfinite(one) for one in sizes)
-    apart = sizes[2] / max(sizes[:2]) if finite and sizes[2] > noise else 0.0 if finite else np.inf
-    if apart > _limit(double=double) and kept.step < 0:
-        kept.step = step
-    kept.worst = max(kept.worst, float(apart))
 
 
 def _limit(*, double: bool) -> float:

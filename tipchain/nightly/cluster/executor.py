@@ -241,11 +241,7 @@ class RayExecutor:
             raise
 
     def _connect(self) -> None:
-        """Wait until the driver has reached the cluster.
-
-        Raises:
-            UsageError: it has not.
-        """
+        """Wait until the driver has reached the cluster."""
         self._link.send(self.settings)
         try:
             message = self._link.receive(CONNECT_S)

@@ -455,10 +455,10 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
         return verdict
     key = verdict.subject.partition("/")[2]
     engine, _, output = key.partition("/")
-    name = output.rpartition("@")[0]
+    same = f"{dumps.stage}/{engine}/{output.rpartition('@')[0]}@"
     if facts.get("repeats") is False:
         hint = "the training engine itself gives other values when it runs twice: a layer is random in eval mode"
-    elif equal := _passing_batches(judged, f"{dumps.stage}/{engine}/{name}@"):
+    elif equal := [one.removeprefix(same) for one in _passing(judged) if one.startswith(same)]:
         hint = f"equal at {', '.join(equal)}: what the program computes depends on the batch size"
     elif other := _agreeing_engine(dumps, key, judged.tolerances[verdict.subject]):
         hint = (
@@ -477,10 +477,6 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
 
 def _passing(judged: Judged) -> list[str]:
     return [verdict.subject for verdict in judged.verdicts if verdict.outcome is Outcome.PASS]
-
-
-def _passing_batches(judged: Judged, prefix: str) -> list[str]:
-    return [subject.removeprefix(prefix) for subject in _passing(judged) if subject.startswith(prefix)]
 
 
 def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None:

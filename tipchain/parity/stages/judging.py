@@ -221,7 +221,13 @@ def judge_batches(dumps: Dumps) -> Judged:
     subject = f"{dumps.stage}/batches"
     left, right = details(dumps.reference), details(dumps.port)
     judged = judge_details(dumps)
-    place = _first_difference(left, right)
+    pairs = zip(*(_samples(facts.get("first_batches")) for facts in (left, right)), strict=False)
+    place = ""
+    if found := next((pair for pair in pairs if pair[0] != pair[1]), None):
+        expected, actual = found
+        place = (
+            f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
+        )
     verdicts = [
         replace(verdict, reason=f"{verdict.reason}; {place}") if verdict.subject == subject and place else verdict
         for verdict in judged.verdicts
@@ -230,14 +236,6 @@ def judge_batches(dumps: Dumps) -> Judged:
     if kept and left.get("batches") == right.get("batches"):
         verdicts.append(Verdict(Outcome.PASS, subject, "equal files and labels, in order"))
     return replace(judged, verdicts=tuple(verdicts))
-
-
-def _first_difference(left: Mapping[str, object], right: Mapping[str, object]) -> str:
-    pairs = [_samples(facts.get("first_batches")) for facts in (left, right)]
-    for expected, actual in zip(*pairs, strict=False):
-        if expected != actual:
-            return f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
-    return ""
 
 
 def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:

@@ -64,7 +64,9 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     given = rules.for_arrays(stage, {**port, **reference})
     verdicts, tolerances = [], {}
     for key in (*reference, *(key for key in port if key not in reference)):
-        rule = _bound(given[key], reference.get(key))
+        rule, curve = given[key], reference.get(key)
+        if rule.rtol is not None and curve is not None:
+            rule = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
         sides = tuple({key: side[key]} if key in side else {} for side in (reference, port))
         (verdict,) = compare(sides[0], sides[1], rule)
         verdicts.append(replace(_finish(verdict, reference, port, rule, dumps), subject=f"{stage}/{key}"))
@@ -72,12 +74,6 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not verdicts:
         verdicts = [Verdict(Outcome.ERROR, f"{stage}/dump", "nothing was compared: no curve on either side")]
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
-
-
-def _bound(rule: Tolerance, curve: object) -> Tolerance:
-    if rule.rtol is None or curve is None:
-        return rule
-    return replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
 
 
 def _finish(

@@ -251,9 +251,12 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
         return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
         return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
-    useless = _useless(reference)
-    if useless:
-        return verdict(Outcome.ERROR, useless)
+    if not np.isfinite(reference).all():
+        step = int(np.argmin(np.isfinite(reference)))
+        reason = f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
+        return verdict(Outcome.ERROR, reason)
+    if not reference.any():
+        return verdict(Outcome.ERROR, "proves nothing: the reference's losses are all zero")
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
         finite = bool(np.isfinite(port).all())
@@ -270,14 +273,6 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     if rest:
         text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
     return verdict(Outcome.PASS, text)
-
-
-def _useless(reference: Array) -> str:
-    """Return why nothing can be held against the reference's losses, or ""."""
-    if not np.isfinite(reference).all():
-        step = int(np.argmin(np.isfinite(reference)))
-        return f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
-    return "" if reference.any() else "proves nothing: the reference's losses are all zero"
 
 
 def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float) -> str:
