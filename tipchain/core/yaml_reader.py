@@ -246,8 +246,8 @@ class Reader:
         """Return an error that names the file, the line and the key, or a path below this mapping."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
         if hint is None and isinstance(key, str) and key not in self.data:
-            found = closest(key, tuple(one for one in self.data if one not in self.asked))
-            hint = None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
+            near = closest(key, tuple(one for one in self.data if one not in self.asked))
+            hint = None if near is None else f"line {self.document.line((*self.path, near))} has {near!r}"
         return self.document.error(
             message,
             file=self.file,

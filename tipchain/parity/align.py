@@ -314,7 +314,9 @@ def run_case(
         OSError: the output folder cannot be written to.
     """
     scribe = _Scribe(request, out, where, stream)
-    withdraw(out / LATEST, request.stages)
+    # An old "passed" must not outlive the start of a run.
+    for stage in request.stages:
+        (out / LATEST / log_name(stage)).unlink(missing_ok=True)
     stages = Stages(request.stages, _stage_seconds(out))
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
@@ -686,12 +688,6 @@ def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
 
 
 # Bring a run's files to `LATEST`.
-
-
-def withdraw(latest: Path, stages: Iterable[str]) -> None:
-    """Remove the stages' diff logs from ``latest``: an old "passed" must not outlive the start of a run."""
-    for stage in stages:
-        (latest / log_name(stage)).unlink(missing_ok=True)
 
 
 def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:

@@ -113,26 +113,6 @@ def name_both(factor: Array, shift: Array, spread: float) -> tuple[Constants, Co
     return (known[ours], known[theirs]) if np.isfinite(score[ours, theirs]) else None
 
 
-def name_one(factor: Array, shift: Array, largest: float) -> str:
-    """Return what a normalization ``factor * pixel + shift`` of raw pixels is, with its mean and std.
-
-    Args:
-        factor: per channel.
-        shift: per channel.
-        largest: what white is in the raw image: 255 of bytes, else 1.
-    """
-    scale = factor * largest
-    for one in constants(len(factor)):
-        a, b = one.line
-        if np.allclose(a, scale, rtol=CLOSE, atol=0) and np.allclose(
-            b, shift, rtol=CLOSE, atol=CLOSE * max(1.0, float(np.abs(a).max()) * 0.5)
-        ):
-            return one.name
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean, std = -shift / scale, 1 / scale
-    return f"mean {_shown(mean)}, std {_shown(std)} of pixels in 0..1"
-
-
 def _shown(values: Array) -> str:
     return "[" + ", ".join(f"{one:.4g}" for one in values) + "]"
 
@@ -442,7 +422,16 @@ class Pipeline:
     @property
     def constants(self) -> str:
         """The normalization in words."""
-        return name_one(self.factor, self.shift, self.largest)
+        scale = self.factor * self.largest
+        for one in constants(len(self.factor)):
+            a, b = one.line
+            if np.allclose(a, scale, rtol=CLOSE, atol=0) and np.allclose(
+                b, self.shift, rtol=CLOSE, atol=CLOSE * max(1.0, float(np.abs(a).max()) * 0.5)
+            ):
+                return one.name
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, std = -self.shift / scale, 1 / scale
+        return f"mean {_shown(mean)}, std {_shown(std)} of pixels in 0..1"
 
     def __str__(self) -> str:
         rounded = ", rounded to whole grey levels" if self.whole else ""

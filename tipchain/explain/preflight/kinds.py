@@ -350,12 +350,6 @@ def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
             yield PairedLayers(next(paths), reference, next(paths), port)
 
 
-def paddle_recurrent(layer: object) -> str | None:
-    """Return the kind of a Paddle ``RNN`` or ``BiRNN`` over a cell that torch has whole, else None."""
-    packed = packed_tensors(layer)
-    return None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
-
-
 def _cells(layer: Model) -> list[Model]:
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
@@ -504,7 +498,9 @@ def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:
     if found is not None:
         return _BY_CLASS[side][found.__name__]
     if side and type(layer).__name__ in ("RNN", "BiRNN"):
-        name = paddle_recurrent(layer)
+        # Over a cell that torch has whole.
+        packed = packed_tensors(layer)
+        name = None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
         return None if name is None else _BY_NAME[name]
     return None
 

@@ -65,11 +65,6 @@ LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
 STATE, OUTPUTS, MODEL = "state.json", "outputs.npy", "model.onnx"
 
 
-def missing_packages() -> list[str]:
-    """Return those of `PACKAGES` that are not installed."""
-    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEnd:
     """How it ended.
@@ -342,7 +337,7 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engine]:
     if not bench.case.inference.onnx:
         return {PADDLE: _run_paddle_inference(bench, folder, batches)}
-    missing = missing_packages()
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
         return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: Engine(skipped=reason)}
