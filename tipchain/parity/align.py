@@ -424,13 +424,12 @@ class _Scribe:
 # Record, compare and judge.
 
 
-Listener = Callable[[StageJudgement], None]
 LONGEST = "backward"
 """The stage that takes longest of those that a large model is trained in for as many steps in every mode."""
 
 
 def align(
-    request: AlignRequest, listener: Listener = lambda _: None, progress: Progress | None = None
+    request: AlignRequest, listener: Callable[[StageJudgement], None] = lambda _: None, progress: Progress | None = None
 ) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 

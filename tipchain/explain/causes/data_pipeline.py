@@ -123,9 +123,6 @@ def _shown(values: Array) -> str:
 # Paddle's ``interpolate`` (filters of a fixed width, R. Keys' cubic with a = -0.75).
 
 
-Kernel = Callable[[Array], Array]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """One way to resize.
@@ -290,7 +287,7 @@ def _lanczos(x: Array, lobes: int) -> Array:
     return np.where(np.abs(x) < lobes, np.sinc(x) * np.sinc(x / lobes), 0.0)
 
 
-_KERNELS: dict[str, Kernel] = {
+_KERNELS: dict[str, Callable[[Array], Array]] = {
     "bilinear": lambda x: (1 - np.abs(x)).clip(0),
     "bicubic": lambda x: _cubic(x, -0.5),
     "cubic": lambda x: _cubic(x, -0.75),

@@ -399,7 +399,6 @@ OWN_ARGUMENTS: Mapping[str, Sequence[Trait]] = {
 """Arguments of functions that no layer is made with."""
 CALLED = {"pad": "Pad2D", "interpolate": "Upsample"}
 """Layers by functions of another name; ``max_pool2d`` is MaxPool2D's."""
-_ADDED = Trait("epsilon", "y", usual=EPSILONS)
 
 
 @cache
@@ -420,7 +419,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     added = isinstance(operand, float) and 0 < operand <= MOST_EPSILON
     for trait, name, place in (
         *((one, name, names.index(name)) for one, name in both if name),
-        *(((_ADDED, "y", 1),) if added else ()),
+        *(((Trait("epsilon", "y", usual=EPSILONS), "y", 1),) if added else ()),
     ):
         usual = trait.usual or ()
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)

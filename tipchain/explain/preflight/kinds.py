@@ -487,7 +487,6 @@ KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", EPSILON))}
 _BY_LOWER_NAME = {name.lower(): one for name, one in {**_BY_NAME, **_BY_CLASS[1]}.items()}
-_OWN_MODULES = ("torch.nn.", "paddle.nn.")
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
@@ -530,7 +529,7 @@ def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _own_class(layer: Model, side: Literal[0, 1]) -> type[Model] | None:
     known = _BY_CLASS[side]
-    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(_OWN_MODULES))
+    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(("torch.nn.", "paddle.nn.")))
     return next((one for one in of_framework if one.__name__ in known), None)
 
 

@@ -43,7 +43,6 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 PACKAGES = ("paddle2onnx", "onnxruntime")
 HOW_TO_INSTALL = "pip install 'tipchain[onnx]' (paddle2onnx has wheels for Python 3.10 to 3.12)"
-OWN_OPERATORS = ("data", "feed", "fetch")
 OLD_NAMES = {
     "subtract": "elementwise_sub",
     "multiply": "elementwise_mul",
@@ -234,7 +233,7 @@ def _without_converter(folder: Path) -> list[str]:
     program, _ = program_files(folder)
     if program.suffix != ".json":
         return []
-    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), *OWN_OPERATORS}
+    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
     found = _operators(json.loads(program.read_text())["program"])
     return [name for name in dict.fromkeys(found) if not is_listed(name, listed)]
 
