@@ -710,12 +710,8 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
     if any(REFUSED in fault for fault in faults):
         print(say(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};"))
         print(say("      --python PATH names an interpreter of the suite's own"))
-    return _conclude(preparation, len(faults))
-
-
-def _conclude(preparation: Preparation, faults: int) -> ExitCode:
     if faults:
-        print(say(f"exit code 1: not prepared, {many(faults, 'fault')}"))
+        print(say(f"exit code 1: not prepared, {many(len(faults), 'fault')}"))
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:

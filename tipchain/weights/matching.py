@@ -369,16 +369,13 @@ class OwnMatrices:
         if layer.kind != OWN_KIND:
             return "out, in"
         name = slot.parts[0].names if slot.parts else (slot.name,)
-        found = self._owner(side, layer.path)
-        leaf = next((one.rpartition(".")[2] for one in name), "")
-        return None if found is None else _applied(found, leaf, side)
-
-    def _owner(self, side: int, path: str) -> Model:
-        """Return the layer at a path, if it holds nothing but tensors."""
         model = self.models[side]
         layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
-        layer = layers.get(path)
-        return None if layer is None or list(layer.children()) else layer
+        found = layers.get(layer.path)
+        if found is None or list(found.children()):
+            return None  # what holds other layers is no matrix of its own
+        leaf = next((one.rpartition(".")[2] for one in name), "")
+        return _applied(found, leaf, side)
 
 
 def _applied(layer: Model, leaf: str, side: int) -> Way | None:

@@ -468,15 +468,11 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
             break
     if best is None or best.left > bound:
         return None
-    return _settled(best, _Work.of(raws, results, len(raws)) or work)
-
-
-def _settled(found: Pipeline, work: _Work) -> Pipeline:
-    """Return a pipeline with the rounding of the crop's halves that leaves least of all images."""
-    ways = [replace(found.geometry, halves=one) for one in HALVES if not found.geometry.corner]
-    method = found.method or METHODS[0]
-    made = [one for way in ways for one in _finest(work, way, method, (found.whole,), near=False)]
-    return min([one for one in made if one.order == found.order] or [found], key=lambda one: one.left)
+    # The rounding of the crop's halves is the one that leaves least of all images.
+    whole = _Work.of(raws, results, len(raws)) or work
+    ways = [replace(best.geometry, halves=one) for one in HALVES if not best.geometry.corner]
+    made = [one for way in ways for one in _finest(whole, way, best.method or METHODS[0], (best.whole,), near=False)]
+    return min([one for one in made if one.order == best.order] or [best], key=lambda one: one.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
