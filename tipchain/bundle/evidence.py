@@ -376,7 +376,6 @@ OWN_ERROR_FLOOR = 4 * float(np.finfo(np.float32).eps)
 """Errors below this share of the largest value are no worse than one another."""
 DRAWN = {"init": ("",), "train_data": ("draw/", "pixels/", "order_", "sizes_", "repeat")}
 """What the names of random draws begin with: these are equal as distributions only, which the stage's own tests tell."""
-GRADIENT_NOISE = "gradient_noise/"
 
 
 def compare_bundles(old: StoredBundle, new: StoredBundle, rules: Rules) -> list[Evidence]:
@@ -467,7 +466,7 @@ def _judge_truths(stage: str, left: Arrays, right: Arrays, truths: Truths) -> Ev
         return Evidence(stage, DIFFERS, reason, figures)
     names = [name for name in left if _tells_own_error(stage, name)]
     before, after = own_error(left, truths.old, names), own_error(right, truths.new, names)
-    noise = [float(left[one]) for one in left if GRADIENT_NOISE in one]
+    noise = [float(left[one]) for one in left if "gradient_noise/" in one]
     scale = max((float(np.abs(left[one]).max(initial=0)) for one in names if "gradient/" in one), default=0.0)
     moved = float(np.sqrt(np.mean(np.square(noise)))) / scale if noise and scale > 0 else 0.0
     limit = OWN_ERROR_FACTOR * max(before, moved, OWN_ERROR_FLOOR)

@@ -367,7 +367,6 @@ def _reference_in(folder: Path) -> str:
 # Which nights and runs go, by age, size and number; and their deletion, of which a kill leaves no half.
 
 DAY_S = 86400.0
-MOUNTS = Path("/proc/self/mountinfo")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -507,7 +506,7 @@ def _refuse_mounts(folder: Path) -> None:
 def _mount_points() -> list[Path]:
     """Return where something is mounted: of this disk too, which no number of a device tells."""
     try:
-        lines = MOUNTS.read_bytes().splitlines()
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
         return []
     names = (line.split()[4] for line in lines)  # proc(5); blanks and such are written as octal numbers

@@ -562,28 +562,6 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     legend.append(element("li", "empty: not planned, or not run yet"))
     if turns:
         legend.append(element("li", element("b", "Δ"), " another environment than the night before"))
-    yield element(
-        "section",
-        element("h2", literal(line.name)),
-        element("ul", legend, class_="legend"),
-        _grid(one, turns, numbers),
-        id=f"grid-{place}",
-        class_="nights",
-        aria_label=f"items and nights of {line.name}",
-    )
-    if kinds := kinds_part(line, place):
-        yield kinds
-    yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
-    yield element(
-        "section",
-        element("h2", f"Items of {line.name}"),
-        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows),
-        class_="items",
-    )
-
-
-def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
-    place, line = one.place, one.line
     days = Counter(began.date() for column in line.columns if (began := column.results.night.began))
     heads = [
         element(
@@ -597,7 +575,24 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         for number, column in latest_first(line.columns)
     ]
     body = (_row(one, row, numbers) for row in one.rows)
-    return _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place)
+    yield element(
+        "section",
+        element("h2", literal(line.name)),
+        element("ul", legend, class_="legend"),
+        _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place),
+        id=f"grid-{place}",
+        class_="nights",
+        aria_label=f"items and nights of {line.name}",
+    )
+    if kinds := kinds_part(line, place):
+        yield kinds
+    yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
+    yield element(
+        "section",
+        element("h2", f"Items of {line.name}"),
+        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows),
+        class_="items",
+    )
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:

@@ -189,8 +189,6 @@ def resources(one: Reader) -> dict[str, float]:
 
 Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
-DEFAULT_TIMEOUT_S = 2 * 3600.0
-MOST_REPEATS = 10_000
 EVERY_MODE = "*"
 SECTIONS: Mapping[str, Kind] = {"chains": "chain", "cases": "align", "commands": "command"}
 
@@ -229,7 +227,7 @@ class Common:
     devices: tuple[Device, ...] = ("cpu",)
     repeats: int = 1
     tags: tuple[str, ...] = ()
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    timeout_s: float = 2 * 3600.0
     cpus: int = 1
     gpus: int = 1
     memory_mb: int = 0
@@ -352,7 +350,7 @@ def _root(reader: Reader, path: Path) -> Path:
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
-        repeats=one.integer("repeats", defaults.repeats, least=1, most=MOST_REPEATS),
+        repeats=one.integer("repeats", defaults.repeats, least=1, most=10_000),
         tags=words(one, "tags", defaults.tags),
         timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
         cpus=one.integer("cpus", defaults.cpus, least=1),

@@ -314,7 +314,9 @@ def run_case(
         OSError: the output folder cannot be written to.
     """
     scribe = _Scribe(request, out, where, stream)
-    withdraw(out / LATEST, request.stages)
+    # An old "passed" must not outlive the start of a run.
+    for stage in request.stages:
+        (out / LATEST / log_name(stage)).unlink(missing_ok=True)
     stages = Stages(request.stages, _stage_seconds(out))
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
@@ -424,13 +426,12 @@ class _Scribe:
 # Record, compare and judge.
 
 
-Listener = Callable[[StageJudgement], None]
 LONGEST = "backward"
 """The stage that takes longest of those that a large model is trained in for as many steps in every mode."""
 
 
 def align(
-    request: AlignRequest, listener: Listener = lambda _: None, progress: Progress | None = None
+    request: AlignRequest, listener: Callable[[StageJudgement], None] = lambda _: None, progress: Progress | None = None
 ) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
@@ -684,12 +685,6 @@ def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
 
 
 # Bring a run's files to `LATEST`.
-
-
-def withdraw(latest: Path, stages: Iterable[str]) -> None:
-    """Remove the stages' diff logs from ``latest``: an old "passed" must not outlive the start of a run."""
-    for stage in stages:
-        (latest / log_name(stage)).unlink(missing_ok=True)
 
 
 def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:

@@ -154,10 +154,7 @@ class RecordingJob:
     since: float = 0.0
 
 
-Emit = Callable[[JsonObject], None]
-
-
-def run_job(job: RecordingJob, orders: Iterable[str], emit: Emit) -> None:
+def run_job(job: RecordingJob, orders: Iterable[str], emit: Callable[[JsonObject], None]) -> None:
     """Record what is ordered, one after another; ``emit`` hears of each one.
 
     An order is a stage of ``job``; with `NOISE_ORDER` behind it, it is what ``job.noise`` left out of a stage that is recorded.

@@ -100,7 +100,11 @@ def split_whole(labels: Sequence[int]) -> Mapping[str, tuple[int, ...]]:
     by_class: dict[int, list[int]] = defaultdict(list)
     for number in sorted(range(len(labels)), key=_rank):
         by_class[labels[number]].append(number)
-    counts = _shares({label: len(numbers) for label, numbers in by_class.items()}, WHOLE_VAL)
+    # Divided in proportion to the classes by the largest remainders.
+    counts = {label: WHOLE_VAL * len(numbers) // len(labels) for label, numbers in by_class.items()}
+    rest = sorted(by_class, key=lambda label: (-(WHOLE_VAL * len(by_class[label]) % len(labels)), label))
+    for label in rest[: WHOLE_VAL - sum(counts.values())]:
+        counts[label] += 1
     val = [number for label, numbers in by_class.items() for number in numbers[: counts[label]]]
     train = [number for label, numbers in by_class.items() for number in numbers[counts[label] :]]
     return {"train": tuple(train), "val": tuple(val)}
@@ -134,16 +138,6 @@ def _first_per_class(numbers: Sequence[int], labels: Sequence[int]) -> list[int]
             taken[labels[number]] += 1
             chosen.append(number)
     return chosen
-
-
-def _shares(counts: Mapping[int, int], total: int) -> dict[int, int]:
-    """Divide ``total`` in proportion to ``counts`` by the largest remainders."""
-    whole = sum(counts.values())
-    shares = {label: total * count // whole for label, count in counts.items()}
-    rest = sorted(counts, key=lambda label: (-(total * counts[label] % whole), label))
-    for label in rest[: total - sum(shares.values())]:
-        shares[label] += 1
-    return shares
 
 
 # Videos whose class is a motion: scanned digits that move over a still background, in UCF-101's raw-frames layout.

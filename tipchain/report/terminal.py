@@ -34,7 +34,6 @@ MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 TAIL_AT_LENGTH = 10
-TAIL_ROWS = 4
 
 
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
@@ -138,7 +137,7 @@ def _below(run: str, text: str) -> str:
 
 def _wrapped(line: str, width: int) -> list[str]:
     """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
-    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=TAIL_ROWS, placeholder=" ...") or [""]
+    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=4, placeholder=" ...") or [""]
 
 
 # Its ending.

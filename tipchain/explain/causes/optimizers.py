@@ -44,14 +44,6 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
-def torch_formula(trained: Updates, name: str) -> Formula | None:
-    """Return what torch's optimizer says that it does to a parameter; None for one of an unknown kind."""
-    frozen = not trained.tensor(name).requires_grad
-    return _formula(
-        torch_name(trained.optimizer), torch_treatments(trained.optimizer), trained.tensor(name), frozen=frozen
-    )
-
-
 def paddle_formula(trained: Updates, name: str) -> Formula | None:
     """Return what Paddle's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
@@ -93,13 +85,6 @@ def _formula(
         form=form,
         **{k: v for k, v in knobs.items() if k in known and v is not None},
     )
-
-
-def groups_of(trained: Updates, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
-    groups = enumerate(parameter_groups(trained.optimizer))
-    numbers = {id(one): number for number, (_, tensors) in groups for one in tensors}
-    return {name: numbers.get(id(trained.tensor(name)), 0) for name in names}
 
 
 def _clip(grouped: bool, clip: object) -> tuple[str, float]:
@@ -322,7 +307,10 @@ def _spread(courses: Sequence[Course]) -> list[Course]:
 
 
 def _reference(course: Course, side: Updates, known: Sequence[Formula]) -> Formula | None:
-    said = torch_formula(side, course.name)
+    frozen = not side.tensor(course.name).requires_grad
+    said = _formula(
+        torch_name(side.optimizer), torch_treatments(side.optimizer), side.tensor(course.name), frozen=frozen
+    )
     starts = [said] if said is not None else [*dict.fromkeys(known), *STARTS]
     return identify(course, course.reference, starts)
 
@@ -654,7 +642,9 @@ def _judge(ran: _Ran) -> PieceCheck:
         return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
     first = min(failing, key=lambda name: watched[name].step)
     _, port = opened.sides
-    courses = _courses(watched, norms, groups_of(port, watched))
+    groups = enumerate(parameter_groups(port.optimizer))
+    group_of = {id(one): number for number, (_, tensors) in groups for one in tensors}
+    courses = _courses(watched, norms, {name: group_of.get(id(port.tensor(name)), 0) for name in watched})
     step = watched[first].step
     expected, actual = (float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates)
     reason = (

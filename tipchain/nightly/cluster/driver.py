@@ -144,7 +144,6 @@ def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
 
 NODES_S = 2.0
 """How often the cluster is asked for its nodes."""
-SHUTDOWN_S = 5.0
 WIDTH = 78
 
 
@@ -204,7 +203,7 @@ class NodeWatch(threading.Thread):
     def end(self) -> None:
         """Look no more: asked for nodes when it is shut down, Ray would begin anew."""
         self._over.set()
-        self.join(SHUTDOWN_S)
+        self.join(5.0)
 
 
 def living_nodes() -> tuple[ClusterNode, ...]:

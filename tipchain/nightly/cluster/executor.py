@@ -34,8 +34,6 @@ from tipchain.nightly.cluster.node import (
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
 
-LISTEN_S = 10.0
-
 
 def cluster_address(given: str | None) -> str:
     """Return ``HOST:PORT`` of the cluster that is meant: what the user says, ``RAY_ADDRESS``, or one of this machine.
@@ -70,7 +68,7 @@ def _check(said: str, address: str) -> None:
     if not host or not port.isdecimal():
         raise UsageError(f"{said}: is no address of a Ray cluster\n  expected: HOST:PORT, as 10.0.0.1:6379")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=LISTEN_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}") from None
 

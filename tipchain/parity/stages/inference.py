@@ -45,7 +45,6 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 PACKAGES = ("paddle2onnx", "onnxruntime")
 HOW_TO_INSTALL = "pip install 'tipchain[onnx]' (paddle2onnx has wheels for Python 3.10 to 3.12)"
-OWN_OPERATORS = ("data", "feed", "fetch")
 OLD_NAMES = {
     "subtract": "elementwise_sub",
     "multiply": "elementwise_mul",
@@ -65,11 +64,6 @@ FAILED = re.compile(r"Failed to convert PaddlePaddle model: (.*)")
 NOT_CONVERTED = "paddle2onnx cannot convert the program"
 LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
 STATE, OUTPUTS, MODEL = "state.json", "outputs.npy", "model.onnx"
-
-
-def missing_packages() -> list[str]:
-    """Return those of `PACKAGES` that are not installed."""
-    return [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +235,7 @@ def _without_converter(folder: Path) -> list[str]:
     program, _ = program_files(folder)
     if program.suffix != ".json":
         return []
-    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), *OWN_OPERATORS}
+    listed = {*get_all_supported_operators_pir(), *get_all_supported_operators(), "data", "feed", "fetch"}
     found = _operators(json.loads(program.read_text())["program"])
     return [name for name in dict.fromkeys(found) if not is_listed(name, listed)]
 
@@ -367,7 +361,7 @@ def _moved(
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engine]:
     if not bench.case.inference.onnx:
         return {PADDLE: _run_paddle_inference(bench, folder, batches)}
-    missing = missing_packages()
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
         return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: Engine(skipped=reason)}
