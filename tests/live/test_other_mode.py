@@ -300,6 +300,24 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
     assert "in train mode: only the reference returns 1" in report.reasons["forward"]
 
 
+def raises_in_train_mode(net, x):
+    return net.drop(x + x[:, :3] if net.training else x)
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (raises_in_train_mode, "in train mode the port raises, the reference does not: "),
+        (lambda net, x: net.drop(x.reshape([4, 5, WIDE])), "the port raises with inputs of shape [1, 7, 8], "),
+    ],
+)
+def test_a_port_that_raises_fails_with_what_makes_it(act, told):
+    report = aligned(dropped(), ported(act))
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.reasons["forward"].startswith(f"the model (Port): {told}"), report.reasons["forward"]
+    assert "test_other_mode.py:" in report.reasons["forward"]
+
+
 def branch(net, x):
     return net.drop(net.wide(net.drop(net.wide(x))))
 
