@@ -319,6 +319,53 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
     assert "in train mode: only the reference returns 1" in report.reasons["forward"]
 
 
+def raises_in_train_mode(net, x):
+    return net.drop(x + x[:, :3] if net.training else x)
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (raises_in_train_mode, "in train mode the port raises, the reference does not: "),
+        (lambda net, x: net.drop(x.reshape([4, 5, WIDE])), "the port raises with inputs of shape [1, 7, 8], "),
+    ],
+)
+def test_a_port_that_raises_fails_with_what_makes_it(act, told):
+    report = aligned(dropped(), ported(act))
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.reasons["forward"].startswith(f"the model (Port): {told}"), report.reasons["forward"]
+    assert "test_other_mode.py:" in report.reasons["forward"]
+
+
+def branch(net, x):
+    return net.drop(net.wide(net.drop(net.wide(x))))
+
+
+def one_after_another(net, x):
+    first = branch(net, x)
+    return first - 2 * branch(net, x * x - x)
+
+
+def the_other_first(net, x):
+    other = branch(net, x * x - x)
+    return branch(net, x) - 2 * other
+
+
+def the_others_mask(net, x):
+    other = branch(net, x * x - x)
+    return branch(net, x * 1.01) - 2 * other
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("act", [the_other_first, the_others_mask])
+def test_layers_that_are_called_several_times_may_be_in_another_order(act, training):
+    ours = {"act": one_after_another, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
+    theirs = {"act": act, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
+    report = aligned(ours, theirs, training=training)
+    assert report.passed is (act is the_other_first), str(report)
+    assert "random" not in report.reasons["forward"]
+
+
 def test_branches_that_draw_alike_may_run_in_another_order():
     def branches(net, x):
         return net.drop(net.side(x)) + 2 * net.other(x)

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from tipchain.core.blame import one_line
@@ -551,11 +552,12 @@ class _Work:
                 self._add("forward", f"{mode} mode was not compared: {LATE}")
                 return
             self.pace.tell(f"running both models in {mode} mode")
-            given = few_of(self.inputs) or self.inputs
-            asked, double = (self.sides, self.models, given, self.seed), located.exact
-            told = call_both(*asked, training=training, double=double)
-            if double and isinstance(told, Refusal) and told.by_port:
-                double, told = False, call_both(*asked, training=training, double=False)
+            few = few_of(self.inputs)
+            batches = (self.inputs,) if few is None else (few, self.inputs)
+            for given, double in product(batches, (True, False)[not located.exact :]):
+                told = call_both(self.sides, self.models, given, self.seed, training=training, double=double)
+                if isinstance(told, Called):
+                    break
             if isinstance(told, Refusal) and told.fault:
                 why = f"in {mode} mode the port raises, the reference does not: {told.told}"
                 self._fail_model(why, _called(located, told.path))

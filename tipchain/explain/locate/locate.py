@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -544,7 +544,46 @@ class Locator:
                     theirs, port = other
                 if _agree(reference, port):
                     break
+        latest = port
+        for _ in range(MORE):  # what is given the later draws may be the same only once the earlier ones are
+            partners = self._by_values(reference, latest)
+            if _agree(reference, port) or partners == latest.draws.partners:
+                break
+            other = run_port(partners)
+            _, latest = other
+            if _agree(reference, latest):
+                theirs, port = other
         return BothModels(ours, theirs), TracedRuns(reference, port), both
+
+    def _by_values(self, reference: TracedRun, port: TracedRun) -> dict[int, int]:
+        """Return which draw is which by the tensors that are there when they are made: layers may be called in another order.
+
+        One that no tensor tells follows upon that of the draw before it.
+        """
+        made, port_made = reference.draws.made, port.draws.made
+        given, port_given = (
+            [_given(run, number) for number in range(len(run.draws.made))] for run in (reference, port)
+        )
+        found: dict[int, int] = {}
+
+        def pair(number: int, others: Iterable[int]) -> None:
+            left = (one for one in others if one < len(made) and one not in found.values())
+            partner = next((one for one in left if port_made[number].fits(made[one])), None)
+            if partner is not None and number not in found:
+                found[number] = partner
+
+        for number, values in enumerate(port_given):
+            pair(
+                number,
+                (
+                    one
+                    for one, other in enumerate(given)
+                    if len(other) == len(values) and all(map(self._close, other, values))
+                ),
+            )
+        for number in range(1, len(port_made)):
+            pair(number, (found[number - 1] + 1,) if number - 1 in found else ())
+        return _with_others(found, made, port_made)
 
     def _run(
         self,
@@ -653,6 +692,16 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
     for other in judge.matching.pairs:
         if other.port.path in paths:
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
+
+
+def _given(run: TracedRun, number: int) -> tuple[TracedValue, ...]:
+    """Return the tensors that a layer was given which draws by itself, or else those that the last layer before a draw gave."""
+    inside = [call for call in run.trace.calls if number in call.drawn]
+    innermost = max(inside, key=lambda call: call.number)
+    before = [call for call in run.trace.calls if call.drawn.stop <= number and call.ended >= 0]
+    if innermost.children and before:
+        return max(before, key=lambda call: call.ended).outputs
+    return innermost.inputs
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:

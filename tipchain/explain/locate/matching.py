@@ -382,7 +382,7 @@ def match_calls(
         folds: tells whether the weights of one side's layer hold the other side's norm after it.
     """
     layers = list(layers)
-    given = _uncrossed(_paired_calls(reference, port, layers), layers, (reference, port), close)
+    given = _uncrossed(_paired_calls(reference, port, layers, close), layers, (reference, port), close)
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
     taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
@@ -435,14 +435,30 @@ def hands_on(call: Call) -> bool:
     return bool(call.outputs) and all(value in call.inputs for value in call.outputs)
 
 
-def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) -> list[CallPair]:
-    """Return the calls of paired layers, turn by turn."""
+def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
+    """Return the calls of paired layers, turn by turn, but those that are given what another turn is given in the reference."""
     ours, theirs = _turns(reference), _turns(port)
     return [
         CallPair(reference=one, port=other)
         for pair in layers
-        for one, other in zip(ours[pair.reference], theirs[pair.port], strict=False)
+        for one, other in _same_turns(ours[pair.reference], theirs[pair.port], close)
     ]
+
+
+def _same_turns(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[tuple[Call, Call]]:
+    both = list(zip(ours, theirs, strict=False))
+    loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike(pair[0].inputs, pair[1].inputs, close)]
+    left = [both[number][1] for number in loose]
+    partners = {}
+    for number in loose:
+        given = both[number][0].inputs
+        partner = next((one for one in left if _alike(given, one.inputs, close)), None)
+        if partner is not None:
+            partners[number] = partner
+            left = [one for one in left if one is not partner]
+    for number in loose:
+        both[number] = both[number][0], partners.get(number) or left.pop(0)
+    return both
 
 
 def _turns(trace: Trace) -> Mapping[str, list[Call]]:
