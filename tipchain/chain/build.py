@@ -352,7 +352,8 @@ class SlotReader:
                     f"{part!r} is no mode=value, so it is left out, as in the original; write {self.mode.value}={part}"
                 )
                 self.tell("default", slot, message)
-            elif name not in MODE_NAMES:
+                continue
+            if name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(
                     slot,
@@ -374,7 +375,7 @@ class SlotReader:
         if lite and lite != usual:
             self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {lite}")
             return lite
-        if usual:
+        if usual or not values:  # of a list without a mode that was told
             return usual
         self.tell(
             "default", slot, f"has no value for {name}; the argument is left out, so the program's own default holds"

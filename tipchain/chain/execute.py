@@ -610,7 +610,11 @@ def _trouble(command: Command, ending: Ending) -> str:
     if ending.failure:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
-        return f"timed out after {command.timeout_s:g} s"
+        # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
+        raised = next((line for line in map(without_escapes, reversed(ending.tail)) if _EXCEPTION.match(line)), "")
+        if not raised:
+            return f"timed out after {command.timeout_s:g} s"
+        return f"timed out after {command.timeout_s:g} s; its log has: {textwrap.shorten(raised, 200)}"
     return killed(ending.exit_code, ending.signal)
 
 
