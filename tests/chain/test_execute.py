@@ -97,6 +97,8 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
 def test_the_reason_is_the_exception_and_not_its_hint(go):
     lines = "Traceback (most recent call last):\\n  File x\\nRuntimeError: (NotFound) Cannot open file m.json\\n  [Hint: Expected]"
     assert ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1] == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
+    refused = "error: tipchain train: argument --epochs: expected a number\\n  see tipchain train --help\\n"
+    assert ended(go(f"printf '{refused}'; exit 2"))[1] == "exit 2: " + refused.partition("\\n")[0]
     assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
     converted = "\\33[31m2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\33[0m\\n"
     assert ended(go(f"printf '{converted}'; exit 255"))[1].endswith("[ERROR] Failed to convert")

@@ -49,6 +49,12 @@ def surprise(outputs, labels, *, counted):
     return float((told if counted else told[labels != -100]).mean())
 
 
+def test_a_metric_of_the_ports_that_takes_one_batch_alone_is_told_to():
+    report = align(metrics=(accuracy, lambda outputs, labels: accuracy(outputs.reshape([9, 4]), labels)))
+    assert report.stages["metric"] is Outcome.PASS, str(report)
+    assert "; the port's metric raises for outputs made to tell, the reference's does not: " in report.reasons["metric"]
+
+
 @pytest.mark.parametrize("counted", [0, 1], ids=["reference", "port"])
 def test_a_label_of_no_class_that_one_side_counts_as_the_first_is_told(counted):
     reference, port = torch.nn.Linear(6, 4), paddle.nn.Linear(6, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
+from tipchain.explain.locate.trace import LARGE, Store  # noqa: E402
+from tipchain.live import align as live_align  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
@@ -325,6 +328,34 @@ def test_values_too_large_to_be_compared_are_no_fault():
     assert report.passed, str(report)
 
 
+def careful(base, linear):
+    """Return a net that refuses large values."""
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = linear(3, 8), linear(8, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            if float(x.abs().max()) > 10:
+                raise ValueError("too large")
+            return self.last(x * x)
+
+    return Net()
+
+
+def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
+    torch.manual_seed(0)
+    reference, port = careful(torch.nn.Module, torch.nn.Linear).eval(), careful(paddle.nn.Layer, paddle.nn.Linear)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert report.passed, str(report)
+    assert "; code between the layers was not tried with large values: " in report.reasons["forward"]
+    assert "ValueError: too large" in report.reasons["forward"]
+
+
 def crossed(base, linear):
     """Return a net with a layer that looks at its input's memory in another order; the input is used again after it."""
 
@@ -415,10 +446,14 @@ def front(library, base, *, cut):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(False, True), (False, False), (True, True), (True, False)])
-def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs):
+def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs, monkeypatch):
     layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)
     report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]))
     cut = theirs and not ours
+    assert effects(report) == [("stop-gradient", "elsewhere")] * cut
+    monkeypatch.setattr(live_align, "Store", partial(Store, room=0))
+    large = np.random.default_rng(0).standard_normal((4, LARGE // 4, 3)).astype(np.float32)
+    report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]), large)
     assert effects(report) == [("stop-gradient", "elsewhere")] * cut
     assert report.passed is not cut
     assert not cut or report.first_divergence.port_path == "0"

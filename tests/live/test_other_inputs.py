@@ -15,16 +15,12 @@ import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 
 import tipchain  # noqa: E402
+from other_inputs import EXCUSED, FAULTS, IDS, IMAGES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
-RANDOM = np.random.default_rng(0)
-IMAGES = RANDOM.standard_normal((4, 3, 28, 28)).astype(np.float32)
-SEQUENCES = RANDOM.standard_normal((4, 6, 8)).astype(np.float32)
-IDS = RANDOM.integers(1, 20, (4, 6))
-TF, PF = torch.nn.functional, paddle.nn.functional
 
 
 class Net(torch.nn.Module):
@@ -65,16 +61,7 @@ def keeping(net, x):
     return net.kept
 
 
-def last(net, x):
-    return net.last(x)
-
-
-FAULTS = {
-    "pool": (
-        lambda net, x: net.last(TF.adaptive_avg_pool2d(net.conv(x), 1).flatten(1)),
-        lambda net, x: net.last(PF.avg_pool2d(net.conv(x), 14).flatten(1)),
-        (IMAGES,),
-    ),
+HERE = {
     "ceil-mode": (
         lambda net, x: net.last(TF.max_pool2d(net.conv(x), 2, ceil_mode=True).mean((2, 3))),
         lambda net, x: net.last(PF.max_pool2d(net.conv(x), 2).mean([2, 3])),
@@ -87,41 +74,18 @@ FAULTS = {
         ),
         (IMAGES,),
     ),
-    "constant-length": (
-        lambda net, x: net.last(x).sum(1) / x.shape[1],
-        lambda net, x: net.last(x).sum(1) / 6,
-        (SEQUENCES,),
-    ),
-    "samples-mixed": (
-        lambda net, x: net.last(x).mean(1),
-        lambda net, x: net.last(x).reshape([1, -1, 8]).mean(1),
-        (SEQUENCES[:1],),
-    ),
-    "branch-on-batch": (last, lambda net, x: net.last(x) * (2 if len(x) == 1 else 1), (SEQUENCES,)),
-    "squeezed": (
-        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(1),
-        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(),
-        (SEQUENCES,),
-    ),
-    "padding": (
-        lambda net, x: (net.last(net.rows(x)) * (x != 0).unsqueeze(-1)).sum(1),
-        lambda net, x: net.last(net.rows(x)).sum(1),
-        (IDS,),
-    ),
-    "mask": (
-        lambda net, x, mask: net.last(x * mask.unsqueeze(-1)),
-        lambda net, x, mask: net.last(x),
-        (SEQUENCES, np.ones((4, 6), np.float32)),
-    ),
     "kept": (last, keeping, (SEQUENCES,)),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+def kind_of(inputs):
+    return "images" if inputs[0].ndim == 4 else "ids" if inputs[0].dtype.kind == "i" else "sequences"
+
+
+@pytest.mark.parametrize("name", [*FAULTS, *HERE])
 def test_what_the_inputs_do_not_show_other_inputs_show(name):
-    act, ported, inputs = FAULTS[name]
-    kind = "images" if inputs[0].ndim == 4 else "ids" if inputs[0].dtype.kind == "i" else "sequences"
-    report = aligned(act, ported, *inputs, kind=kind)
+    act, ported, inputs = {**FAULTS, **HERE}[name]
+    report = aligned(act, ported, *inputs, kind=kind_of(inputs))
     assert report.stages["forward"] is Outcome.FAIL, str(report)
     assert ("called a second time" if name == "kept" else "with inputs of shape") in report.reasons["forward"]
     assert report.first_divergence is not None
@@ -152,10 +116,49 @@ def test_equal_models_pass_without_a_word(name):
     assert "shape" not in report.reasons["forward"]
 
 
-def test_a_port_that_raises_with_inputs_that_the_reference_takes_is_told_and_passes():
-    report = aligned(last, lambda net, x: net.last(x.reshape([4, 6, 8])), SEQUENCES)
-    assert report.passed
-    assert "the port raises with inputs of shape [1, 7, 8], the reference does not" in report.reasons["forward"]
+@pytest.mark.parametrize("name", RAISING)
+def test_a_port_that_raises_with_inputs_that_the_reference_takes_fails(name):
+    act, ported, inputs = RAISING[name]
+    report = aligned(act, ported, *inputs, kind=kind_of(inputs))
+    assert report.stages["forward"] is Outcome.FAIL, str(report)
+    told = report.reasons["forward"]
+    assert told.startswith("the model (Port): the port raises with inputs of shape [1, ")
+    assert "the reference does not: " in told
+    assert "other_inputs.py:" in told
+    assert report.first_divergence is not None
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_what_a_port_says_itself_and_what_is_no_fault_of_its_is_told(name):
+    act, ported, inputs = EXCUSED[name]
+    report = aligned(act, ported, *inputs)
+    assert report.passed, str(report)
+    assert "the port raises with inputs of shape [" in report.reasons["forward"]
+
+
+def test_inputs_of_which_no_others_can_be_made_are_said_not_to_be_tried():
+    report = aligned(lambda net, x, _: net.last(x), lambda net, x, _: net.last(x), SEQUENCES, np.zeros(3, np.float32))
+    assert report.passed, str(report)
+    assert report.reasons["forward"].endswith("; other inputs were not compared: the inputs have no common first axis")
+
+
+def test_the_layer_whose_code_raises_is_named():
+    class Mean(torch.nn.Module):
+        def forward(self, x):
+            return x - x.mean(1, keepdim=True)
+
+    class FixedMean(paddle.nn.Layer):
+        def forward(self, x):
+            return x - x.reshape([-1, 6, 8]).mean(1, keepdim=True)
+
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(torch.nn.Linear(8, 8), Mean(), torch.nn.Linear(8, 8)).eval()
+    port = paddle.nn.Sequential(paddle.nn.Linear(8, 8), FixedMean(), paddle.nn.Linear(8, 8))
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, SEQUENCES)
+    assert report.reasons["forward"].startswith("1 (FixedMean): the port raises with inputs of shape [1, 7, 8]")
+    assert (report.first_divergence.port_path, report.first_divergence.reference_path) == ("1", "1")
 
 
 def test_inputs_are_cut_and_repeated_along_what_belongs_together():

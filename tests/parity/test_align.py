@@ -63,6 +63,17 @@ def test_alignments_of_other_stages_keep_their_own_reports_in_a_chains_run(port)
     assert names == {"alignment_forward+1.json", "alignment_metric+1.json"}
 
 
+def test_an_optimizer_stage_without_regularization_says_that_no_decay_was_compared(tmp_path):
+    project = make_tiny_project(tmp_path)
+    project.edit(project.case.name, "stages: [forward, ", "stages: [optimizer, regularization, forward, ")
+    told = "optimizer: weight decay was not compared: the stage regularization does that"
+    for stages, alone in (("optimizer", True), ("optimizer,regularization", False)):
+        assert project.align("--only", stages).returncode == 0
+        stem = "alignment_optimizer" + "+1" * ("," in stages)
+        (report,) = (project.root / "out" / "runs").rglob(f"{stem}.json")
+        assert (told in json.loads(report.read_text())["notes"]) is alone
+
+
 def test_dumps_tell_how_they_were_made(clean):
     meta = load_record(clean[0].latest() / "forward_torch.npy").meta
     assert meta["side"] == "torch"

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 from in_process import BothSides, failed  # noqa: E402
+from other_inputs import EXCUSED, FAULTS, PF, RAISING, SEQUENCES, TF, WIDE  # noqa: E402
 from tiny_project import make_tiny_project  # noqa: E402
 
 from tipchain.errors import ExitCode, Outcome  # noqa: E402
@@ -23,12 +24,7 @@ from tipchain.parity.stages.forward import RANDOM  # noqa: E402
 from tipchain.weights.convert import to_paddle  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
-TF, PF = torch.nn.functional, paddle.nn.functional
-RATE, WIDE = 0.25, 8
-NUMBERS = np.random.default_rng(0)
-IMAGES = NUMBERS.standard_normal((4, 3, 28, 28)).astype(np.float32)
-SEQUENCES = NUMBERS.standard_normal((4, 6, WIDE)).astype(np.float32)
-IDS = NUMBERS.integers(1, 20, (4, 6))
+RATE = 0.25
 CASE = """
 id: planted
 sides: {torch: {model: "planted:one"}, paddle: {model: "planted:other"}}
@@ -229,6 +225,12 @@ def test_a_model_that_refuses_train_mode_is_said_not_to_be_compared_there(judge)
     assert note.startswith("train mode was not compared: the port does not run in it: ")
 
 
+def test_a_port_that_cannot_run_in_train_mode_fails(judge):
+    judged = judge(dropping, lambda net, x: plain(net, x + x[:, :4] if net.training else x), SEQUENCES)
+    assert set(failed(judged)) == {"forward/train/y"}
+    assert failed(judged)["forward/train/y"].startswith("in train mode the port raises, the reference does not: ")
+
+
 def test_an_output_that_only_the_reference_has_in_train_mode_is_told(judge):
     judged = judge(
         lambda net, x: (plain(net, x), net.drop(net.first(x))) if net.training else plain(net, x), plain, SEQUENCES
@@ -243,51 +245,33 @@ def keeping(net, x):
     return net.kept.setdefault(tuple(x.shape), plain(net, x))
 
 
-WITH_OTHER_INPUTS = {
-    "size": (
-        lambda net, x: net.last(TF.adaptive_avg_pool2d(net.conv(x), 1).flatten(1)),
-        lambda net, x: net.last(PF.avg_pool2d(net.conv(x), 14).flatten(1)),
-        (IMAGES,),
-    ),
-    "length": (lambda net, x: net.last(x).sum(1) / x.shape[1], lambda net, x: net.last(x).sum(1) / 6, (SEQUENCES,)),
-    "batch": (plain, lambda net, x: plain(net, x) * (2 if len(x) == 1 else 1), (SEQUENCES,)),
-    "samples-mixed": (
-        lambda net, x: net.last(x).mean(1),
-        lambda net, x: net.last(x).reshape([1, -1, WIDE]).mean(1),
-        (SEQUENCES[:1],),
-    ),
-    "squeezed": (
-        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(1),
-        lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(),
-        (SEQUENCES,),
-    ),
-    "padding": (
-        lambda net, x: (net.last(net.rows(x)) * (x != 0).unsqueeze(-1)).sum(1),
-        lambda net, x: net.last(net.rows(x)).sum(1),
-        (IDS,),
-    ),
-    "mask": (
-        lambda net, x, mask: net.last(x * mask.unsqueeze(-1)),
-        lambda net, x, mask: net.last(x),
-        (SEQUENCES, np.ones((4, 6), np.float32)),
-    ),
-    "second-call": (plain, keeping, (SEQUENCES,)),
-}
+SECOND_CALL = plain, keeping, (SEQUENCES,)
 
 
-@pytest.mark.parametrize("name", WITH_OTHER_INPUTS)
-def test_what_the_inputs_do_not_show_other_inputs_show(judge, name):
-    act, ported, inputs = WITH_OTHER_INPUTS[name]
+@pytest.mark.parametrize(("act", "ported", "inputs"), [*FAULTS.values(), SECOND_CALL], ids=[*FAULTS, "second-call"])
+def test_what_the_inputs_do_not_show_other_inputs_show(judge, act, ported, inputs):
     judged = judge(act, ported, *inputs)
     ((subject, reason),) = failed(judged).items()
     assert subject.startswith("forward/y@"), judged
     assert reason.startswith("with inputs of shape [")
 
 
-def test_a_port_that_raises_with_inputs_that_the_reference_takes_is_told_and_passes(judge):
-    judged = judge(plain, lambda net, x: plain(net, x.reshape([4, 6, WIDE])), SEQUENCES)
+@pytest.mark.parametrize("name", RAISING)
+def test_a_port_that_raises_with_inputs_that_the_reference_takes_fails(judge, name):
+    act, ported, inputs = RAISING[name]
+    ((subject, reason),) = failed(judge(act, ported, *inputs)).items()
+    assert subject.startswith("forward/y@1x")
+    assert reason.startswith("the port raises with inputs of shape [1, ")
+    assert "the reference does not: " in reason
+    assert "other_inputs.py:" in reason
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_what_a_port_says_itself_and_what_is_no_fault_of_its_is_told(judge, name):
+    act, ported, inputs = EXCUSED[name]
+    judged = judge(act, ported, *inputs)
     assert failed(judged) == {}
-    assert judged.notes[0].startswith("the port raises with inputs of shape [1, 7, 8], the reference does not: ")
+    assert judged.notes[0].startswith("the port raises with inputs of shape [")
 
 
 def test_a_reference_that_takes_no_other_inputs_is_said_not_to_be_compared_with_them(judge):
@@ -397,6 +381,40 @@ def test_live_models_settle_what_recordings_leave_open(project, sides):
     assert done.returncode == ExitCode.FAILED, done.stdout
     assert "draw a mask of shape [2, 128] at tiny_paddle.py:" in done.stdout
     assert "both models in one process: in train mode: " in (project.latest() / "forward_diff.log").read_text()
+
+
+def test_rounding_beyond_the_default_tolerance_is_no_other_model(project, sides):
+    """Outputs of thousands, such as a detector's boxes, round by more than 1e-5."""
+    ours, theirs = (f"1e5 * {one.replace('self.dropout', '(self.dropout')})" for one in (TORCH_FORWARD, FORWARD))
+    sides(ours, theirs)
+    assert project.align().returncode == ExitCode.FAILED, "recordings alone do not tell it from a fault"
+    done = project.align(locate=True)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    (verdict,) = [one for one in report_of(project)["verdicts"] if one["subject"] == "forward/logits"]
+    assert verdict["reason"].startswith("both models in one process: ")
+    assert "FAIL" not in (project.latest() / "forward_diff.log").read_text()
+    assert project.align("--strict", locate=True).returncode == ExitCode.FAILED, "that tolerance was asked for"
+    sides(ours, theirs.replace("1e5", "1.000001e5"))
+    assert project.align(locate=True).returncode == ExitCode.FAILED, "so small a fault is no rounding in float64"
+
+
+def test_what_is_random_in_eval_mode_on_both_sides_is_given_equal_random_numbers(project, sides):
+    """`functional.dropout(x)` drops in eval mode in both frameworks: a published reference does, and so does its right port."""
+    ours, theirs = (one.replace("self.dropout(", "nn.functional.dropout(") for one in (TORCH_FORWARD, FORWARD))
+    ours = ours.replace("nn.functional", "torch.nn.functional")
+    sides(ours, theirs)
+    done = project.align()
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    sides(ours, theirs.replace("self.square(hidden))", "self.square(hidden)), p=0.25"))
+    done = project.align()
+    assert done.returncode == ExitCode.FAILED, done.stdout
+    sides(
+        ours.replace("torch.relu", "torch.nn.functional.dropout(hidden) + torch.relu"),
+        theirs.replace("relu(self.square(hidden))", "relu(self.square(hidden))) + nn.functional.dropout(hidden"),
+    )
+    done = project.align()
+    assert "1 skipped" in done.stdout, done.stdout
+    assert "in eval mode, too, the results are random" in (project.latest() / "forward_diff.log").read_text()
 
 
 def test_sides_recorded_apart_are_compared_in_train_mode_too(project, sides):

@@ -25,11 +25,12 @@ from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
-from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
+from tipchain.explain.locate.matching import CallPair, LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.other_runs import (
     Called,
     Refusal,
     UnlikeDraw,
+    answers,
     call_both,
     explain_draws,
     in_mode,
@@ -548,13 +549,19 @@ class _Work:
                 return
             self.pace.tell(f"running both models in {mode} mode")
             given = few_of(self.inputs) or self.inputs
-            told = call_both(self.sides, self.models, given, self.seed, training=training, double=located.exact)
-            if isinstance(told, Refusal):
+            asked, double = (self.sides, self.models, given, self.seed), located.exact
+            told = call_both(*asked, training=training, double=double)
+            if double and isinstance(told, Refusal) and told.by_port:
+                double, told = False, call_both(*asked, training=training, double=False)
+            if isinstance(told, Refusal) and told.fault:
+                why = f"in {mode} mode the port raises, the reference does not: {told.told}"
+                self._fail_model(why, _called(located, told.path))
+            elif isinstance(told, Refusal):
                 who = "the port does not run in it" if told.by_port else "the reference does not run in it"
                 self._add("forward", f"{mode} mode was not compared: {who}: {told.told}")
             elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
                 self._locate_again(given, f"in {mode} mode", training=training)
-            elif told.changed and located.exact:
+            elif told.changed and double:
                 self._judge_buffers(located, given, told.draws, training=training)
 
     def _judge_other_inputs(self, located: Located) -> None:
@@ -565,6 +572,8 @@ class _Work:
         batch = other_batch(self.inputs)
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
         if batch is None or self.pace.over:
+            why = "out of time" if self.pace.over else "the inputs have no common first axis"
+            self._add("forward", f"other inputs were not compared: {why}")
             return
         first = self.inputs.arrays()[0].shape
         last = any(
@@ -580,9 +589,14 @@ class _Work:
                     if told.differs:
                         self._judge_with(given, alike=alike)
                     break
-                if told.by_port and not raised:  # the reference may take such inputs and mean nothing by it
-                    shapes = told_shapes(given)
-                    raised = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
+                if told.by_port:
+                    shapes, counts = told_shapes(given), (len(self.inputs.arrays()[0]), len(given.arrays()[0]))
+                    why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
+                    # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
+                    if told.fault and answers(located.reference.outputs, told.made, counts):
+                        self._fail_model(why, _called(located, told.path))
+                        return
+                    raised = raised or why
             self._add("forward", raised)
 
     def _judge_with(self, inputs: ModelInputs, *, alike: bool) -> None:
@@ -603,12 +617,14 @@ class _Work:
     def _call_with(self, inputs: ModelInputs, before: ModelInputs | None = None) -> Called | Refusal:
         return call_both(self.sides, self.models, inputs, self.seed, training=False, double=False, before=before)
 
-    def _fail_model(self, reason: str) -> None:
-        """Judge the whole model to be at fault."""
+    def _fail_model(self, reason: str, place: CallPair | None = None) -> None:
+        """Judge the whole model to be at fault, or a layer."""
         reference, port = (type(one).__name__ for one in self.models)
+        if place is not None:
+            reference, port = place.reference.type, place.port.type
         verdict = LayerVerdict(
-            reference_path="",
-            port_path="",
+            reference_path="" if place is None else place.reference.path,
+            port_path="" if place is None else place.port.path,
             reference_type=reference,
             port_type=port,
             direction="forward",
@@ -616,7 +632,7 @@ class _Work:
             reason=reason,
         )
         self._take_verdicts([verdict])
-        self._end("forward", Outcome.FAIL, f"the model ({port}): {reason}")
+        self._end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({port}): {reason}")
 
     def _locate_again(self, inputs: ModelInputs, how: str, *, training: bool) -> None:
         """Find the layer that does something else in another mode or with other inputs, and why."""
@@ -703,6 +719,8 @@ class _Work:
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
+        if direction == "forward" and located.untried:
+            rest += f"; code between the layers was not tried with large values: {located.untried}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
         alike = f"no layer could be compared by itself; the models' {what} agree in float64"
         told = f"{len(compared)} layers are as close as rounding allows" if compared else alike
@@ -864,6 +882,14 @@ def _tell_one_sided(located: Located) -> str:
         if names
     ]
     return ", ".join(told)
+
+
+def _called(located: Located, path: str) -> CallPair | None:
+    """Return the calls of a layer of the port's, or of the innermost around it that has a counterpart; None for the model's own."""
+    calls = {one.port.path: one for one in reversed((*located.matching.containers, *located.matching.pairs))}
+    while path and path not in calls:
+        path = path.rpartition(".")[0]
+    return calls.get(path) if path else None
 
 
 def _tell_late(located: Located) -> str:

@@ -94,7 +94,10 @@ def load_tree(path: str | PathLike[str]) -> Tree | Array:
     except OSError as error:
         raise RecordError("cannot be read", file=file, found=error.strerror, expected=EXPECTED) from None
     except Refused as refused:
-        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
+        hint = (
+            "tipchain align CASE --reference FOLDER --port FOLDER compares folders of dumps" if file.is_dir() else None
+        )
+        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED, hint=hint) from None
     try:
         return _parse(data)
     except Refused as refused:

@@ -16,7 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.modes import LOCATABLE, STAGES, Mode
+from tipchain.modes import LOCATABLE, SOLO, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -236,7 +236,10 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
     if not passed:
         reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
         return Outcome.SKIP, f"nothing was compared: {reason}"
-    return Outcome.PASS, f"the port equals its reference: {many(len(passed), 'stage')}{_closest(report.verdicts)}"
+    told = f"{many(len(passed), 'stage')}{_closest(report.verdicts)}"
+    if set(passed) <= set(SOLO):
+        return Outcome.PASS, f"the port agrees with itself: {told}; it was not compared with its reference"
+    return Outcome.PASS, f"the port equals its reference: {told}"
 
 
 def _of_cause(cause: Diagnosis) -> str:

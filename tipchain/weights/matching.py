@@ -562,8 +562,12 @@ class _Matching:
         found = match_by_structure(
             [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
         )
-        # Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes.
-        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
+        # Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
+        constant = [
+            leaf
+            for leaf in found.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(theirs[leaf][1])
+        ]
         self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
         constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
@@ -828,6 +832,14 @@ def _left(
         for slot in layer.slots
         if slot.name not in named and slot.name not in tied
     ]
+
+
+def does_nothing(slot: TensorSlot) -> bool:
+    """Tell whether a tensor of the port's is a factor of 1 or a bias of 0 that is not trained: torch's layer is made without it."""
+    neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
+    return neutral is not None and all(
+        part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts
+    )
 
 
 def tell(layer: LayerTensors, slot: TensorSlot) -> str:

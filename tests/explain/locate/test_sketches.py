@@ -204,6 +204,32 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
     assert {one.port_path for one in found.verdicts if one.own is not None} >= {"first", "second"}
 
 
+def test_large_values_are_tried_with_another_order_of_axes_too(live):
+    torch, nn = live.torch, live.paddle.nn
+
+    class First(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 8, 3)
+
+        def forward(self, x):
+            return self.second(torch.nn.functional.relu6(self.first(x)))
+
+    class Last(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2D(3, 8, 3, data_format="NHWC")
+            self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
+
+        def forward(self, x):
+            return self.second(nn.functional.relu(self.first(x.transpose([0, 2, 3, 1])))).transpose([0, 3, 1, 2])
+
+    found = live.locate(First(), Last(), 0.5 * random(4, 3, 80, 80))
+    assert found.first is None
+    assert found.untried == ""
+    assert "where layers give large values" in found.elsewhere.reason
+
+
 def test_a_fault_is_looked_for_on_two_samples(live, nets):
     found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50))
     assert found.first.port_path == "2"

@@ -293,6 +293,20 @@ def test_schedules_that_cannot_be_compared(pieces, kits):
     assert "proves nothing" in found.reason
 
 
+def test_a_schedule_of_the_ports_that_ends_before_the_references_is_told_to(pieces, kits):
+    rates = [0.1 * 0.99**step for step in range(60)]
+    found = run(
+        pieces,
+        kits,
+        lambda o, k: k.our_lr.LambdaLR(o, lambda step: 0.99**step),
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda step: rates[step] / 0.1),
+    )
+    assert found.outcome is Outcome.PASS, found.reason
+    assert "60 learning rates" in found.reason
+    assert "; then the port's schedule raises, the reference's does not: " in found.reason
+    assert "IndexError" in found.reason
+
+
 def test_what_becomes_of_a_schedule_after_its_end_is_no_difference(pieces, kits):
     """A lambda says nothing about its length; the port's schedule does."""
     found = run(pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"])

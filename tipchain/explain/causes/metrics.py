@@ -10,6 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.metric_ways import (
     UNITS,
@@ -55,11 +56,16 @@ CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MetricPair:
-    """Two metrics and what they say."""
+    """Two metrics and what they say.
+
+    Attributes:
+        refused: what the port's raised for a probe that the reference's takes; empty where there is none.
+    """
 
     meters: tuple[MetricMeter, MetricMeter]
     probes: Sequence[Probe]
     values: Sequence[tuple[Values, Values]]
+    refused: str = ""
 
     def vectors(self, name: str, other: str) -> tuple[Array, Array]:
         """Return one value of both sides over all probes; NaN where there is none."""
@@ -596,6 +602,7 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: N
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []
     errors: dict[str, Exception] = {}
+    refused = ""
     if outputs is not None and labels is not None:
         probe = given_probe(outputs, labels)
         pair, raised = _both(meters, probe)
@@ -616,6 +623,9 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: N
         for probe in make_probes(kind, outputs, labels):
             pair, raised = _both(meters, probe)
             errors |= raised
+            if "port" in raised and "reference" not in raised:
+                told = one_line(raised["port"])
+                refused = refused or f"; the port's metric raises for {probe.name}, the reference's does not: {told}"
             if pair is not None:
                 probes.append(probe)
                 found.append(pair)
@@ -624,7 +634,7 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: N
     if not probes:
         side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
         return failed_to_run(f"the {side}'s metric", error)
-    return MetricPair(meters=meters, probes=probes, values=found)
+    return MetricPair(meters=meters, probes=probes, values=found, refused=refused)
 
 
 def _both(
@@ -667,7 +677,7 @@ def _judge(case: MetricPair) -> PieceCheck:
         return PieceCheck(
             outcome=Outcome.PASS,
             numbers=numbers,
-            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}",
+            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}{case.refused}",
         )
     name, other = off[0]
     at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(name), two.get(other)))

@@ -350,8 +350,9 @@ def _diagnosis(
     where = ""
     if any(course.name not in failing for course in courses) or any(one not in names for one in found):
         vectors = all(len(sides[0].tensor(one).shape) <= 1 for one in names)
-        kind = "biases and normalization parameters" if vectors else "some parameters"
-        where = f", for {kind} only ({listed(names, 4)})"
+        where = (
+            f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
+        )
     own = found[name].reference
     decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
     evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "

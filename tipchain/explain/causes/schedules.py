@@ -892,4 +892,6 @@ def _judge(ours: _Curves, theirs: _Curves, fresh: object, scheduled: bool) -> Pi
         return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
     reason = f"{count} learning rates{still} of {len(pairs)} parameters agree"
+    if theirs.steps < ours.steps:
+        reason += f"; then the port's schedule raises, the reference's does not: {theirs.stopped}"
     return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, curves=curves)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, isfinite, prod
 
+from tipchain.core.blame import one_line
 from tipchain.core.machine import keep_memory
-from tipchain.core.progress import OutOfTime, Pace
+from tipchain.core.progress import LATE, OutOfTime, Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import ENLARGED, Enlarged, Noise
 from tipchain.explain.locate.differences import Sketch, relative
@@ -77,6 +78,7 @@ class Located:
         again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
         joint: the pairs that were judged with what one side does next, an activation that the other's layer has inside.
         elsewhere: where all agrees, the verdict about code that does something else where layers give large values; else None.
+        untried: why it is not known what code does where layers give large values; empty where it is, or all is not the same.
         enlarged: by what weights and biases are multiplied in these runs, by the path of the reference's layer, and of the port's.
     """
 
@@ -98,6 +100,7 @@ class Located:
     again: frozenset[str] = frozenset()
     joint: tuple[CallPair, ...] = ()
     elsewhere: LayerVerdict | None = None
+    untried: str = ""
     enlarged: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})
 
     def shown(self, verdict: LayerVerdict) -> Located:
@@ -335,8 +338,12 @@ class Locator:
             for code in self._later(judge, verdicts, inputs, layers):
                 found = found.with_later(*code)
         samples = self.store.samples
-        with suppress(Exception):  # a model may refuse large values, or fewer samples
+        try:
             found = self._with_elsewhere(found, judge, inputs, models, layers)
+        except OutOfTime:
+            found = replace(found, untried=LATE)
+        except Exception as error:  # noqa: BLE001  (a model may refuse large values, or fewer samples)
+            found = replace(found, untried=one_line(error))
         self.store.samples, self.store.parts = samples, True
         shown = found.later.values()
         runs = (found.reference, *(one.reference for one in shown)), (found.port, *(one.port for one in shown))
@@ -411,9 +418,10 @@ class Locator:
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
         keys = {(one.port.path, one.port.turn) for one in pairs}
         singles = BothModels(*(replace(one, double=None) for one in judge.models))
-        for copies, samples in ((singles, samples_of(few)), (judge.models, None)):
+        # Where outlines did not do before, they do not here.
+        for copies, samples in ((singles, self.store.samples and samples_of(few)), (judge.models, None)):
             if self.pace.over:
-                break
+                raise OutOfTime(None)
             both, double = Enlarged(judge.models, pairs), copies is judge.models
             self.store.samples, self.store.parts = samples, False  # no layer is run again by itself
             try:

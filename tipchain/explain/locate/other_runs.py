@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import linecache
+import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.blame import one_line
+from tipchain.core.blame import is_users, one_line
 from tipchain.explain.findings import Cause, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.runs import (
@@ -152,10 +154,59 @@ class Called:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What one model raised: the reference, or the port where the reference ran."""
+    """What one model raised: the reference, or the port where the reference ran.
+
+    Attributes:
+        by_port: whether it was the port.
+        told: what was raised, and where.
+        fault: whether it is a fault of the port's.
+        path: the port's layer that raised.
+        made: the reference's outputs.
+    """
 
     by_port: bool
     told: str
+    fault: bool = False
+    path: str = ""
+    made: Sequence[Array] = ()
+
+
+def is_fault(error: Exception, side: LiveSide, model: Model) -> bool:
+    """Tell whether what a model raised is a fault: no lack of memory or of a kernel, and no `raise` or `assert` of the model's own.
+
+    Paddle's kernels raise `MemoryError`, `NotImplementedError`, and `OSError` for what a library of the machine's raises.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or isinstance(error, (MemoryError, NotImplementedError, OSError)):
+        return False
+    code, package = last.tb_frame.f_code, str(last.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    roots = {type(layer).__module__.partition(".")[0] for _, layer in side.layers(model)} - {side.name}
+    own = is_users(code.co_filename) or package in roots
+    return package != "tipchain" and not (own and code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"])
+
+
+def _raising(error: Exception, side: LiveSide, model: Model) -> str:
+    """Return the path of the innermost layer whose code, other than the framework's, was running when something was raised."""
+    paths = {id(one): path for path, one in side.layers(model) if type(one).__module__.partition(".")[0] != side.name}
+    inside = [paths.get(id(frame.f_locals.get("self"))) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next(filter(None, reversed(inside)), "")
+
+
+def answers(before: Sequence[Array], made: Sequence[Array], counts: tuple[int, int]) -> bool:
+    """Tell whether outputs for other inputs mean something: they are numbers, some, of as many samples as there are now.
+
+    Args:
+        before: the outputs for the inputs that were given.
+        made: those for the others.
+        counts: the samples of those inputs, and of the others.
+    """
+    given, now = counts
+    samples = len(before) == len(made) and all(
+        one.shape[:1] != (given,) or other.shape[:1] == (now,) for one, other in zip(before, made, strict=True)
+    )
+    return samples and all(one.size and (one.dtype.kind not in "fc" or np.isfinite(one).all()) for one in made)
 
 
 def call_seeded(
@@ -195,6 +246,7 @@ def call_both(
     drawn: list[Draws] = []
     moved = False
     for number, (side, model) in enumerate(zip(sides, models, strict=True)):
+        made = model
         draws = Draws(seed, follows=drawn[0] if drawn else None)
         drawn.append(draws)
         try:
@@ -203,7 +255,9 @@ def call_both(
             output = call_seeded(side, made, inputs, draws, seed=seed, double=double, before=before)
             _, tensors, _ = take_out(output, side.is_tensor)
         except Exception as error:  # noqa: BLE001  (a model may refuse the mode or the inputs: labels it lacks, a batch of one)
-            return Refusal(by_port=bool(number), told=one_line(error))
+            told, fault = one_line(error), bool(number) and is_fault(error, side, made)
+            path = _raising(error, side, made) if fault else ""
+            return Refusal(by_port=bool(number), told=told, fault=fault, path=path, made=outputs[0] if number else ())
         outputs.append([side.array(one) for one in tensors])
         moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
     ours, theirs = outputs
@@ -490,11 +544,7 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     count = samples_of(inputs)
     if count is None or any(one.shape[:1] != (count,) for one in inputs.arrays()):
         return None
-    return _each(inputs, _twice if count == 1 else _first)
-
-
-def _first(array: Array) -> Array:
-    return array[:1]
+    return _each(inputs, _twice) if count == 1 else replace(inputs, labels=None).first(1)
 
 
 def _twice(array: Array) -> Array:

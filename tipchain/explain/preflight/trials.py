@@ -211,10 +211,10 @@ class _Trial:
             if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
                 continue
             pair = self._pair(paths)
-            with suppress(NotHeld, NotReplayed):
-                given, port_given = (
-                    [self.store.get(value.stored) for value in one.inputs] for one in (ours, call.port)
-                )
+            whole = all(one.stored.outline is None for one in (*ours.inputs, *call.port.inputs))
+            held = self.store.get if whole else self.store.first  # of a sample as of all
+            with suppress(NotReplayed):
+                given, port_given = ([held(value.stored) for value in one.inputs] for one in (ours, call.port))
                 first, *_ = self._run(0, pair, call, given, training=False)
                 port_first, *_ = self._run(1, pair, call, port_given, training=False)
                 if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):

@@ -32,7 +32,7 @@ from tipchain.parity.stages.tensors import TensorFile
 if TYPE_CHECKING:
     from tipchain.frameworks.live_models import LiveSide
 
-__all__ = ["judge", "record"]
+__all__ = ["judge", "may_be_rounding", "record"]
 
 
 def record(bench: Bench) -> Recording:
@@ -44,16 +44,17 @@ def record(bench: Bench) -> Recording:
     others = bench.inputs_of_other_shapes()
     if not others and bench.truth:
         return Recording(arrays=arrays)
-    model = bench.eval_model()
-    with bench.framework.inference():
+    model, draws = bench.eval_model(), bench.eval_draws()
+    with bench.framework.inference(), bench.framework.randomness(Draws(bench.case.seed)):
         for suffix, inputs in others.items():
             arrays |= _outputs(bench, model(*inputs), suffix)
     if bench.truth:
         return Recording(arrays=arrays)
-    more = _Besides(bench, model)
+    more = _Besides(bench, model, arrays)
+    drawn = more.told(draws)
     tensors, inputs_facts = more.other_inputs()
     in_train_mode, train_facts = more.train_mode()
-    facts = {OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
+    facts = {EVAL_MODE: {"draws": drawn}, OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
     return Recording(arrays=arrays, tensors={**tensors, **in_train_mode}, details=facts)
 
 
@@ -65,7 +66,7 @@ def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
 # What a model does besides, on one side.
 
 
-OTHER_INPUTS, TRAIN_MODE = "other_inputs", "train_mode"
+EVAL_MODE, OTHER_INPUTS, TRAIN_MODE = "eval_mode", "other_inputs", "train_mode"
 """Facts beside the dump."""
 Besides = tuple[dict[str, Array], JsonObject]
 """Outputs by name, and facts."""
@@ -74,7 +75,7 @@ Besides = tuple[dict[str, Array], JsonObject]
 class _Besides:
     """Runs a model that is ready for the stage with other inputs and in train mode; it may be changed by that."""
 
-    def __init__(self, bench: Bench, model: Model) -> None:
+    def __init__(self, bench: Bench, model: Model, arrays: Mapping[str, Array]) -> None:
         from tipchain.explain.locate.runs import ModelInputs
         from tipchain.frameworks.live_models import side_of
 
@@ -85,18 +86,27 @@ class _Besides:
             sets.setdefault(path.rpartition("/")[0], []).append(array)
         self.named = frozenset(sets)
         # Of the shapes that the case names the smallest costs least, and shows as much; several samples may be mixed up.
-        every = sorted(sets.values(), key=lambda arrays: sum(one.size for one in arrays))
-        several = next((arrays for arrays in every if arrays[0].shape[:1] > (1,)), every[0])
-        self.inputs, self.several = (ModelInputs(args=tuple(arrays), kwargs={}) for arrays in (every[0], several))
+        every = sorted(sets, key=lambda suffix: sum(one.size for one in sets[suffix]))
+        several = next((suffix for suffix in every if sets[suffix][0].shape[:1] > (1,)), every[0])
+        self.inputs, self.several = (ModelInputs(args=tuple(sets[one]), kwargs={}) for one in (every[0], several))
+        self.outputs = [array for name, array in arrays.items() if "".join(name.partition("@")[1:]) == every[0]]
 
     def other_inputs(self) -> Besides:
         """Return the outputs for one sample of other sizes, the first that the model takes, called after one of other values."""
-        from tipchain.explain.locate.other_runs import call_seeded, other_batch, other_sizes, others, told_shapes
+        from tipchain.explain.locate.other_runs import (
+            answers,
+            call_seeded,
+            other_batch,
+            other_sizes,
+            others,
+            told_shapes,
+        )
 
         batch = other_batch(self.inputs)
         if batch is None:
             return {}, {"without": "the inputs have no common first axis"}
         refused: dict[str, Json] = {}
+        faults: list[Json] = []
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
         for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
@@ -106,10 +116,19 @@ class _Besides:
                 continue
             try:
                 output = call_seeded(self.side, self.model, given, Draws(seed), seed=seed, before=others(given))
-                return _outputs(self.bench, output, suffix), {"refused": refused, "shapes": shapes, "suffix": suffix}
+                made = _outputs(self.bench, output, suffix)
             except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
                 refused[shapes] = self._told(error)
-        return {}, {"refused": refused} if refused else {"without": "the case names them all"}
+                faults += [shapes] * self._is_fault(error)
+                continue
+            counts = len(self.inputs.arrays()[0]), len(given.arrays()[0])
+            facts: JsonObject = {
+                "shapes": shapes,
+                "suffix": suffix,
+                "answers": answers(self.outputs, [*made.values()], counts),
+            }
+            return made, {"refused": refused, "faults": faults, **facts}
+        return {}, {"refused": refused, "faults": faults} if refused else {"without": "the case names them all"}
 
     def train_mode(self) -> Besides:
         """Return the outputs for a few samples, or for all, in train mode with the seed's random numbers, and what was drawn.
@@ -119,7 +138,7 @@ class _Besides:
         from tipchain.explain.locate.other_runs import call_seeded, minds_mode, told_shapes, uses_statistics
         from tipchain.explain.locate.runs import few_of
 
-        seed, refused = self.bench.case.seed, ""
+        seed, refused, fault = self.bench.case.seed, "", True
         minds, precisions = (
             minds_mode(self.side, self.model),
             (True, False)[not uses_statistics(self.side, self.model) :],
@@ -133,11 +152,10 @@ class _Besides:
                 output = call_seeded(self.side, made, given, draws, seed=seed, double=double)
                 outputs = {f"{TRAIN}/{name}": one for name, one in self._named(output).items()}
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
-                refused = refused or self._told(error)
+                refused, fault = refused or self._told(error), fault and self._is_fault(error)
                 continue
-            drawn = [as_json(self._placed(one)) for one in draws.made]
-            return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": drawn}
-        return {}, {"minds": minds, "refused": refused}
+            return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": self.told(draws)}
+        return {}, {"minds": minds, "refused": refused, "fault": fault}
 
     def _named(self, output: Nested) -> dict[str, Array]:
         """Return all outputs, named as far as the case names them: in train mode there may be others."""
@@ -154,13 +172,18 @@ class _Besides:
         """Return what was raised, with the project's files as seen from its root: a dump may go to another machine."""
         return one_line(error).replace(f"{self.bench.case.root.resolve()}{sep}", "")
 
-    def _placed(self, draw: Draw) -> Draw:
-        """Return a draw with its file as seen from the project's root."""
-        return (
-            draw
-            if draw.place is None
-            else replace(draw, place=(relpath(draw.place[0], self.bench.case.root), draw.place[1]))
-        )
+    def _is_fault(self, error: Exception) -> bool:
+        from tipchain.explain.locate.other_runs import is_fault
+
+        return isinstance(error, UsageError) or is_fault(error, self.side, self.model)
+
+    def told(self, draws: Draws) -> list[Json]:
+        """Return what was drawn, with its files as seen from the project's root."""
+        root = self.bench.case.root
+        return [
+            as_json(one if one.place is None else replace(one, place=(relpath(one.place[0], root), one.place[1])))
+            for one in draws.made
+        ]
 
 
 # What both sides do besides, held against each other.
@@ -174,6 +197,12 @@ RANDOM = f"{STAGE}/{TRAIN}"
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the outputs; where they agree, what both sides do with other inputs and in train mode."""
     judged = judging.judge(dumps, rules)
+    drawn = [_draws(details(one), EVAL_MODE) for one in (dumps.reference, dumps.port)]
+    failed = [one for one in judged.verdicts if one.outcome is Outcome.FAIL]
+    values = all(one.diff is not None and one.diff.size for one in failed)
+    if failed and values and all(drawn) and not _tells(*drawn, alike=True):
+        others = (one for one in judged.verdicts if one not in failed)
+        return replace(judged, verdicts=(*others, _random(*drawn, training=False)))
     if any(one.outcome is not Outcome.PASS for one in judged.verdicts):
         known = {one.subject for one in rules.deviations}
         if all(one.outcome is Outcome.PASS or one.subject in known for one in judged.verdicts):
@@ -197,8 +226,30 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         return judged + _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
 
 
+def may_be_rounding(verdict: Verdict, rules: Rules) -> bool:
+    """Tell whether an output is farther apart than the default tolerance, but not than rounding to float32 may make it."""
+    stage, _, key = verdict.subject.partition("/")
+    diff = verdict.diff
+    if (
+        stage != STAGE
+        or verdict.outcome is not Outcome.FAIL
+        or diff is None
+        or not diff.expected_dtype.startswith("float")
+    ):
+        return False
+    return (
+        not rules.asks(STAGE, key)
+        and diff.expected_shape == diff.actual_shape
+        and diff.max_abs <= ROUGH * diff.expected_max_abs
+    )
+
+
 def _has_tensors(facts: JsonObject) -> bool:
     return "suffix" in facts[OTHER_INPUTS] or "draws" in facts[TRAIN_MODE]
+
+
+def _draws(facts: JsonObject, mode: str) -> tuple[Draw, ...]:
+    return parse_as(tuple[Draw, ...], facts.get(mode, {}).get("draws", []), "draws")
 
 
 class _Recorded:
@@ -206,7 +257,7 @@ class _Recorded:
 
     def __init__(self, facts: JsonObject, tensors: Mapping[str, Array]) -> None:
         self.inputs, self.train, self.tensors = facts[OTHER_INPUTS], facts[TRAIN_MODE], tensors
-        self.draws = parse_as(tuple[Draw, ...], self.train.get("draws", []), "draws")
+        self.draws = _draws(facts, TRAIN_MODE)
 
     def named(self, prefix: str = "", suffix: str = "") -> dict[str, Array]:
         """Return the outputs whose names begin and end so."""
@@ -227,6 +278,8 @@ def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Jud
         f"the port raises with inputs of shape {shapes}, the reference does not: {refused[shapes]}"
         for shapes in alone[:1]
     ]
+    if alone[:1] == [ours.inputs.get("shapes")] and ours.inputs["answers"] and alone[0] in theirs.inputs["faults"]:
+        return Judged(verdicts=(Verdict(Outcome.FAIL, f"{STAGE}/{next(iter(ours.named(suffix=suffix)))}", notes[0]),))
     if suffix is None or theirs.inputs.get("suffix") != suffix:
         if suffix is None:
             shapes, told = next(iter(ours.inputs["refused"].items()))
@@ -247,6 +300,10 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
     if not (ours.train["minds"] or theirs.train["minds"]):
         return Judged(verdicts=())
     for one, who in ((ours, "reference"), (theirs, "port")):
+        if one is theirs and one.train.get("fault"):
+            name, why = next(iter(ours.named(prefix=f"{TRAIN}/"))), one.train["refused"]
+            told = f"in train mode the port raises, the reference does not: {why}"
+            return Judged(verdicts=(Verdict(Outcome.FAIL, f"{STAGE}/{name}", told),))
         if "refused" in one.train:
             told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
             return Judged(verdicts=(), notes=(told,))
@@ -267,18 +324,31 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
         return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the sides return other outputs in it"))
     if not _are_finite(expected):
         return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the reference puts out NaN or Inf"))
-    told = f"the reference draws {_told(ours.draws)}, the port draws {_told(theirs.draws)}"
     found = _compare(
         {name: expected[name] for name in both},
         {name: actual[name] for name in both},
         rules,
-        f"in train mode: {told}" if ours.draws or theirs.draws else "in train mode",
+        f"in train mode: {_both_told(ours.draws, theirs.draws)}" if ours.draws or theirs.draws else "in train mode",
     )
     agree, equal = all(one.outcome is Outcome.PASS for one in found.verdicts), _are_equal(ours.draws, theirs.draws)
     if (agree and equal) or (not agree and _tells(ours.draws, theirs.draws, alike=not notes)):
         return replace(found, notes=tuple(notes))
-    reason = f"in train mode the results are random, and the recordings do not tell more: {told}"
-    return Judged(verdicts=(Verdict(Outcome.SKIP, RANDOM, reason),), notes=tuple(notes))
+    return Judged(verdicts=(_random(ours.draws, theirs.draws, training=True),), notes=tuple(notes))
+
+
+def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> Verdict:
+    """Return that results are random, so that only both models in one process can tell whether they are wrong."""
+    told = _both_told(ours, theirs)
+    reason = (
+        f"in train mode the results are random, and the recordings do not tell more: {told}"
+        if training
+        else f"in eval mode, too, the results are random, and the recordings do not tell more: {told}"
+    )
+    return Verdict(Outcome.SKIP, RANDOM, reason)
+
+
+def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
+    return f"the reference draws {_told(ours)}, the port draws {_told(theirs)}"
 
 
 def _are_finite(arrays: Mapping[str, Array]) -> bool:

@@ -19,7 +19,7 @@ from tipchain.framework_types import Array
 from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
-from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.numbers.tolerance import DEFAULTS, EXACT, Tolerance, tolerance_for, tolerances_for
 from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.parity.case import SIDES, Case, KnownDeviation
 from tipchain.parity.envelope import FACTOR
@@ -105,6 +105,11 @@ class Rules:
             if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
                 tolerances[key] = EXACT
         return tolerances
+
+    def asks(self, stage: str, key: str) -> bool:
+        """Tell whether somebody asks for a tensor's tolerance, which then is meant as it stands, and not the default for all."""
+        own = tolerance_for(stage, key, self.own.get(stage, {}), strict=self.strict)
+        return self.override is not None or own is not DEFAULTS[stage]["*"]
 
     def group(self, name: str, stage: str = "backward") -> Tolerance:
         """Return a stage's tolerance of the tensors called ``gradient``, ``parameter`` or ``buffer``."""
