@@ -84,7 +84,31 @@ def motion(earlier: Sequence[float], value: float, rule: NoiseRule) -> Motion | 
         return Motion(how="plain", before=last, after=value, spread=0.0, nights=len(earlier)) if moved else None
     if min(finite) == max(finite) == value:
         return None
-    return _step(finite, value, rule) or _drift([*finite, value], rule)
+    if step := _step(finite, value, rule):
+        return step
+    values = [*finite, value]
+    # Mann-Kendall test's normal deviate, without its sign; ties count as neither.
+    count = len(values)
+    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
+    ties = [values.count(one) for one in set(values)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    if (max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0) <= SURE:
+        return None
+    slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
+    start = median(value - slope * at for at, value in enumerate(values))
+    residuals = [value - start - slope * at for at, value in enumerate(values)]
+    scale, led = spread(residuals), slope * (len(values) - 1)
+    if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
+        return None
+    # One step, where it fits best, may fit as well.
+
+    def off(part: Sequence[float]) -> float:
+        middle = median(part)
+        return sum(abs(value - middle) for value in part)
+
+    if sum(map(abs, residuals)) >= min(off(values[:at]) + off(values[at:]) for at in range(1, len(values))):
+        return None
+    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
 
 
 def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
@@ -131,31 +155,6 @@ def spread(values: Sequence[float]) -> float:
     middle = median(values)
     deviations = [abs(value - middle) for value in values]
     return 1.4826 * median(deviations) or 1.2533 * fmean(deviations)
-
-
-def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
-    # Mann-Kendall test's normal deviate, without its sign; ties count as neither.
-    count = len(values)
-    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
-    ties = [values.count(one) for one in set(values)]
-    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
-    if (max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0) <= SURE:
-        return None
-    slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
-    start = median(value - slope * at for at, value in enumerate(values))
-    residuals = [value - start - slope * at for at, value in enumerate(values)]
-    scale, led = spread(residuals), slope * (len(values) - 1)
-    if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
-        return None
-    # One step, where it fits best, may fit as well.
-
-    def off(part: Sequence[float]) -> float:
-        middle = median(part)
-        return sum(abs(value - middle) for value in part)
-
-    if sum(map(abs, residuals)) >= min(off(values[:at]) + off(values[at:]) for at in range(1, len(values))):
-        return None
-    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,7 +195,9 @@ class NightView:
     def tick(self, state: Callable[[], NightState]) -> None:
         """Redraw what runs, or say how far the night is, when it is time."""
         if self.screen.due:
-            self._redraw(state())
+            now = state()
+            running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in now.running)
+            self.screen.draw([say(now.line()), *_waiting(now), *running])
         elif not self.screen.live:
             self._say(state())
 
@@ -211,10 +213,6 @@ class NightView:
             for line in (f"... {say(state.line())}", *_waiting(state)):
                 self.screen.print(line)
         self._idle = idle
-
-    def _redraw(self, state: NightState) -> None:
-        running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in state.running)
-        self.screen.draw([say(state.line()), *_waiting(state), *running])
 
 
 def _waiting(state: NightState) -> list[str]:
