@@ -383,13 +383,7 @@ def environment_row(facts: Entry | ItemFacts) -> Row:
 
 
 def _row(table: sa.Table, facts: object, **own: object) -> Row:
-    """Return facts as a row of a table; a text is stored by its number.
-
-    Args:
-        table: the table.
-        facts: a value whose attributes are called as the columns are; ``reason`` is stored in ``reason_id``.
-        own: what other columns hold.
-    """
+    """Return a table's row of ``own`` and of ``facts``, whose attributes are called as columns are; texts become numbers."""
     made = {name: convert(getattr(facts, field)) for name, field, convert in _conversions(table) if name not in own}
     return {**made, **own}
 

@@ -295,15 +295,9 @@ class StreamReader:
         return outer
 
     def _usual_arrays(self, at: int) -> int:
-        """Read an array in one step where its opcodes are those that NumPy or tipchain writes.
+        """Put arrays on the stack whose opcodes, behind ``_reconstruct``, are NumPy's or tipchain's; return where they end.
 
-        Behind one of NumPy's, those that differ in name and contents alone are read, too.
-
-        Args:
-            at: where the opcodes behind the function ``_reconstruct`` stand.
-
-        Returns:
-            The offset behind the arrays, which are on the stack then; 0 where the opcodes are others.
+        0 stands for other opcodes. Behind one of NumPy's, those that differ in name and contents alone are read, too.
         """
         data, memo, stack = self.data, self.memo, self.stack
         match = _USUAL_ARRAY.match(data, at)
