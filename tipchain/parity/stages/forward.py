@@ -164,7 +164,7 @@ class _Besides:
             drawn = [as_json(self._placed(one)) for one in draws.made]
             for name in held.keys() & left.keys():
                 if held[name].shape == left[name].shape and not np.array_equal(held[name], left[name]):
-                    outputs[f"{BUFFER}{name}"] = np.stack([held[name], left[name]])
+                    outputs[f"{BUFFER}{name}"] = np.stack([held[name], left[name]]).astype(np.float64)
             return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": drawn, "buffers": sorted(left)}
         return {}, {"minds": minds, "refused": refused, "fault": fault}
 
@@ -180,10 +180,7 @@ class _Besides:
             return {name: self.bench.framework.array(one) for name, one in zip(names, tensors, strict=False)}
 
     def _buffers(self, model: Model) -> dict[str, Array]:
-        return {
-            name: np.array(one, np.float64)
-            for name, one in self.bench.framework.buffers(model, self.bench.case.weights.names)
-        }
+        return dict(self.bench.framework.buffers(model, self.bench.case.weights.names))
 
     def _told(self, error: Exception) -> str:
         """Return what was raised, with the project's files as seen from its root: a dump may go to another machine."""
