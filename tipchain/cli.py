@@ -116,31 +116,15 @@ def _overview() -> str:
     )
 
 
-def _options_behind(argv: Sequence[str]) -> list[str]:
-    """Return a command line with the options that stand before the command behind it, where its parser reads them."""
+def dispatch(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors are raised."""
+    # Options that stand before the command go behind it, where its parser reads them.
     at = 0
     while at < len(argv) and argv[at].partition("=")[0] in LEADING:
         at += 1 if "=" in argv[at] else 1 + LEADING[argv[at]]
     leading, rest = argv[:at], argv[at:]
     end = list(rest).index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *leading, *rest[end:]] if rest else []
-
-
-def _language(argv: Sequence[str]) -> str | None:
-    """Return the language that a command line asks for: usage errors and help are in it, too."""
-    asked = None
-    for word, after in pairwise([*argv, ""]):
-        if word == "--":
-            break
-        name, _, value = word.partition("=")
-        if name == "--lang":
-            asked = value or after
-    return asked if asked in LANGUAGES else None
-
-
-def dispatch(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code; errors are raised."""
-    argv = _options_behind(argv)
+    argv = [*rest[:end], *leading, *rest[end:]] if rest else []
     if not argv:
         # In a script whose variable is empty nothing was checked, and that must not look like success.
         print(_overview(), file=sys.stderr)
@@ -193,5 +177,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores SIGHUP, and means it
                 signal.signal(number, signal.default_int_handler)
-    with speaking(_language(words)):
+    # Usage errors and help are in the language that the command line asks for, too.
+    asked = None
+    for word, after in pairwise([*words, ""]):
+        if word == "--":
+            break
+        name, _, value = word.partition("=")
+        if name == "--lang":
+            asked = value or after
+    with speaking(asked if asked in LANGUAGES else None):
         return guarded(dispatch, words)

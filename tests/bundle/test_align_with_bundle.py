@@ -80,6 +80,10 @@ REFUSED = {
         ("is damaged", "'../inputs.npy' is no path in the bundle"),
     ),
     "no manifest": (lambda root: (root / "bundle/manifest.json").unlink(), ("is no bundle", "no manifest.json")),
+    "the output folder of a recording": (
+        lambda root: (root / "bundle").rename(root / "b") and (root / "bundle/log_reprod").mkdir(parents=True),
+        ("is no bundle", "its dumps are in ", "/bundle/log_reprod"),
+    ),
     "half a manifest": (
         lambda root: (root / "bundle/manifest.json").write_text('{"kind"'),
         ("manifest.json: cannot be read",),

@@ -20,6 +20,23 @@ def detect(text, **more):
     return detect_suite(parse_params(text), **more).name
 
 
+def test_the_functions_beside_the_driver_tell_its_version_too(tmp_path):
+    sample = Path(__file__).parents[1] / "conformance/samples/paddleclas/lcnet_cpu.txt"
+    file = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    file.parent.mkdir(parents=True)
+    shutil.copy(sample, file)
+    driver, functions = (tmp_path / "test_tipc" / name for name in ("test_train_inference_python.sh", "common_func.sh"))
+    driver.write_text("set_autocast=$(func_set_amp_params)\n${log_rank} print_mem_info\n")
+
+    def words():
+        plan = load_plan(file, Mode.LITE_TRAIN_LITE_INFER, suite="paddleclas")
+        return " ".join(word for one in plan.commands if one.step == "train" for word in one.argv)
+
+    assert "AMP.use_amp=False" in words()
+    functions.write_text('if [[ ${value} = "fp16" ]];then\n    echo "-o AMP.scale_loss=128 -o AMP.level=O2"\n')
+    assert "AMP" not in words()
+
+
 def test_files_without_marks():
     assert detect(TEMPLATE) == "tipchain"
     assert detect(TEMPLATE, legacy=True) == "template"

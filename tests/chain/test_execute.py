@@ -94,9 +94,20 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     assert hung.missing == ()
 
 
+def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go):
+    # As Paddle, whose reader died: it hears no interrupt, and answers the termination with a report of it.
+    body = """trap '' INT; trap 'for i in {1..60}; do echo noise; done; echo "FatalError: Termination"; exit 1' TERM
+    echo 'FileNotFoundError: no 6.npy'; echo waiting; while :; do sleep 0.05; done"""
+    hung = go(body, timeout_s=0.5)
+    assert ended(hung) == ("ERROR", "timed out after 0.5 s; its log has: FileNotFoundError: no 6.npy")
+    assert hung.tail == ("FileNotFoundError: no 6.npy", "waiting")
+
+
 def test_the_reason_is_the_exception_and_not_its_hint(go):
     lines = "Traceback (most recent call last):\\n  File x\\nRuntimeError: (NotFound) Cannot open file m.json\\n  [Hint: Expected]"
     assert ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1] == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
+    refused = "error: tipchain train: argument --epochs: expected a number\\n  see tipchain train --help\\n"
+    assert ended(go(f"printf '{refused}'; exit 2"))[1] == "exit 2: " + refused.partition("\\n")[0]
     assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
     converted = "\\33[31m2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\33[0m\\n"
     assert ended(go(f"printf '{converted}'; exit 255"))[1].endswith("[ERROR] Failed to convert")

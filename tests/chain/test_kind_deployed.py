@@ -226,3 +226,12 @@ def test_a_configuration_of_the_program_itself(tmp_path, legacy):
 def test_a_lost_line_of_a_file_without_headers_is_refused(tmp_path):
     with pytest.raises(ParamsError, match="clas_model_file"):
         planned(tmp_path, LITE.replace("clas_model_file:Net\n", ""), None, "Net_lite_arm_cpu_cpp.txt")
+
+
+def test_a_device_that_is_none_is_told_and_the_cpu_stands_for_the_gpu(tmp_path):
+    text = CPP.replace("use_gpu:True|False", "use_gpu:True|Flase")
+    plan = planned(tmp_path, text, "paddleclas", "Net_infer_cpp.txt")
+    assert [note for note in plan.notes if "use_gpu: no inference on the device 'Flase'" in note]
+    assert {one.on_gpu for one in plan.commands if one.step == "infer"} == {True}
+    on_cpu = planned(tmp_path, text, "paddleclas", "Net_infer_cpp.txt", options={"device": "cpu"})
+    assert {one.on_gpu for one in on_cpu.commands if one.step == "infer"} == {False}

@@ -108,6 +108,13 @@ def test_ocr_infers_with_all_that_was_converted_and_compares_each(tmp_path):
     assert not [word for one in plan.commands for word in one.argv if "enable_dev_version" in word]
     on_cpu = planned(tmp_path, text, suite="paddleocr", options={"device": "cpu"})
     assert [one.argv[-1] for one in on_cpu.commands if one.step == "infer"] == ["--use_onnx=True"]
+    gpu = planned(tmp_path, text.replace("--use_gpu:True|False", "--use_gpu:True|Flase"), suite="paddleocr")
+    assert [one.on_gpu for one in gpu.commands if one.step == "infer"] == [True]
+    assert [note for note in gpu.notes if "--use_gpu: no inference on the device 'Flase'" in note]
+    changed = planned(tmp_path, text.replace("True|False", "True"), suite="paddleocr", options={"device": "cpu"})
+    (infer,) = [one for one in changed.commands if one.step == "infer"]
+    assert "--use_gpu=False" in infer.argv
+    assert not infer.on_gpu
     detector = "\n".join(f"{one.partition(':')[0]}:" if "/words" in one else one for one in text.splitlines())
     alone = planned(tmp_path, detector, suite="paddleocr", options={"device": "cpu"})
     assert [one.step for one in alone.commands] == ["convert", "infer", "compare"]

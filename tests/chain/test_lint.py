@@ -188,7 +188,7 @@ def test_useless_values(lint, changes, severity, line, message):
 @pytest.mark.parametrize(
     ("change", "code", "line", "message"),
     [
-        (("gpu_list", "gpu_list:"), "nothing-planned", 4, "is an empty list, so nothing is trained"),
+        (("--batch-size", "--batch-size 4"), "default", 9, "has no colon, so it has no value"),
         (("gpu_list", "gpu_list:0|0"), "inference-flags", 4, "has an entry twice"),
         (("trainer:", "trainer:pact_train"), "nothing-planned", 17, "so the trainer pact_train is skipped"),
         (("norm_export", "norm_export:null"), "default", 30, "neither exported nor inferred"),

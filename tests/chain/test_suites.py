@@ -834,6 +834,7 @@ def test_a_value_without_a_mode_is_left_out_where_a_suites_files_are_made_so(tmp
     assert not [word for command in plan.commands for word in command.argv if "--max-steps" in word]
     (note,) = [note for note in plan.notes if "'20' is no mode=value" in note]
     assert "so it is left out, as in the original; write lite_train_lite_infer=20" in note
+    assert not [note for note in plan.notes if "has no value for lite_train_lite_infer" in note]  # the same, once more
 
 
 def test_a_full_width_bar_in_a_list_is_named():

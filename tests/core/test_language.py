@@ -206,6 +206,7 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "超出允许值 · 平均差 5.3 · threshold >= 5.3 时可通过；the losses are close, the rates differ",
         ),
         ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
+        ("PASS  data: 16 samples are equal", "PASS  data：16 个样本相等"),
         ("not close · mean 0.1 · allowed mean <= 1e-05", "超出允许值 · 平均差 0.1 · 允许 mean <= 1e-05"),
         (
             "the model itself: it makes `f(x)` with axis=1 at port.py:5, the reference `f(x)` with axis=0",

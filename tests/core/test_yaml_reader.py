@@ -49,6 +49,14 @@ def test_what_is_refused_has_a_line(tmp_path, text, line, found):
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.parametrize(("text", "found"), [("", "nothing"), ("# only a remark\n", "nothing"), ("- 1\n", "list")])
+def test_what_is_no_mapping_is_told_with_what_it_is(tmp_path, text, found):
+    path = tmp_path / "case.yaml"
+    path.write_text(text)
+    with pytest.raises(CaseError, match=rf"\n  found: {found}\n  expected: a mapping of keys"):
+        load_yaml(path)
+
+
 def test_a_huge_file_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "case.yaml"
     with path.open("wb") as file:

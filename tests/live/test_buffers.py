@@ -179,3 +179,14 @@ def test_a_port_that_never_moves_its_buffer_fails():
     port[1].forward = lambda x: x - port[1].mean
     report = tipchain.align(reference, port, inputs, training=True)
     assert "one call leaves its buffer `mean` as it is" in report.reasons["forward"]
+
+
+def test_a_sparse_buffer_is_compared_as_a_dense_one():
+    """openai/whisper keeps the heads of its alignment in one; it was told to be a bug of tipchain."""
+
+    class Heads(Centre):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("heads", torch.eye(4).bool().to_sparse(), persistent=False)
+
+    assert tipchain.align(Heads(), PortedCentre(), np.random.default_rng(0).normal(size=(3, 4))).passed

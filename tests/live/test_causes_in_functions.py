@@ -169,3 +169,24 @@ def test_windows_and_settings_of_spectra_have_names(window, settings, code, told
     sounds = RANDOM.standard_normal((2, 64)).astype(np.float32)
     cause = tipchain.align(reference, port, sounds).diagnoses[0]
     assert (cause.code, told in cause.message) == (code, True), cause.message
+
+
+class Unshuffled(paddle.nn.Layer):
+    """PixelUnshuffle by hand, as ports had it before Paddle did, with its six axes in a wrong order."""
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        parts = x.reshape([n, c, h // 2, 2, w // 2, 2])
+        return parts.transpose([0, 3, 5, 1, 2, 4]).reshape([n, c * 4, h // 2, w // 2])
+
+
+def test_the_order_of_more_axes_than_can_be_tried_is_told():
+    models = (
+        torch.nn.Sequential(torch.nn.Conv2d(8, 8, 1), torch.nn.PixelUnshuffle(2)),
+        paddle.nn.Sequential(paddle.nn.Conv2D(8, 8, 1), Unshuffled()),
+    )
+    tipchain.copy_weights(*models)
+    (cause,) = tipchain.align(*models, IMAGES).diagnoses
+    assert (cause.code, cause.port_path) == ("axis-order", "1")
+    assert "pass [0, 1, 3, 5, 2, 4] to `transpose`" in cause.fix
+    assert cause.explained > 0.99

@@ -227,6 +227,25 @@ def test_a_dropout_that_eval_mode_does_not_switch_off_is_named_in_either_mode(tr
     assert report.diagnoses[0].place.code.startswith("return paddle.nn.functional.dropout(")
 
 
+@pytest.mark.parametrize(("training", "code"), [(True, "missing-dropout"), (False, "dropout-in-eval")])
+def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(training, code):
+    """`functional.dropout(x)` drops in eval mode: relational networks' published reference does so, and it had no cause."""
+    reference = Net(lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
+    port = Port(by_function())
+    (port.train if training else port.eval)()
+    tipchain.copy_weights(reference, port)
+    (cause,) = tipchain.align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
+    assert cause.code == code
+    assert "training=True" in cause.fix
+    assert ("in eval mode it draws nothing" in cause.message) is training
+
+
+def test_a_fix_for_one_layer_names_no_others():
+    report = aligned(dropped(), ported(nothing))
+    assert report.diagnoses[0].paths
+    assert "and to the other" not in str(report)
+
+
 def test_a_cause_that_train_mode_shows_is_found_for_models_in_eval_mode():
     report = aligned(dropped(), ported(by_function(0.5)), training=True)
     assert report.diagnoses[0].code == "dropout-p"

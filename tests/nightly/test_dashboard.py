@@ -366,6 +366,21 @@ def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
     assert "Newly failing:new alexnet" in top
 
 
+def test_names_that_users_gave_are_in_no_language(tmp_path, monkeypatch):
+    plan = [item("chain", chain="train_infer_python", source="chain.txt"), CASE]
+    night = NightSample(tmp_path / "night", 0, plan)
+    for one in plan:
+        night.end(one, Outcome.FAIL)
+    night.finish()
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    text = page_of(tmp_path, tmp_path)
+    assert "的夜间运行" in text
+    assert ">chain</a>" in text
+    assert "<b>chain</b>" in text
+    assert ">链条</a>" not in text
+    assert ">夜间运行</h2>" not in text
+
+
 def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
     for day, ended in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.ERROR)):
         night = NightSample(tmp_path / "suite", day, [GOOD], environment={**ENVIRONMENT, "commit": f"c{day}"})

@@ -95,12 +95,36 @@ class Spectrum(Tiny):
         return super().forward(image) + paddle.fft.rfft(image).real().mean()
 
 
+class Large(Tiny):
+    '''Puts out numbers whose rounding alone exceeds the default tolerance.'''
+
+    def forward(self, image):
+        return super().forward(image) * 1e4
+
+
+class LargeAndWrong(Tiny):
+    '''And is a small share of them off, in the exported program alone.'''
+
+    def forward(self, image):
+        return super().forward(image) * (1e4 if paddle.in_dynamic_mode() else 1.0002e4)
+
+
 class Doubled(Tiny):
     '''Has an argument of a kind that paddle2onnx does not read.'''
 
     def forward(self, image):
         return super().forward(paddle.nn.functional.interpolate(image, scale_factor=2, mode="bilinear")[:, :, ::2, ::2])
 """
+
+
+@needs_onnx
+def test_rounding_of_large_outputs_is_no_other_model_and_a_small_share_of_them_is(side, tmp_path):
+    judged = judge(side, tmp_path, "Large", onnx=True)
+    rounded = [one for one in judged.verdicts if "units in the last place apart move it by" in one.reason]
+    assert rounded
+    assert set(outcomes(judged).values()) == {"PASS"}, reasons(judged)
+    assert all(one.share < 1 for one in rounded)
+    assert set(outcomes(judge(side, tmp_path, "LargeAndWrong")).values()) == {"FAIL"}
 
 
 @pytest.fixture(scope="module")

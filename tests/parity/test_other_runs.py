@@ -429,6 +429,40 @@ def test_live_models_settle_what_recordings_leave_open(project, sides):
     assert "both models in one process: in train mode: " in (project.latest() / "forward_diff.log").read_text()
 
 
+def test_rounding_beyond_the_default_tolerance_is_no_other_model(project, sides):
+    """Outputs of thousands, such as a detector's boxes, round by more than 1e-5."""
+    ours, theirs = (f"1e5 * {one.replace('self.dropout', '(self.dropout')})" for one in (TORCH_FORWARD, FORWARD))
+    sides(ours, theirs)
+    assert project.align().returncode == ExitCode.FAILED, "recordings alone do not tell it from a fault"
+    done = project.align(locate=True)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    (verdict,) = [one for one in report_of(project)["verdicts"] if one["subject"] == "forward/logits"]
+    assert verdict["reason"].startswith("both models in one process: ")
+    assert "FAIL" not in (project.latest() / "forward_diff.log").read_text()
+    assert project.align("--strict", locate=True).returncode == ExitCode.FAILED, "that tolerance was asked for"
+    sides(ours, theirs.replace("1e5", "1.000001e5"))
+    assert project.align(locate=True).returncode == ExitCode.FAILED, "so small a fault is no rounding in float64"
+
+
+def test_what_is_random_in_eval_mode_on_both_sides_is_given_equal_random_numbers(project, sides):
+    """`functional.dropout(x)` drops in eval mode in both frameworks: a published reference does, and so does its right port."""
+    ours, theirs = (one.replace("self.dropout(", "nn.functional.dropout(") for one in (TORCH_FORWARD, FORWARD))
+    ours = ours.replace("nn.functional", "torch.nn.functional")
+    sides(ours, theirs)
+    done = project.align()
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    sides(ours, theirs.replace("self.square(hidden))", "self.square(hidden)), p=0.25"))
+    done = project.align()
+    assert done.returncode == ExitCode.FAILED, done.stdout
+    sides(
+        ours.replace("torch.relu", "torch.nn.functional.dropout(hidden) + torch.relu"),
+        theirs.replace("relu(self.square(hidden))", "relu(self.square(hidden))) + nn.functional.dropout(hidden"),
+    )
+    done = project.align()
+    assert "1 skipped" in done.stdout, done.stdout
+    assert "in eval mode, too, the results are random" in (project.latest() / "forward_diff.log").read_text()
+
+
 def test_sides_recorded_apart_are_compared_in_train_mode_too(project, sides):
     assert project.align("--record", "torch", out="apart").returncode == ExitCode.NOTHING_CHECKED
     given = "--reference", project.latest("apart")

@@ -65,3 +65,15 @@ def test_ones_own_weight_file_serves_on_a_machine_without_torch(tmp_path):
     env = {"PYTHONPATH": f"{tmp_path / 'none'}:{Path(__file__).resolve().parents[2]}"}
     done = TinyProject(other).align("--only", "forward", "--reference", port.latest(), env=env, out="elsewhere")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_results_of_hundreds_are_scaled_down_in_the_last_layer(tmp_path, forked):
+    """Of logits in the thousands all but one are 64 below the largest for Paddle: a right port differed in `log_softmax`."""
+    project = make_tiny_project(tmp_path)
+    for side in ("torch", "paddle"):
+        project.edit(f"tiny_{side}.py", "return self.head(", "return self.head(1e4 * ")
+    project.edit("case.yaml", "fit_head: true", "calibrate: inputs")
+    assert project.align("--only", "forward").returncode == 0
+    state = read_torch_state(next(tmp_path.rglob("torch.pth")))
+    assert 1e-6 < abs(state["head.weight"]).max() < 1e-3
+    assert abs(state["features.0.weight"]).max() > 1e-2

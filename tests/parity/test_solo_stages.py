@@ -60,6 +60,20 @@ def test_a_parameter_that_is_not_shared_is_named(verdicts):
     assert "before the first step 1 tensors differ from rank 0's: head.bias (rank 1)" in found["reason"]
 
 
+def test_a_port_that_is_recorded_alone_is_told_to_equal_nothing(tmp_path):
+    project = make_tiny_project(tmp_path)
+    lines = project.case.read_text().splitlines()
+    lines = ["stages: [forward, inference]" if line.startswith("stages:") else line for line in lines]
+    project.case.write_text("\n".join([*lines, "inference: {onnx: false}"]) + "\n")
+    done = project.align("--record", "paddle", out="port")
+    assert done.returncode == 4, done.stdout
+    assert "\nnothing was compared: only paddle was recorded\n" in done.stdout
+    assert "SKIP   inference  only paddle was recorded\n" in done.stdout
+    done = project.align("--port", project.latest("port"), out="both")
+    assert done.returncode == 0, done.stdout
+    assert "the port equals its reference: 2 stages" in done.stdout, "its inference is judged with its dumps"
+
+
 KILLED = """
 import os
 import sys

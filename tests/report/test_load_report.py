@@ -19,6 +19,10 @@ def write(file, title="a run"):
 def test_a_runs_folder_serves_whatever_ran(tmp_path, name):
     write(tmp_path / "runs" / "one" / name)
     assert load_report(tmp_path / "runs" / "one").title == "a run"
+    (tmp_path / "log_reprod").mkdir(exist_ok=True)
+    for inside in ("log_reprod", "runs"):
+        with pytest.raises(RecordError, match=r"the latest run is .*/runs/one"):
+            load_report(tmp_path / inside)
     with pytest.raises(RecordError, match=r"the latest run is .*/runs/one"):
         load_report(tmp_path)
 

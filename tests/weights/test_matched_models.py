@@ -226,3 +226,22 @@ def test_what_is_to_be_ignored_is_named_by_its_largest_layers_and_by_nothing_tha
     ignored = [line.strip(" -") for line in lines[lines.index("  ignore:") + 1 :]]
     assert ignored == ["body.3", "body.*.conv.bias"]
     assert "    … and 2 more that are only in the port" in lines
+
+
+def test_a_norms_frozen_one_and_zero_are_torchs_norm_without_them(both, nn):
+    """PaddleGAN's instance norms have both for torch's ``affine=False``; trained ones are another model."""
+
+    def norm(value, *, trainable):
+        made = nn.p.InstanceNorm2D(4)
+        made.scale.set_value(np.full(4, value, "float32"))
+        made.scale.stop_gradient = made.bias.stop_gradient = not trainable
+        return made
+
+    def pair(port):
+        return both.pair(a=(nn.t.Conv2d(3, 4, 3), nn.p.Conv2D(3, 4, 3)), b=(nn.t.InstanceNorm2d(4), port))
+
+    torch, paddle = pair(norm(1.0, trainable=False))
+    state = match(both, torch, paddle).state
+    assert [state["b.scale"].tolist(), state["b.bias"].tolist()] == [[1.0] * 4, [0.0] * 4]
+    for port in (norm(1.0, trainable=True), norm(2.0, trainable=False)):
+        assert "only in the port: b.scale" in refusal(*pair(port))

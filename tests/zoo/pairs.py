@@ -201,12 +201,9 @@ class instead:  # noqa: N801
 
     def __call__(self, port: Any) -> None:
         old, new = layer_at(port, self.path), self.make()
-        kept = {
-            name: tensor.numpy()
-            for name, tensor in old.state_dict().items()
-            if name in new.state_dict() and list(new.state_dict()[name].shape) == list(tensor.shape)
-        }
-        new.set_state_dict(kept) if kept else None
+        own, held = new.state_dict(), old.state_dict()
+        same = [name for name in own if name in held and list(own[name].shape) == list(held[name].shape)]
+        new.set_state_dict({name: (held if name in same else own)[name].numpy() for name in own})
         new.train() if old.training else new.eval()
         parent, _, name = self.path.rpartition(".")
         setattr(layer_at(port, parent), name, new)

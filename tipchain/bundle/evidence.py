@@ -270,14 +270,6 @@ def _judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: R
 
     Accepted: the metrics of several seeds are equivalent; or the first losses agree in float64, in float32 they stay in
     the old reference's envelope, and no metric of the one run moved beyond the margin.
-
-    Args:
-        left: the old reference's arrays: metrics, ``loss`` ``[steps]``, ``envelope`` ``[runs, steps]``, and
-            ``seeds/<metric>`` ``[seeds]`` where there are some.
-        right: the new one's.
-        truths: the first losses in float64; None where one side has none.
-        rules: the case's factor of the envelope, and the margin.
-        samples: of the evaluation set, where it is known.
     """
     figures: dict[str, float] = {}
     count = samples if isinstance(samples, int) else 0
@@ -384,7 +376,6 @@ OWN_ERROR_FLOOR = 4 * float(np.finfo(np.float32).eps)
 """Errors below this share of the largest value are no worse than one another."""
 DRAWN = {"init": ("",), "train_data": ("draw/", "pixels/", "order_", "sizes_", "repeat")}
 """What the names of random draws begin with: these are equal as distributions only, which the stage's own tests tell."""
-GRADIENT_NOISE = "gradient_noise/"
 
 
 def compare_bundles(old: StoredBundle, new: StoredBundle, rules: Rules) -> list[Evidence]:
@@ -475,7 +466,7 @@ def _judge_truths(stage: str, left: Arrays, right: Arrays, truths: Truths) -> Ev
         return Evidence(stage, DIFFERS, reason, figures)
     names = [name for name in left if _tells_own_error(stage, name)]
     before, after = own_error(left, truths.old, names), own_error(right, truths.new, names)
-    noise = [float(left[one]) for one in left if GRADIENT_NOISE in one]
+    noise = [float(left[one]) for one in left if "gradient_noise/" in one]
     scale = max((float(np.abs(left[one]).max(initial=0)) for one in names if "gradient/" in one), default=0.0)
     moved = float(np.sqrt(np.mean(np.square(noise)))) / scale if noise and scale > 0 else 0.0
     limit = OWN_ERROR_FACTOR * max(before, moved, OWN_ERROR_FLOOR)

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import append, atomic_write, files_below, git, sha256_of
 from tipchain.core.json_text import parse_as, parse_json, read_json
 from tipchain.errors import BundleError
+from tipchain.modes import LATEST
 
 # What a bundle says about itself, and whether its files are still those.
 #
@@ -154,7 +155,8 @@ def read_manifest(folder: Path) -> BundleManifest:
     try:
         document = read_json(path)
     except FileNotFoundError:
-        raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=_HINT) from None
+        hint = f"its dumps are in {folder / LATEST}" if (folder / LATEST).is_dir() else _HINT
+        raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=hint) from None
     except (OSError, ValueError) as error:
         raise BundleError("cannot be read", file=path, found=error, expected="a JSON object") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:

@@ -257,6 +257,13 @@ class SlotReader:
         advice = f"; {hint}" if hint else f"; expected {expected}"
         self.tell(code, slot, f"{message}{unread}{advice}", severity)
 
+    def refuse_empty(self, slot: Slot, message: str) -> None:
+        """Refuse a list without entries, with which a part of the chain would be left out; ``trainer`` without a colon is one."""
+        if self.on("typos"):
+            self.complain(slot, message, expected="an entry behind the colon", hint=None, code="nothing-planned")
+        else:
+            self.tell("nothing-planned", slot, message)
+
     def folder_name(self, slot: Slot, name: str) -> None:
         """Refuse a name that would leave its folder or be taken for an option."""
         if self.on("no-shell"):
@@ -345,7 +352,8 @@ class SlotReader:
                     f"{part!r} is no mode=value, so it is left out, as in the original; write {self.mode.value}={part}"
                 )
                 self.tell("default", slot, message)
-            elif name not in MODE_NAMES:
+                continue
+            if name not in MODE_NAMES:
                 hint = did_you_mean(name, MODE_NAMES)
                 self.complain(
                     slot,
@@ -367,7 +375,7 @@ class SlotReader:
         if lite and lite != usual:
             self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {lite}")
             return lite
-        if usual:
+        if usual or not values:  # of a list without a mode that was told
             return usual
         self.tell(
             "default", slot, f"has no value for {name}; the argument is left out, so the program's own default holds"
@@ -503,7 +511,7 @@ class InferenceReader(SlotReader):
         if role in ("device", "mkldnn", "trt") and not absent:
             self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else (), used=infers)
         if slot.key not in NOTHING and not values and infers:
-            self.tell("nothing-planned", slot, "is an empty list, so nothing is inferred")
+            self.refuse_empty(slot, "is an empty list, so nothing is inferred")
         if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
             return Axis(slot=slot, values=("null",), replaced=True)
         return Axis(slot=slot, values=values)
@@ -533,7 +541,7 @@ class TrainingReader(SlotReader):
         if len(self.distinct(slot)) < len(legs):
             legs = [leg for index, leg in enumerate(legs) if values.index(values[index]) == index]
         if not legs and self.mode.trains:
-            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+            self.refuse_empty(slot, "is an empty list, so nothing is trained")
         return tuple(legs)
 
     def _leg(self, slot: Slot, index: int, text: str) -> Leg:
@@ -590,7 +598,7 @@ class TrainingReader(SlotReader):
                 hint = did_you_mean(value, AUTOCASTS)
                 self.complain(slot, f"unknown precision {value!r}", expected="|".join(AUTOCASTS), hint=hint)
         if not values and self.mode.trains:
-            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+            self.refuse_empty(slot, "is an empty list, so nothing is trained")
         for value in values:
             self.folder_name(slot, value)
         return self.distinct(slot)
@@ -601,7 +609,7 @@ class TrainingReader(SlotReader):
         found = [self._trainer(slot, name) for name in self.distinct(slot)]
         trainers = tuple(trainer for trainer in found if trainer is not None)
         if not slot.values:
-            self.tell("nothing-planned", slot, "is an empty list, so nothing is trained")
+            self.refuse_empty(slot, "is an empty list, so nothing is trained")
         self._check_model_name(trainers)
         return trainers
 
@@ -793,11 +801,13 @@ class SpecReader(TrainingReader, InferenceReader):
         )
 
     def _idle_keys(self) -> None:
-        """Tell of keys that are none of their lines', which is harmless where nothing reads the line."""
+        """Tell of keys that are none of their lines', which is harmless where nothing reads the line, or that hold their value."""
         for rule in self.suite.layout if self.on("sections") else ():
             slot = self.slots.get(rule.role)
             if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
                 self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
+            elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
+                self.tell("default", slot, "has no colon, so it has no value")
 
     def compare(self, original: Slots) -> None:
         """Tell where the original driver would read another line or value."""

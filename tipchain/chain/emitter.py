@@ -219,6 +219,21 @@ class Source(NamedTuple):
     facts: Facts
 
 
+def limited_product(lists: Mapping[str, tuple[Slot, Sequence[str]]]) -> Iterator[dict[str, str]]:
+    """Yield the combinations of the lists of some lines, by role, the first role outermost.
+
+    Raises:
+        ParamsError: there are more than any plan may have.
+    """
+    count = math.prod(len(values) for _, values in lists.values())
+    if count > MAX_COMMANDS:
+        slot, _ = max(lists.values(), key=lambda one: len(one[1]))
+        message = f"this list and others make {count:,} inferences with each model"
+        raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=f"at most {MAX_COMMANDS:,}")
+    for values in product(*(values for _, values in lists.values())):
+        yield dict(zip(lists, values, strict=True))
+
+
 class PlanDraft:
     """A plan as it is built: commands with ids, logs and limits, the names that lead to their logs, and findings.
 
@@ -519,16 +534,8 @@ class Expansion(PlanDraft):
 
     def points(self, rule: InferRule, source: Source, filler: Filler) -> Iterator[Mapping[str, str]]:
         """Yield the inference product of a device, without the points that cannot be."""
-        roles = self.axes_of(rule, filler)
-        count = math.prod(len(self.spec.axes[role].values) for role in roles)
-        if count > MAX_COMMANDS:
-            slot = max((self.spec.axes[role] for role in roles), key=lambda axis: len(axis.values)).slot
-            message = f"this list and others make {count:,} inferences after each export"
-            raise ParamsError(
-                message, file=slot.file, line=slot.line, key=slot.key, expected=f"at most {MAX_COMMANDS:,}"
-            )
-        for values in product(*(self.spec.axes[role].values for role in roles)):
-            point = dict(zip(roles, values, strict=True))
+        axes = {role: self.spec.axes[role] for role in self.axes_of(rule, filler)}
+        for point in limited_product({role: (axis.slot, axis.values) for role, axis in axes.items()}):
             facts = {**source.facts, **point, "quant": source.quant}
             if not any(filler.holds(tests, facts) for tests in rule.skip):
                 yield point

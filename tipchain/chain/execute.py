@@ -352,7 +352,7 @@ JUDGES = ("align", "compare")
 """Steps whose exit code 1 says that something is wrong; any other, that it could not be found out."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): |.*\[ERROR\]\s")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception)|error): |.*\[ERROR\]\s")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
@@ -589,7 +589,7 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:
-    """Return the line of ``tail`` that tells most: an alignment's verdict, an exception, else the last line."""
+    """Return the line of ``tail`` that tells most: an alignment's verdict, an exception or error, else the last line."""
     if command.step != "align":
         # Paddle's exceptions go on in lines of their own, the hint last, and then a full stop where a program adds one.
         lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or tail
@@ -610,7 +610,11 @@ def _trouble(command: Command, ending: Ending) -> str:
     if ending.failure:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
-        return f"timed out after {command.timeout_s:g} s"
+        # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
+        raised = next((line for line in map(without_escapes, reversed(ending.tail)) if _EXCEPTION.match(line)), "")
+        if not raised:
+            return f"timed out after {command.timeout_s:g} s"
+        return f"timed out after {command.timeout_s:g} s; its log has: {textwrap.shorten(raised, 200)}"
     return killed(ending.exit_code, ending.signal)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -153,7 +154,7 @@ def is_driver_of(suite: Suite, root: Path | None) -> bool:
 # the command of its training tell which of them training gets. Nothing of it is run.
 
 
-DRIVER = f"{FOLDER}/test_train_inference_python.sh"
+DRIVER, FUNCTIONS = f"{FOLDER}/test_train_inference_python.sh", f"{FOLDER}/common_func.sh"
 READ = re.compile(r"(\w+)=\$\(func_parser_\w+ \"\$\{lines\[(\d+)\]\}\"")
 TRAINS = re.compile(r"cmd=\"\$\{python\} \$\{run_train\}((?: *\$\{\w+\})*) *\"")
 HANDED: Mapping[str, str] = {
@@ -173,11 +174,14 @@ DESCRIBE = f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
 
 
 def driver_text(root: Path | None) -> str:
-    """Return the text of the checkout's own driver, "" where there is none."""
-    try:
-        return "" if root is None else (root / DRIVER).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+    """Return the text of the checkout's own driver and of the functions that it sources, "" where there is none."""
+    if root is None:
         return ""
+    found = []
+    for path in (root / DRIVER, root / FUNCTIONS):
+        with suppress(OSError, UnicodeDecodeError):
+            found.append(path.read_text(encoding="utf-8"))
+    return "\n".join(found)
 
 
 def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:

@@ -70,7 +70,7 @@ class Ending:
         signal: number of the signal that ended it, 0 for none.
         seconds: wall time.
         peak_memory_mb: largest resident size in MiB.
-        tail: the last lines of its output.
+        tail: the last lines of its output, before it was made to end.
         timed_out: whether it was ended for its time.
         interrupted: whether the user interrupted it.
         failure: why it could not be started or its log not be written; "" otherwise.
@@ -184,7 +184,7 @@ class _Running:
         os.set_blocking(self.pipe.fileno(), False)
         self.pid, self.lower, self.adopts = 0, 0, 0
         self.told = b""
-        self.tail = b""
+        self.tail = self.before = b""
         self.over, self.alone = False, False
         self.status: int | None = None
         self.peak_kb = 0
@@ -251,7 +251,7 @@ class _Running:
             signal=-code if code is not None and code < 0 else 0,
             seconds=seconds,
             peak_memory_mb=round(self.peak_kb / 1024, 1),
-            tail=last_lines(self.tail),
+            tail=last_lines(self.before or self.tail),
             timed_out=timed_out,
             interrupted=interrupted,
             failure=self.failure,
@@ -324,6 +324,9 @@ class _Running:
             try:
                 if self.ended() and not self.members():
                     break
+                if number is signal.SIGTERM:
+                    self.drain()
+                    self.before = self.tail  # Paddle answers with a report of the signal, longer than any tail
                 self.signal(number)
                 self.await_end(time.monotonic() + grace, asked + step)
             except KeyboardInterrupt:

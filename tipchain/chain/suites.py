@@ -349,7 +349,7 @@ class Marks(NamedTuple):
 
 
 class Version(NamedTuple):
-    """Another version of a suite's driver, told by the text of the checkout's driver.
+    """Another version of a suite's driver, told by the text of the checkout's driver and of ``common_func.sh``.
 
     Attributes:
         title: which version it is, in words.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +54,24 @@ def run(args: argparse.Namespace) -> int:
             warnings[verdict.subject] = proof
     code = 4 if not reference.arrays and not port.arrays else exit_code(v.outcome for v in verdicts)
     if args.json != STDOUT:
-        _print(verdicts, warnings, tolerance)
+        lines: list[str] = []
+        spoken = str if language() == "en" else say  # asked once for thousands of lines
+        width = min(max(len(one.subject) for one in verdicts), WIDTH - 30)
+        for one in verdicts:
+            parts = one.reason.split(" · ")
+            # The last line says what was allowed.
+            if one.outcome is Outcome.PASS:
+                parts = [part for part in parts if not part.startswith("allowed")]
+            # A name comes from the file: it must not steer the terminal.
+            head = f"{one.outcome.value:<5}  {escaped(one.subject):<{width}}  {spoken(parts[0])}"
+            lines += in_rows(head, WIDTH, rest=" " * 9)
+            if one.subject in warnings:
+                parts.append(f"warning: {warnings[one.subject]}")
+            for note in parts[1:]:
+                lines += in_rows(spoken(note), WIDTH, " " * 7, " " * 9)
+        print("\n".join(lines))
+        summary = say(f"{len(verdicts)} compared: {tally(one.outcome for one in verdicts)}")
+        print(f"\n{summary}  ({tolerance})")
     if args.json is not None:
         document = {
             "reference": args.reference,
@@ -117,25 +134,3 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
         return Tolerance(rtol=args.rtol, atol=args.atol, equal_nan=args.equal_nan)
     threshold = 1e-6 if args.threshold is None else args.threshold
     return Tolerance(method=args.method or "mean", threshold=threshold, equal_nan=args.equal_nan)
-
-
-def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
-    """Print a line per tensor, and the facts of those that did not pass below it."""
-    lines: list[str] = []
-    spoken = str if language() == "en" else say  # asked once for thousands of lines
-    width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
-    for verdict in verdicts:
-        parts = verdict.reason.split(" · ")
-        # The last line says what was allowed.
-        if verdict.outcome is Outcome.PASS:
-            parts = [part for part in parts if not part.startswith("allowed")]
-        # A name comes from the file: it must not steer the terminal.
-        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {spoken(parts[0])}"
-        lines += in_rows(head, WIDTH, rest=" " * 9)
-        if verdict.subject in warnings:
-            parts.append(f"warning: {warnings[verdict.subject]}")
-        for note in parts[1:]:
-            lines += in_rows(spoken(note), WIDTH, " " * 7, " " * 9)
-    print("\n".join(lines))
-    summary = say(f"{len(verdicts)} compared: {tally(one.outcome for one in verdicts)}")
-    print(f"\n{summary}  ({tolerance})")

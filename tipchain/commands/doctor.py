@@ -25,7 +25,6 @@ from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.prepare.data import KINDS, PARAMS, check_data, way_out
 
 PYTHONS = ((3, 10), (3, 13))
-PROBE_TIMEOUT_S = 120.0
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
 """What needs the frameworks, and what needs the packages and data of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
@@ -179,7 +178,7 @@ def check_threads() -> DoctorLine:
     return DoctorLine("threads", Outcome.PASS, ", ".join([usable, *settings]))
 
 
-def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine:
+def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
     """Import ``"torch"`` or ``"paddle"`` in another process and run one layer there.
 
     One that is not installed is no failure: much works without it.

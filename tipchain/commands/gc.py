@@ -118,11 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return folders of nights, of runs, and of projects.
-
-    Raises:
-        UsageError: a folder that was named is not there.
-    """
+    """Return folders of nights, of runs, and of projects."""
     for folder in (*args.folders, *args.baselines):
         if not folder.is_dir():
             raise UsageError(f"{folder}: is no folder")
@@ -149,11 +145,7 @@ def _many(doomed: Sequence[StoredFolder]) -> str:
 
 
 def _agreed(choice: CleanupChoice) -> bool:
-    """Ask whether to go on.
-
-    Raises:
-        UsageError: nobody is there to be asked.
-    """
+    """Ask whether to go on."""
     if not sys.stdin or not sys.stdin.isatty():
         raise UsageError("nothing was deleted: nobody is there to be asked\n  expected: --yes, or --dry-run")
     try:

@@ -55,8 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare = add_action(actions, "compare", "compare two nights or runs")
     compare.add_argument("range", metavar="A..B", help=f"each {NAME_HELP}")
     _finish(compare, _compare)
-    diff = add_action(actions, "diff", "say what changed since the last comparable run")
-    add_diff_arguments(diff)
+    changed = add_action(actions, "diff", "say what changed since the last comparable run")
+    changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
+    changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
+    changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
+    _finish(changed, diff)
     causes = add_action(actions, "causes", "show what made items fail, and filter it")
     causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
     for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
@@ -76,14 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
     add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
     _finish(export, _export, as_json=False)
-
-
-def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of saying what changed; `parser` calls `diff` then."""
-    parser.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
-    parser.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
-    _finish(parser, diff)
 
 
 def add_night_arguments(parser: argparse.ArgumentParser) -> None:

@@ -88,7 +88,25 @@ def run(args: argparse.Namespace) -> int:
         UsersError: the torch model cannot be built, or does not take these inputs.
     """
     if args.chain is not None:
-        return _write_chain(args)
+        from tipchain.parity.case import load_case
+
+        if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
+            raise UsageError("--chain CASE stands alone, or with --path and --force")
+        case = load_case(args.chain)
+        path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
+        _check_free(path, force=args.force)
+        seen = os.path.relpath(args.chain.resolve(), case.root)
+        with writing(path, UsageError):
+            atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
+        missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
+        if missing:
+            print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
+        print(
+            say(
+                f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
+            )
+        )
+        return ExitCode.PASSED
     if args.torch is None and args.paddle is None:
         if not args.full:
             print(
@@ -117,6 +135,13 @@ def short_case(
     name: str, path: Path, root: Path, specs: tuple[str, str], inputs: Sequence[InputSpec], outputs: Sequence[str]
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
+    # A line says where imports start, where the file's place alone would say something else.
+    given = os.environ.pop(ROOT_VARIABLE, None)
+    try:
+        plain = find_root(path)
+    finally:
+        if given is not None:
+            os.environ[ROOT_VARIABLE] = given
     return _filled(
         "case.yaml.template",
         id=name,
@@ -124,7 +149,7 @@ def short_case(
         torch=specs[0],
         paddle=specs[1],
         inputs="\n".join(map(input_line, inputs)),
-        root=_root_line(path, root),
+        root="" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n",
         batch=inputs[0].shape[0],
         outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
     )
@@ -133,17 +158,6 @@ def short_case(
 def _filled(template: str, **values: object) -> str:
     text = (files("tipchain.commands") / "templates" / template).read_text(encoding="utf-8")
     return Template(text).substitute(values)
-
-
-def _root_line(path: Path, root: Path) -> str:
-    """Return the line that says where imports start, where the file's place alone would say something else."""
-    given = os.environ.pop(ROOT_VARIABLE, None)
-    try:
-        plain = find_root(path)
-    finally:
-        if given is not None:
-            os.environ[ROOT_VARIABLE] = given
-    return "" if plain == root else f"root: {os.path.relpath(root, path.resolve().parent)}\n"
 
 
 def try_inputs(spec: str, root: Path, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
@@ -198,34 +212,6 @@ def _shown(path: Path) -> str:
     """Return a path as seen from here, where it lies below."""
     shown = os.path.relpath(path)
     return str(path) if shown.startswith("..") else shown
-
-
-def _write_chain(args: argparse.Namespace) -> int:
-    """Write the parameter file of a case's chain, whose programs are this package's own.
-
-    Raises:
-        UsageError: other arguments stand beside it, or the file exists.
-        CaseError: the case cannot be used.
-    """
-    from tipchain.parity.case import load_case
-
-    if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
-        raise UsageError("--chain CASE stands alone, or with --path and --force")
-    case = load_case(args.chain)
-    path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
-    _check_free(path, force=args.force)
-    seen = os.path.relpath(args.chain.resolve(), case.root)
-    with writing(path, UsageError):
-        atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
-    missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
-    if missing:
-        print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
-    print(
-        say(
-            f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
-        )
-    )
-    return ExitCode.PASSED
 
 
 def _write_full(args: argparse.Namespace) -> int:

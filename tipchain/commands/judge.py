@@ -7,7 +7,6 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tipchain.commands.options import (
     add_report_arguments,
@@ -21,9 +20,6 @@ from tipchain.commands.options import (
 )
 from tipchain.errors import UsageError
 from tipchain.modes import LATEST, STAGES, parse_stages
-
-if TYPE_CHECKING:
-    from tipchain.parity.stages.judging import Rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +40,10 @@ def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
     from tipchain.core.machine import installed_versions
+    from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity.align import judge_folder, present_stages
+    from tipchain.parity.case import load_case
+    from tipchain.parity.stages.judging import Rules, case_of
     from tipchain.report.model import RunReport, rediagnose
     from tipchain.report.write import with_page, write_report
 
@@ -55,31 +54,6 @@ def run(args: argparse.Namespace) -> int:
     stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
     if not stages:
         raise UsageError(f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like")
-    rules, remark = _rules(args, folder)
-    judged = judge_folder(folder, stages, rules)
-    verdicts = tuple(verdict for judgement in judged for verdict in judgement.verdicts)
-    found = rediagnose(folder, verdicts)
-    report = RunReport(
-        title=f"judged again: {args.run}",
-        mode="",
-        run=str(folder),
-        started=started.isoformat(timespec="seconds"),
-        seconds=time.perf_counter() - clock,
-        versions=installed_versions(),
-        verdicts=verdicts,
-        diagnoses=found.diagnoses,
-        undiagnosed=found.undiagnosed,
-        notes=(*remark, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
-    )
-    return write_report(with_page(report, args.html), report_targets(args), stream=sys.stdout)
-
-
-def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ...]]:
-    """Return the tolerances (the command line's for every tensor, else the case's) and what to remark on them."""
-    from tipchain.numbers.tolerance import Tolerance
-    from tipchain.parity.case import load_case
-    from tipchain.parity.stages.judging import Rules, case_of
-
     override = None
     if args.threshold is not None or args.rtol is not None or args.atol is not None:
         override = Tolerance(
@@ -93,6 +67,23 @@ def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ..
         raise UsageError("--method needs --threshold")
     path = args.case or case_of(folder)
     if path is None:
-        remark = "the case that was run is not here: default tolerances, no known deviations; --case names it"
-        return Rules(own={}, strict=args.strict, override=override), (remark,)
-    return Rules.of(load_case(path), strict=args.strict, override=override), ()
+        remarks = ["the case that was run is not here: default tolerances, no known deviations; --case names it"]
+        rules = Rules(own={}, strict=args.strict, override=override)
+    else:
+        remarks, rules = [], Rules.of(load_case(path), strict=args.strict, override=override)
+    judged = judge_folder(folder, stages, rules)
+    verdicts = tuple(verdict for judgement in judged for verdict in judgement.verdicts)
+    found = rediagnose(folder, verdicts)
+    report = RunReport(
+        title=f"judged again: {args.run}",
+        mode="",
+        run=str(folder),
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - clock,
+        versions=installed_versions(),
+        verdicts=verdicts,
+        diagnoses=found.diagnoses,
+        undiagnosed=found.undiagnosed,
+        notes=(*remarks, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
+    )
+    return write_report(with_page(report, args.html), report_targets(args), stream=sys.stdout)

@@ -62,40 +62,9 @@ def render_text(files: Sequence[Linted], *, color: bool = False, width: int = 80
     return "\n".join([*lines, say(summary_line(files, strict=strict))])
 
 
-def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = False) -> str:
-    """Return how often each kind of finding occurs, with one example, and the summary line."""
-    groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
-    for one in files:
-        for found in one.found:
-            groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
-    lines = []
-    order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
-    for severity, code in order:
-        own = groups[severity, code]
-        in_files = len({one.file for one, _ in own})
-        where = say(f"in {many(in_files, 'file')}")
-        lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
-        one, found = own[0]
-        example = say(f"such as {_place(one, found)}")
-        lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
-    return "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=strict))])
-
-
 def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
     """Return a list for JSON with one object for each file."""
     return [_as_json(one) for one in files]
-
-
-def render_github(files: Sequence[Linted]) -> str:
-    """Return GitHub's workflow commands, which annotate the lines of a pull request."""
-    lines = []
-    for one in files:
-        for found in one.found:
-            finding = found.finding
-            place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
-            properties = place | {"title": finding.code}
-            lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
-    return "\n".join([*lines, say(summary_line(files))])
 
 
 def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
@@ -297,11 +266,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _coverage(args: argparse.Namespace) -> int:
-    """Show what of the named checkouts is covered.
-
-    Raises:
-        UsageError: a name is no checkout's.
-    """
+    """Show what of the named checkouts is covered."""
     for path in args.files:
         if not is_checkout(path):
             raise UsageError(f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers")
@@ -327,10 +292,31 @@ def _lint_case(path: Path) -> Linted:
 
 def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
     if args.github:
-        return render_github(files)
+        lines = []
+        for one in files:
+            for found in one.found:
+                finding = found.finding
+                place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
+                properties = place | {"title": finding.code}
+                lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
+        return "\n".join([*lines, say(summary_line(files))])
     width = terminal_width()
     if args.summary:
-        text = render_summary(files, width=width, strict=args.strict)
+        groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
+        for one in files:
+            for found in one.found:
+                groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
+        lines = []
+        order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
+        for severity, code in order:
+            own = groups[severity, code]
+            in_files = len({one.file for one, _ in own})
+            where = say(f"in {many(in_files, 'file')}")
+            lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
+            one, found = own[0]
+            example = say(f"such as {_place(one, found)}")
+            lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
+        text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
     else:
         text = render_text(files, color=use_color(sys.stdout), width=width, strict=args.strict)
     checkouts = [path for path in args.files if is_checkout(path)]

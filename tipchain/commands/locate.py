@@ -143,7 +143,13 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
         from tipchain.weights.given_names import read_names
 
         names = str(read_names(args.names).file)  # a file that is no map of names needs no model to be refused
-    feeding = _read_feeding(args)
+    feeding = {name: getattr(args, name, None) for name in ("data", "metrics", "predict", "samples")}
+    told = [f"--{name}" for name, value in feeding.items() if value is not None]
+    if told and args.case is not None:
+        raise UsageError(f"{', '.join(told)}: a case names its own data and metrics")
+    if feeding["samples"] is not None and feeding["data"] is None and feeding["predict"] is None:
+        raise UsageError("--samples goes with --data: two transforms, or with --predict")
+    feeding = {name: str(value) if isinstance(value, Path) else value for name, value in feeding.items()}
     outputs = getattr(args, "outputs", None)
     if outputs is not None and len(outputs) > 2:
         raise UsageError(f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas")
@@ -164,17 +170,6 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
         "copy_weights": not args.no_copy_weights,
         "options": {**options, "seed": args.seed},
     }
-
-
-def _read_feeding(args: argparse.Namespace) -> dict[str, object]:
-    """Return what the command was told of data and metrics; `tipchain certify` is told nothing of them."""
-    found = {name: getattr(args, name, None) for name in ("data", "metrics", "predict", "samples")}
-    given = [f"--{name}" for name, value in found.items() if value is not None]
-    if given and args.case is not None:
-        raise UsageError(f"{', '.join(given)}: a case names its own data and metrics")
-    if found["samples"] is not None and found["data"] is None and found["predict"] is None:
-        raise UsageError("--samples goes with --data: two transforms, or with --predict")
-    return {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
 
 def list_layers(document: JsonObject) -> list[str]:

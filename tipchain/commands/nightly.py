@@ -19,7 +19,6 @@ from tipchain.core.language import many, say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from tipchain.nightly.coordinator import NightResult
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import Night, NightLock, Results
@@ -437,11 +436,6 @@ def _go_on(
     if args.quiet:
         lines = [say(", ").join(lines[-2:])]
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    _write_reports(night, result, args)
-    return code
-
-
-def _write_reports(night: Night, result: NightResult, args: argparse.Namespace) -> None:
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -453,6 +447,7 @@ def _write_reports(night: Night, result: NightResult, args: argparse.Namespace) 
             f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
+    return code
 
 
 def _night(args: argparse.Namespace) -> Night:

@@ -61,37 +61,15 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.commands.align import from_root
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
+    from tipchain.parity.stages.judging import Rules, judge_stage
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
     if args.out is not None and args.out.is_dir():
         former("--out DIR is now --from DIR")
         args.runs, args.out = args.out, None
     out = out_folder(args.runs, case, mode)
-    states, problems = _check(case, mode, out / LATEST)
-    if problems:
-        print(say(f"{case.id}: nothing was packed"), file=sys.stderr)
-        for problem in problems:
-            print(say(f"  {problem}"), file=sys.stderr)
-        print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
-        return ExitCode.FAILED
-    entries = _entries(case, out, states, args.spelling)
-    entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
-    archive = args.out or out / f"{case.id}_{mode.value}.zip"
-    with writing(archive):
-        _write(archive, f"{case.id}_{mode.value}", entries)
-    for stage, state in states.items():
-        print(say(f"{state:<15} {stage}"))
-    print(say(f"wrote {archive}: {len(entries)} files"))
-    return ExitCode.PASSED
-
-
-def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[str]]:
-    """Judge every stage anew from its dumps; return how each stands, and what forbids to pack.
-
-    A stage of the five that the case leaves out is not applicable; any other must be there and pass.
-    """
-    from tipchain.parity.stages.judging import Rules, judge_stage
-
+    latest = out / LATEST
+    # A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     states, problems = {}, []
     for stage in dict.fromkeys((*ACCEPTANCE, *case.stages)):
         if stage not in case.stages:
@@ -109,7 +87,21 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
         states[stage] = outcome.value
     if all(stage not in case.stages for stage in ACCEPTANCE):
         problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
-    return states, problems
+    if problems:
+        print(say(f"{case.id}: nothing was packed"), file=sys.stderr)
+        for problem in problems:
+            print(say(f"  {problem}"), file=sys.stderr)
+        print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
+        return ExitCode.FAILED
+    entries = _entries(case, out, states, args.spelling)
+    entries["manifest.json"] = _manifest(case, mode, latest, states, entries)
+    archive = args.out or out / f"{case.id}_{mode.value}.zip"
+    with writing(archive):
+        _write(archive, f"{case.id}_{mode.value}", entries)
+    for stage, state in states.items():
+        print(say(f"{state:<15} {stage}"))
+    print(say(f"wrote {archive}: {len(entries)} files"))
+    return ExitCode.PASSED
 
 
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:

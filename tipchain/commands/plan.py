@@ -41,7 +41,11 @@ def render_tree(plan: Plan, *, width: int = 80) -> str:
     lines = [clean(plan.params) + say(f", mode {plan.mode.value}, suite {plan.suite}: {count}")]
     if plan.commands:
         lines.append(say(f"logs in {plan.run}"))
-    depths = _depths(plan.commands)
+    depths: dict[str, int] = {}
+    legs = {command.id: command.leg for command in plan.commands}
+    for command in plan.commands:
+        needs = [need for need in command.needs if legs.get(need) == command.leg]
+        depths[command.id] = 1 + max((depths[need] for need in needs), default=0)
     for leg, commands in groupby(plan.commands, key=lambda one: one.leg):
         lines += ["", clean(leg) if leg else say("commands")]
         parent: tuple[str, ...] = ()
@@ -49,16 +53,6 @@ def render_tree(plan: Plan, *, width: int = 80) -> str:
             lines += _command_rows(command, plan, depths[command.id], parent, width)
             parent = (*command.needs, command.id)
     return "\n".join(lines)
-
-
-def _depths(commands: Sequence[Command]) -> Mapping[str, int]:
-    """Return how deep each command lies: one below the last of its own leg that it needs."""
-    depths: dict[str, int] = {}
-    legs = {command.id: command.leg for command in commands}
-    for command in commands:
-        needs = [need for need in command.needs if legs.get(need) == command.leg]
-        depths[command.id] = 1 + max((depths[need] for need in needs), default=0)
-    return depths
 
 
 def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str], width: int) -> Iterator[str]:
@@ -130,7 +124,11 @@ def render_script(plan: Plan) -> str:
     """
     if plan.run == plan.out:
         return "\n".join(_original_lines(plan))
-    skipped = _skipped(plan.commands)
+    skipped: dict[str, str] = {}
+    for command in plan.commands:
+        lacking = next((need for need in command.needs if need in skipped), "")
+        if command.skip or lacking:
+            skipped[command.id] = command.skip or f"needs {lacking}"
     needed = {need for command in plan.commands for need in command.needs}
     numbers = {command.id: number for number, command in enumerate(plan.commands, 1) if command.id in needed}
     head = [f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}", "(", SCRIPT_HEAD]
@@ -155,16 +153,6 @@ def _folders(plan: Plan) -> DataFolders:
 
 def _here(path: str) -> str:
     return f'"$PWD"/{shlex.quote(path)}'
-
-
-def _skipped(commands: Sequence[Command]) -> Mapping[str, str]:
-    """Return why each command that cannot run cannot, its own reason or that of one that it needs."""
-    reasons: dict[str, str] = {}
-    for command in commands:
-        needed = next((need for need in command.needs if need in reasons), "")
-        if command.skip or needed:
-            reasons[command.id] = command.skip or f"needs {needed}"
-    return reasons
 
 
 def _guarded(command: Command, plan: Plan, numbers: Mapping[str, int]) -> Iterator[str]:

@@ -220,24 +220,19 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
             )
     if data_path is not None:
         classes = check_own_data(data_path, case.data.set)
-        _check_classes(case, data_path, len(classes))
+        outputs = case.model_args.get("num_classes")
+        if isinstance(outputs, int) and len(classes) > outputs:
+            raise DataError(
+                "has more classes than the model",
+                file=data_path,
+                found=len(classes),
+                expected=f"at most {outputs}: {case.path}, model_args.num_classes",
+                hint=f"a copy of the case with num_classes: {len(classes)}, and of the parameter file that names it",
+            )
         print(say(f"{data_path}: ready" + (f", {len(classes)} classes" if classes else "")))
     else:
         for kind in _data_kinds(case, mode):
             prepare_data(case.root, kind, case.data.set, force=force, say=print)
-
-
-def _check_classes(case: Case, data_path: Path, classes: int) -> None:
-    """Refuse data with more classes than the case's model tells apart, where it says how many it does."""
-    outputs = case.model_args.get("num_classes")
-    if isinstance(outputs, int) and classes > outputs:
-        raise DataError(
-            "has more classes than the model",
-            file=data_path,
-            found=classes,
-            expected=f"at most {outputs}: {case.path}, model_args.num_classes",
-            hint=f"a copy of the case with num_classes: {classes}, and of the parameter file that names it",
-        )
 
 
 def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> ExitCode:

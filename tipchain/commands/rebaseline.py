@@ -68,13 +68,21 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
     check_data_path(args)
     check_writable({"--json": args.json})
-    place = _place(args)
+    from tipchain.parity.case import load_case
+
+    place: Path = args.item
+    if not place.is_dir():
+        if place.suffix not in (".yaml", ".yml"):
+            raise UsageError(
+                f"{place}: is no stored reference\n"
+                "  expected: a bundle's folder, or a case file whose bundle is at its usual place\n"
+                "  envelopes below test_tipc/data are made anew by themselves whenever what they rest on changes"
+            )
+        place = default_folder(load_case(place), parse_mode(args.mode))
     read_manifest(place)  # where there is none, no lock is left beside it
     try:
         with _locked(place):
             old = open_bundle(place)  # whoever had the lock may have moved it
-            from tipchain.parity.case import load_case
-
             path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
             if not path.is_file():
                 raise UsageError(f"no such case file: {path}\n  --case names it")
@@ -85,22 +93,6 @@ def run(args: argparse.Namespace) -> int:
                 return _decide(args, StoredBundle(place, old), StoredBundle(folder, open_bundle(folder)), case)
     except OSError as error:
         raise OutputError(f"{place}: cannot be moved: {error}") from error
-
-
-def _place(args: argparse.Namespace) -> Path:
-    """Return the bundle that is meant."""
-    item: Path = args.item
-    if item.is_dir():
-        return item
-    if item.suffix not in (".yaml", ".yml"):
-        raise UsageError(
-            f"{item}: is no stored reference\n"
-            "  expected: a bundle's folder, or a case file whose bundle is at its usual place\n"
-            "  envelopes below test_tipc/data are made anew by themselves whenever what they rest on changes"
-        )
-    from tipchain.parity.case import load_case
-
-    return default_folder(load_case(item), parse_mode(args.mode))
 
 
 @contextmanager
@@ -165,7 +157,15 @@ def _decide(args: argparse.Namespace, old: StoredBundle, new: StoredBundle, case
     if wrong := false_statistics(new.folder):
         raise BundleError("was not made by tipchain bundle make", file=args.new or new.folder, found=wrong)
     if was.content == now.content:
-        return _stay(args, place, was, case)
+        # It would be the same; where the log tells of another one, it is recorded if forced to.
+        other = untold(place, was)
+        if other and args.force:
+            move = _move(args, case, forced=True, old={}, new=identity(was), evidence=[])
+            write_move(place, move)
+            return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
+        lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
+        code = ExitCode.FAILED if other else ExitCode.PASSED
+        return _tell(args, lines, {"moved": False, "evidence": []}, code)
     evidence = compare_bundles(old, new, Rules.of(case))
     accepted = bool(evidence) and all(one.accepted for one in evidence)
     told = [{"accepted": one.accepted, **as_json(one)} for one in evidence]
@@ -194,18 +194,6 @@ def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, ob
     """Return what the log says of a move."""
     when = local_time()
     return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
-
-
-def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case: Case) -> int:
-    """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
-    other = untold(place, manifest)
-    if other and args.force:
-        move = _move(args, case, forced=True, old={}, new=identity(manifest), evidence=[])
-        write_move(place, move)
-        return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
-    lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
-    code = ExitCode.FAILED if other else ExitCode.PASSED
-    return _tell(args, lines, {"moved": False, "evidence": []}, code)
 
 
 def _content(place: Path) -> str:

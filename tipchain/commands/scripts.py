@@ -22,7 +22,6 @@ from tipchain.framework_types import Array
 from tipchain.modes import LATEST, SCRIPTS, dump_name, log_name, parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
-NUMBERED_CASE = Path("configs/alexnet.yaml")
 STEP_CASE = Path("configs/mvf.yaml")
 MOST_RATES = 12
 """Lines of a table of rates."""
@@ -34,7 +33,7 @@ def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     show = _metrics if number == "03" else None
     return _script(
         f"Align the stages of script {number}: {', '.join(stages)}.",
-        NUMBERED_CASE,
+        Path("configs/alexnet.yaml"),
         argv,
         lambda args: align_case(args, stages, show=show),
     )

@@ -25,7 +25,6 @@ MODE_VARIABLE = "TIPCHAIN_MODE"
 ROOT_VARIABLE = "TIPCHAIN_ROOT"
 """The project's root, where ``--root`` says it: of every process that a command starts."""
 
-KEPT_RUNS = 2
 LARGE = (".safetensors", ".pdparams", ".pdopt", ".pdiparams")
 RUN_LOCK = ".lock"
 """Held by the process of a run, in the run's folder."""
@@ -167,7 +166,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def prune(out: Path, keep: int = KEPT_RUNS) -> int:
+def prune(out: Path, keep: int = 2) -> int:
     """Remove the large files (weights, gradients) of all but the ``keep`` latest runs; return the bytes freed.
 
     Logs, dumps and reports stay, and so does all that a run still going on has, or that another user owns.

@@ -152,7 +152,12 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
         reason = getattr(problem, "problem", None) or first_line(problem)
         raise error("is not YAML", file=path, line=line, found=reason) from problem
     if not isinstance(data, dict):
-        raise error(f"is not {what}", file=path, found=type(data).__name__, expected="a mapping of keys")
+        raise error(
+            f"is not {what}",
+            file=path,
+            found="nothing" if data is None else type(data).__name__,
+            expected="a mapping of keys",
+        )
     return LinedYaml(data=data, lines=lines, error=error)
 
 
@@ -246,7 +251,8 @@ class Reader:
         """Return an error that names the file, the line and the key, or a path below this mapping."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
         if hint is None and isinstance(key, str) and key not in self.data:
-            hint = self._misspelled(key)
+            meant = closest(key, tuple(one for one in self.data if one not in self.asked))
+            hint = None if meant is None else f"line {self.document.line((*self.path, meant))} has {meant!r}"
         return self.document.error(
             message,
             file=self.file,
@@ -256,11 +262,6 @@ class Reader:
             expected=expected,
             hint=hint,
         )
-
-    def _misspelled(self, key: str) -> str | None:
-        """Return where a key stands that nothing asked for and that may be meant for one that is missing."""
-        found = closest(key, tuple(one for one in self.data if one not in self.asked))
-        return None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
         """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""

@@ -525,8 +525,10 @@ class TorchFramework:
         return self.tensor(array).requires_grad_()
 
     def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values; bfloat16 becomes float32."""
+        """Return a copy of a tensor's values; bfloat16 becomes float32, and a sparse tensor dense."""
         tensor = tensor.detach()
+        if tensor.layout != self.torch.strided:
+            tensor = tensor.to_dense()
         if tensor.dtype == self.torch.bfloat16:
             tensor = tensor.float()
         return np.array(tensor.cpu().numpy())

@@ -84,7 +84,31 @@ def motion(earlier: Sequence[float], value: float, rule: NoiseRule) -> Motion | 
         return Motion(how="plain", before=last, after=value, spread=0.0, nights=len(earlier)) if moved else None
     if min(finite) == max(finite) == value:
         return None
-    return _step(finite, value, rule) or _drift([*finite, value], rule)
+    if step := _step(finite, value, rule):
+        return step
+    values = [*finite, value]
+    # Mann-Kendall test's normal deviate, without its sign; ties count as neither.
+    count = len(values)
+    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
+    ties = [values.count(one) for one in set(values)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    if (max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0) <= SURE:
+        return None
+    slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
+    start = median(value - slope * at for at, value in enumerate(values))
+    residuals = [value - start - slope * at for at, value in enumerate(values)]
+    scale, led = spread(residuals), slope * (len(values) - 1)
+    if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
+        return None
+    # One step, where it fits best, may fit as well.
+
+    def off(part: Sequence[float]) -> float:
+        middle = median(part)
+        return sum(abs(value - middle) for value in part)
+
+    if sum(map(abs, residuals)) >= min(off(values[:at]) + off(values[at:]) for at in range(1, len(values))):
+        return None
+    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
 
 
 def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
@@ -131,35 +155,6 @@ def spread(values: Sequence[float]) -> float:
     middle = median(values)
     deviations = [abs(value - middle) for value in values]
     return 1.4826 * median(deviations) or 1.2533 * fmean(deviations)
-
-
-def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
-    # Mann-Kendall test's normal deviate, without its sign; ties count as neither.
-    count = len(values)
-    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
-    ties = [values.count(one) for one in set(values)]
-    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
-    if (max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0) <= SURE:
-        return None
-    slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
-    start = median(value - slope * at for at, value in enumerate(values))
-    residuals = [value - start - slope * at for at, value in enumerate(values)]
-    scale, led = spread(residuals), slope * (len(values) - 1)
-    if abs(led) <= max(DRIFT * scale, rule.relative * abs(start), rule.absolute):
-        return None
-    if sum(map(abs, residuals)) >= _best_step(values):
-        return None
-    return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
-
-
-def _best_step(values: Sequence[float]) -> float:
-    """Return the sum of the distances from two levels, one before and one after the night where that fits best."""
-
-    def off(part: Sequence[float]) -> float:
-        middle = median(part)
-        return sum(abs(value - middle) for value in part)
-
-    return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +300,16 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
     found = compare(connection, before, entry)
     # Held against this run's own past; what is between it and an older run that the user names belongs to that past.
     series = _Series(connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry)
-    shifts, plainly = _shifts(series, drifts_again=against is not None)
+    shifts, plainly = [], False
+    for (item, part, name), past, value in series.each():
+        plainly |= bool(past) and len(past) < ENOUGH
+        moved = motion(past, value, rule_of(name))
+        if moved is None or (moved.how == "drift" and against is None and not series.drift_is_news((item, part, name))):
+            continue
+        shifts.append(Shift(item=item, part=part, name=name, motion=moved))
+    # Metrics first, then times, speeds, memory; the largest first.
+    order = list(FigureKind)
+    shifts.sort(key=lambda one: (order.index(figure_kind(one.name)), -_size(one.motion)))
     return Changes(
         entry=entry,
         comparison=found,
@@ -416,23 +420,6 @@ class _Series:
             .join(names, names.c.id == figures.c.name_id)
             .where(command_runs.c.outcome == code_of(Outcome.PASS))
         )
-
-
-def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
-    """Return what moved, and whether plain rules judged any of it; ``drifts_again`` keeps drifts reported before."""
-    found, plainly = [], False
-    for (item, part, name), earlier, value in series.each():
-        plainly |= bool(earlier) and len(earlier) < ENOUGH
-        moved = motion(earlier, value, rule_of(name))
-        if moved is None or (
-            moved.how == "drift" and not drifts_again and not series.drift_is_news((item, part, name))
-        ):
-            continue
-        found.append(Shift(item=item, part=part, name=name, motion=moved))
-    # Metrics first, then times, speeds, memory; the largest first.
-    order = list(FigureKind)
-    found.sort(key=lambda one: (order.index(figure_kind(one.name)), -_size(one.motion)))
-    return found, plainly
 
 
 def _size(moved: Motion) -> float:

@@ -42,7 +42,6 @@ NEAR_S = 4 * TOGETHER_S
 ABOVE = ("item_id", "command_id")
 """What of an item and a command stands in the rows of what is below them."""
 LATE = ("reason_id", "tensors_id", "machine_id", "environment_id")
-UNSHOWN = ("id", "key", "began", "rank")
 AT_MOST = 20
 """Entries that a part of a name may be in, of which the user is told."""
 _T = TypeVar("_T")
@@ -123,7 +122,7 @@ def rows_of(table: sa.Table) -> sa.Select[Any]:
     for column in (*(one for part in above for one in part.columns if one.name in ABOVE), *table.columns):
         target = next((key.column.table for key in column.foreign_keys), None)
         name = "figure" if column.name == "name_id" else column.name.removesuffix("_id")
-        if target is None and column.name not in UNSHOWN:
+        if target is None and column.name not in ("id", "key", "began", "rank"):
             columns.append(column.label(name))
         elif target in (texts, machines, environments):
             named = target.alias()

@@ -52,7 +52,22 @@ class IngestSource:
     def items(self) -> Iterator[ItemFacts]:
         """Yield how each item ended; those that have not are left out."""
         if self.report is not None:
-            yield _item_of_report(self.report, self.entry)
+            yield ItemFacts(
+                id=self.entry.title,
+                attempt=1,
+                outcome=worst(self.report.outcomes),
+                reason="" if not self.report.interrupted else "interrupted",
+                exit_code=int(self.report.exit_code),
+                started=self.report.started,
+                seconds=self.report.seconds,
+                peak_memory_mb=max((result.peak_memory_mb for result in self.report.results), default=0.0),
+                machine=self.entry.machine,
+                machine_class=self.entry.machine_class,
+                report=self.report.run,
+                chain=self.report.chain,
+                environment=self.report.versions,
+                **_parts(self.report),
+            )
         if self.night is not None:
             chains = {item.id: item.chain for item in self.night.plan.items}
             for record in self.night.records():
@@ -186,25 +201,6 @@ def _parts(report: RunReport) -> dict[str, Json]:
             for one in report.causes
         ),
     }
-
-
-def _item_of_report(report: RunReport, entry: Entry) -> ItemFacts:
-    return ItemFacts(
-        id=entry.title,
-        attempt=1,
-        outcome=worst(report.outcomes),
-        reason="" if not report.interrupted else "interrupted",
-        exit_code=int(report.exit_code),
-        started=report.started,
-        seconds=report.seconds,
-        peak_memory_mb=max((result.peak_memory_mb for result in report.results), default=0.0),
-        machine=entry.machine,
-        machine_class=entry.machine_class,
-        report=report.run,
-        chain=report.chain,
-        environment=report.versions,
-        **_parts(report),
-    )
 
 
 def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:

@@ -325,7 +325,13 @@ class History:
                 place.make_folder()
             elif place.file is not None:
                 place.file.parent.mkdir(parents=True, exist_ok=True)
-            self.engine = _engine(place)
+            arguments: dict[str, object] = {"timeout": BUSY_TIMEOUT_S}
+            if place.file is None:
+                arguments = {name: value for name, value in SERVER.items() if name not in place.url.query}
+            self.engine = sa.create_engine(place.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
+            if place.file is not None:
+                event.listen(self.engine, "connect", _configure)
+                event.listen(self.engine, "begin", _begin)
             migrate(self.engine, place.file, head, scripts)
 
     @contextmanager
@@ -433,19 +439,6 @@ class History:
                 f"the history in {self.place} needs a driver that is not installed: {error}\n"
                 '  hint: pip install "tipchain[postgres]"'
             ) from error
-
-
-def _engine(place: HistoryPlace) -> Engine:
-    if place.file is None:
-        given = place.url.query
-        arguments = {name: value for name, value in SERVER.items() if name not in given}
-        return sa.create_engine(place.url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
-    engine = sa.create_engine(
-        place.url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True
-    )
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
 
 
 def _configure(connection: sqlite3.Connection, _: object) -> None:

@@ -302,8 +302,9 @@ class _Work:
         """Look for what makes layers differ; what construction tells stands beside it."""
         if located is not None:
             drawn: list[Diagnosis] = []
-            if not self.training and located.port.draws.made and self.found.stages["forward"] is Outcome.FAIL:
-                alone = [one for one in unlike_draws(located, self.models) if one.reference is None]
+            draws = located.reference.draws.made or located.port.draws.made
+            if not self.training and draws and self.found.stages["forward"] is Outcome.FAIL:
+                alone = [one for one in unlike_draws(located, self.models) if None in (one.reference, one.port)]
                 drawn = explain_draws(located, alone, training=False)
             of_layers, places = explain_layers(
                 located,
@@ -318,6 +319,8 @@ class _Work:
                 self.seed,
                 self.pace,
             )
+            told = {one.port_path for one in of_layers if one.code != UNKNOWN}
+            drawn = [one for one in drawn if one.code != "missing-dropout" or one.port_path not in told]
             known = [one for one in of_layers if not drawn or one.code not in (UNKNOWN, "dropout-p")]
             self.found.diagnoses[:] = [*drawn, *known, *self.found.diagnoses]
             self.first = placed(self.first, places, located, self.models)

@@ -276,7 +276,9 @@ class AlignmentReport:
         for one in self.diagnoses[:MOST_CAUSES]:
             share = "" if one.explained is None else f", explains {one.explained:.1%}"
             lines += [f"cause: {one.code}{self.of_layers(one)}{share}: {one.message}"]
-            lines.append(f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if one.paths else ""))
+            lines.append(
+                f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if len(one.layers) > 1 else "")
+            )
         more = len(self.diagnoses) - MOST_CAUSES
         if more > 0:
             lines.append(f"{many(more, 'more cause')} in the report")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
     from tipchain.parity.align import AlignRequest
+    from tipchain.parity.stages.judging import Rules
     from tipchain.report.page import Section
     from tipchain.weights.given_names import NameMap
 
@@ -220,11 +221,14 @@ def _find_causes(
     report: RunReport, request: AlignRequest, out: Path, search: CauseSearch
 ) -> tuple[Diagnosed, RunReport]:
     """Look for the causes where a stage failed that runs the model, and both sides were run here; settle what is open."""
-    failed, is_open = _stages_failed(report), any(map(_is_open, report.verdicts))
+    from tipchain.parity.stages.judging import Rules
+
+    rules = request.rules or Rules.of(request.case)
+    failed, is_open = _stages_failed(report), any(_is_open(one, rules) for one in report.verdicts)
     if report.interrupted or not (failed or is_open):
         return Diagnosed(undiagnosed=INTERRUPTED if failed else ""), report
     if not failed & LOCATABLE and not is_open:
-        return Diagnosed(undiagnosed=f"not looked for: {', '.join(sorted(failed))} tells itself what differs"), report
+        return _untold(failed), report
     if not search.wanted:
         return Diagnosed(undiagnosed=SWITCHED_OFF if failed else ""), report
     if request.dumps or len(request.sides) < 2:
@@ -249,9 +253,9 @@ def _find_causes(
         found = Diagnosed(undiagnosed=text if failed else "")
     else:
         if is_open:
-            report = _settled(report, request, out, document)
-        failing = bool(_stages_failed(report))
-        found = diagnose_run(report.verdicts, document, request.case.root) if failing else Diagnosed()
+            report = _settled(report, request, out, document, rules)
+        failed = _stages_failed(report)
+        found = diagnose_run(report.verdicts, document, request.case.root) if failed & LOCATABLE else _untold(failed)
         atomic_write(_located_file(request), json.dumps(document) + "\n")
     if search.stream is not None:
         print(f"== where and why\n{fold(say(text), terminal_width())}", file=search.stream, flush=True)
@@ -263,16 +267,26 @@ def _stages_failed(report: RunReport) -> set[str]:
     return {stage_of(verdict) for verdict in report.verdicts if verdict.outcome is Outcome.FAIL}
 
 
-def _is_open(verdict: Verdict) -> bool:
-    """Tell whether a verdict is open until both models run in one process, where they can be given equal random numbers."""
-    from tipchain.parity.stages.forward import RANDOM
+def _untold(failed: Iterable[str]) -> Diagnosed:
+    """Return that the causes of stages which run no model, or an exported one, were not looked for."""
+    stages = ", ".join(sorted(failed))
+    return Diagnosed(undiagnosed=f"not looked for: {stages} tells itself what differs" if stages else "")
 
-    return verdict.subject == RANDOM and verdict.outcome is Outcome.SKIP
+
+def _is_open(verdict: Verdict, rules: Rules) -> bool:
+    """Tell whether a verdict is open until both models run in one process.
+
+    There they can be given equal random numbers, and float64 tells rounding, which may exceed the default tolerance, from a fault.
+    """
+    from tipchain.parity.stages.forward import RANDOM, may_be_rounding
+
+    return (verdict.subject == RANDOM and verdict.outcome is Outcome.SKIP) or may_be_rounding(verdict, rules)
 
 
-def _settled(report: RunReport, request: AlignRequest, out: Path, document: JsonObject) -> RunReport:
-    """Return the report with what the live models told of train mode in place of the verdict that was open."""
+def _settled(report: RunReport, request: AlignRequest, out: Path, document: JsonObject, rules: Rules) -> RunReport:
+    """Return the report with what the live models told in place of open verdicts; what failed still does unless they agree."""
     from tipchain.parity.align import amend_stage
+    from tipchain.parity.stages.forward import RANDOM
 
     stages, reasons = document["stages"], document.get("reasons", {})
     wrong = next((one for one in ("preflight", "forward") if stages.get(one) == Outcome.FAIL.value), "")
@@ -281,7 +295,12 @@ def _settled(report: RunReport, request: AlignRequest, out: Path, document: Json
     agree = all(stages.get(one) in AGREEING for one in ("preflight", "forward", "backward"))
     left = re.search("mode was not compared|the results are random", told)
     outcome = Outcome.FAIL if wrong else Outcome.PASS if agree and not left else Outcome.SKIP
-    settled = tuple(replace(one, outcome=outcome, reason=told) if _is_open(one) else one for one in report.verdicts)
+    settled = tuple(
+        replace(one, outcome=outcome, reason=told, share=None)
+        if _is_open(one, rules) and (one.subject == RANDOM or outcome is Outcome.PASS)
+        else one
+        for one in report.verdicts
+    )
     amend_stage("forward", settled, request, out)
     return replace(report, verdicts=settled)
 

@@ -177,7 +177,25 @@ def find_stored(
 
 def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
     if (folder / NIGHT).is_file():
-        yield _night(folder)
+        token, started, trouble, project = "", "", "", None
+        try:
+            night = read_night(folder)
+        except RecordError as error:  # of a later version perhaps
+            trouble = f"its plan cannot be read: {error.message}"
+        else:
+            token, started, root = night.token, night.started, Path(night.plan.root)
+            project = root if root.is_dir() else None
+        yield StoredFolder(
+            folder=folder,
+            kind="night",
+            group=folder.parent,
+            began=_began(folder, started),
+            size=disk_usage(folder),
+            finished=(folder / FINISHED).is_file(),
+            token=token,
+            project=project,
+            kept=trouble,
+        )
         return
     for one in _folders(folder) if depth else ():
         if one.name == TRASH:
@@ -193,28 +211,6 @@ def _folders(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
     return []
-
-
-def _night(folder: Path) -> StoredFolder:
-    token, started, trouble, project = "", "", "", None
-    try:
-        night = read_night(folder)
-    except RecordError as error:  # of a later version perhaps
-        trouble = f"its plan cannot be read: {error.message}"
-    else:
-        token, started, root = night.token, night.started, Path(night.plan.root)
-        project = root if root.is_dir() else None
-    return StoredFolder(
-        folder=folder,
-        kind="night",
-        group=folder.parent,
-        began=_began(folder, started),
-        size=disk_usage(folder),
-        finished=(folder / FINISHED).is_file(),
-        token=token,
-        project=project,
-        kept=trouble,
-    )
 
 
 def _runs(runs: Path) -> Iterator[StoredFolder]:
@@ -371,7 +367,6 @@ def _reference_in(folder: Path) -> str:
 # Which nights and runs go, by age, size and number; and their deletion, of which a kill leaves no half.
 
 DAY_S = 86400.0
-MOUNTS = Path("/proc/self/mountinfo")
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -418,7 +413,11 @@ def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) ->
     rest = [one for one in stored if one.kind == "rest"]
     doomed = [replace(one, reason="left by a process that was killed") for one in rest if not one.kept]
     spared = [replace(one, reason=one.kept) for one in rest if one.kept]
-    late = _late(stored, rules.keep)
+    groups: dict[Path, list[Path]] = defaultdict(list)
+    for one in stored:
+        if one.kind != "rest":
+            groups[one.group].append(one.folder)
+    late = {folder for folders in groups.values() for folder in folders[max(len(folders) - (rules.keep or 0), 0) :]}
     total = sum(one.size for one in stored)
     left = total - sum(one.size for one in doomed)
     for one in stored:
@@ -440,14 +439,6 @@ def _reason(one: StoredFolder, rules: RetentionRules, now: float, left: int) -> 
     if rules.max_bytes is not None and left > rules.max_bytes:
         return f"the oldest, of more than {size_text(rules.max_bytes)}"
     return f"not one of the latest {rules.keep}" if rules.alone else ""
-
-
-def _late(stored: Sequence[StoredFolder], keep: int | None) -> set[Path]:
-    groups: dict[Path, list[Path]] = defaultdict(list)
-    for one in stored:
-        if one.kind != "rest":
-            groups[one.group].append(one.folder)
-    return {folder for folders in groups.values() for folder in folders[max(len(folders) - (keep or 0), 0) :]}
 
 
 def delete(one: StoredFolder) -> str:
@@ -481,12 +472,7 @@ def delete(one: StoredFolder) -> str:
 
 @contextmanager
 def _held(one: StoredFolder) -> Iterator[None]:
-    """Hold a night or run while the block runs.
-
-    Raises:
-        UsageError: another process holds it, or it cannot be written to.
-        FileNotFoundError: it is gone.
-    """
+    """Hold a night or run while the block runs."""
     if one.kind == "night":
         if not (one.folder / NIGHT).exists():
             raise FileNotFoundError(2, "is gone", str(one.folder))
@@ -504,12 +490,7 @@ def _held(one: StoredFolder) -> Iterator[None]:
 
 
 def _refuse_mounts(folder: Path) -> None:
-    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one.
-
-    Raises:
-        UsageError: it names what is mounted.
-        OSError: the folder is gone.
-    """
+    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one."""
     whole = folder.resolve()
     mounted = [one for one in _mount_points() if one.is_relative_to(whole)]
     device = whole.lstat().st_dev
@@ -525,7 +506,7 @@ def _refuse_mounts(folder: Path) -> None:
 def _mount_points() -> list[Path]:
     """Return where something is mounted: of this disk too, which no number of a device tells."""
     try:
-        lines = MOUNTS.read_bytes().splitlines()
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
     except OSError:
         return []
     names = (line.split()[4] for line in lines)  # proc(5); blanks and such are written as octal numbers

@@ -19,7 +19,7 @@ from tipchain.errors import Outcome, tally, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
-from tipchain.report.page import Markup, Scale, asset, banner, element, linear, markup, outcome, page, prose
+from tipchain.report.page import Markup, Scale, asset, banner, element, linear, literal, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
@@ -303,7 +303,11 @@ def _matrix(line: Timeline, place: int) -> Markup:
             kinds.setdefault(row.item.chain, []).append((row, cell))
     names = [name for name in ORDER if any(name in kinds for kinds in found.values())]
     body = [
-        element("tr", element("th", chain, scope="row"), [_ended(found[chain].get(name, ()), place) for name in names])
+        element(
+            "tr",
+            element("th", literal(chain), scope="row"),
+            [_ended(found[chain].get(name, ()), place) for name in names],
+        )
         for chain in sorted(found)
     ]
     heads = _heads(("chain", *(name.replace("_", " ") for name in names)))
@@ -399,8 +403,8 @@ class _Line:
     def id(self, row: TimelineRow) -> str:
         return part_id(self.place, row)
 
-    def name(self, row: TimelineRow) -> str:
-        return self.names[row.item.id]
+    def name(self, row: TimelineRow) -> Markup:
+        return literal(self.names[row.item.id])
 
 
 def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
@@ -558,28 +562,6 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     legend.append(element("li", "empty: not planned, or not run yet"))
     if turns:
         legend.append(element("li", element("b", "Δ"), " another environment than the night before"))
-    yield element(
-        "section",
-        element("h2", line.name),
-        element("ul", legend, class_="legend"),
-        _grid(one, turns, numbers),
-        id=f"grid-{place}",
-        class_="nights",
-        aria_label=f"items and nights of {line.name}",
-    )
-    if kinds := kinds_part(line, place):
-        yield kinds
-    yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
-    yield element(
-        "section",
-        element("h2", f"Items of {line.name}"),
-        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows),
-        class_="items",
-    )
-
-
-def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
-    place, line = one.place, one.line
     days = Counter(began.date() for column in line.columns if (began := column.results.night.began))
     heads = [
         element(
@@ -593,7 +575,24 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         for number, column in latest_first(line.columns)
     ]
     body = (_row(one, row, numbers) for row in one.rows)
-    return _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place)
+    yield element(
+        "section",
+        element("h2", literal(line.name)),
+        element("ul", legend, class_="legend"),
+        _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place),
+        id=f"grid-{place}",
+        class_="nights",
+        aria_label=f"items and nights of {line.name}",
+    )
+    if kinds := kinds_part(line, place):
+        yield kinds
+    yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
+    yield element(
+        "section",
+        element("h2", f"Items of {line.name}"),
+        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows),
+        class_="items",
+    )
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:

@@ -228,7 +228,16 @@ def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool 
         ManifestError: a glob names no file, or two entries come to items of one name.
     """
     files = {entry.place: tuple(project.files(entry)) for entry in manifest.entries if entry.files}
-    subjects = _subjects({file for found in files.values() for file in found})
+    # Parameter files are called after their folder, cases after themselves.
+    subjects = {file: PurePosixPath(file).stem for found in files.values() for file in found}
+    parameter_files = defaultdict(list)
+    for file in subjects:
+        if file.endswith(".txt"):
+            parameter_files[PurePosixPath(file).parent].append(file)
+    for folder, beside in parameter_files.items():
+        for file in beside:
+            own = folder.name or PurePosixPath(file).stem
+            subjects[file] = own if len(beside) == 1 else f"{own}/{PurePosixPath(file).stem}"
     items: dict[str, Item] = {}
     origins: dict[str, tuple[ManifestEntry, str]] = {}
     for entry in manifest.entries:
@@ -245,20 +254,6 @@ def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool 
         sha256=manifest.sha256,
         items=tuple(items.values()),
     )
-
-
-def _subjects(files: set[str]) -> dict[str, str]:
-    """Return what each file is called: parameter files after their folder, cases after themselves."""
-    parameter_files = defaultdict(list)
-    for file in files:
-        if file.endswith(".txt"):
-            parameter_files[PurePosixPath(file).parent].append(file)
-    names = {file: PurePosixPath(file).stem for file in files}
-    for folder, found in parameter_files.items():
-        for file in found:
-            own = folder.name or PurePosixPath(file).stem
-            names[file] = own if len(found) == 1 else f"{own}/{PurePosixPath(file).stem}"
-    return names
 
 
 def _twice(

@@ -189,8 +189,6 @@ def resources(one: Reader) -> dict[str, float]:
 
 Device: TypeAlias = Literal["cpu", "gpu"]
 DEVICES: tuple[Device, ...] = ("cpu", "gpu")
-DEFAULT_TIMEOUT_S = 2 * 3600.0
-MOST_REPEATS = 10_000
 EVERY_MODE = "*"
 SECTIONS: Mapping[str, Kind] = {"chains": "chain", "cases": "align", "commands": "command"}
 
@@ -229,7 +227,7 @@ class Common:
     devices: tuple[Device, ...] = ("cpu",)
     repeats: int = 1
     tags: tuple[str, ...] = ()
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    timeout_s: float = 2 * 3600.0
     cpus: int = 1
     gpus: int = 1
     memory_mb: int = 0
@@ -352,7 +350,7 @@ def _root(reader: Reader, path: Path) -> Path:
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
-        repeats=one.integer("repeats", defaults.repeats, least=1, most=MOST_REPEATS),
+        repeats=one.integer("repeats", defaults.repeats, least=1, most=10_000),
         tags=words(one, "tags", defaults.tags),
         timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
         cpus=one.integer("cpus", defaults.cpus, least=1),
@@ -414,7 +412,18 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
     elif kind == "align":
         entry = replace(_of_files(one, entry, "case", "align"), stages=_stages(one))
     else:
-        entry = _command(one, entry)
+        name = one.text("id")
+        if not WORD.fullmatch(name):
+            raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
+        argv = texts(one, "argv", "a list of words")
+        if not argv or isinstance(one.data["argv"], str):
+            raise one.error(
+                "argv",
+                "is not a list of words",
+                found=repr(one.data["argv"]),
+                expected="[program, argument, ...]; no shell reads it",
+            )
+        entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
     one.done()
     return entry
 
@@ -447,18 +456,3 @@ def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> Mani
         options=texts(one, "options", f"words for `tipchain {command}`", ()),
         prepare=one.flag("prepare", default=False),
     )
-
-
-def _command(one: Reader, entry: ManifestEntry) -> ManifestEntry:
-    name = one.text("id")
-    if not WORD.fullmatch(name):
-        raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
-    argv = texts(one, "argv", "a list of words")
-    if not argv or isinstance(one.data["argv"], str):
-        raise one.error(
-            "argv",
-            "is not a list of words",
-            found=repr(one.data["argv"]),
-            expected="[program, argument, ...]; no shell reads it",
-        )
-    return replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))

@@ -110,7 +110,17 @@ def summary_lines(
             yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
     if len(bad) > SHOWN:
         yield say(f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all")
-    yield from _skipped(told, color=color, width=width)
+    # The reasons of what was left out, each once, with how many items have it.
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for record in told:
+        if record.outcome is Outcome.SKIP:
+            reasons[record.reason].append(record.id)
+    if reasons:
+        yield ""
+    for reason, ids in list(reasons.items())[:SHOWN]:
+        more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
+        yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
+        yield from _indented(reason, width)
     ran = sorted((one for one in told if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
     if len(ran) > 1:
         yield ""
@@ -132,20 +142,6 @@ def summary_lines(
 
 def _indented(text: str, width: int) -> list[str]:
     return in_rows(say(clean(text)), width, " " * INDENT, " " * INDENT)
-
-
-def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Iterator[str]:
-    """Yield the reasons of what was left out, each once, with how many items have it."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for record in records:
-        if record.outcome is Outcome.SKIP:
-            reasons[record.reason].append(record.id)
-    if reasons:
-        yield ""
-    for reason, ids in list(reasons.items())[:SHOWN]:
-        more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
-        yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
-        yield from _indented(reason, width)
 
 
 def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:
@@ -199,7 +195,9 @@ class NightView:
     def tick(self, state: Callable[[], NightState]) -> None:
         """Redraw what runs, or say how far the night is, when it is time."""
         if self.screen.due:
-            self._redraw(state())
+            now = state()
+            running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in now.running)
+            self.screen.draw([say(now.line()), *_waiting(now), *running])
         elif not self.screen.live:
             self._say(state())
 
@@ -215,10 +213,6 @@ class NightView:
             for line in (f"... {say(state.line())}", *_waiting(state)):
                 self.screen.print(line)
         self._idle = idle
-
-    def _redraw(self, state: NightState) -> None:
-        running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in state.running)
-        self.screen.draw([say(state.line()), *_waiting(state), *running])
 
 
 def _waiting(state: NightState) -> list[str]:

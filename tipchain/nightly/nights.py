@@ -187,11 +187,7 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
 
 
 def _record(document: Mapping[str, object]) -> ItemRecord:
-    """Return the record of a document.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Return the record of a document."""
     record = parse_as(ItemRecord, document)
     if min(record.attempt, record.seconds, record.peak_memory_mb) < 0:
         raise ValueError("a number in it is less than 0")

@@ -183,11 +183,16 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 def fingerprint(root: Path) -> dict[str, object]:
     """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
+    packages = {}
+    for name in sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"}):
+        for distribution in metadata.distributions(name=name):
+            packages[name] = distribution.version
+            break
     return {
         **origin(root),
         "memory_mb": round(memory_mb()[0]),
         "python": platform.python_version(),
-        "versions": {"tipchain": __version__, **installed_versions(), **_packages()},
+        "versions": {"tipchain": __version__, **installed_versions(), **packages},
         # Those that change what frameworks compute.
         "variables": {
             name: value
@@ -233,12 +238,3 @@ def gpu_names() -> tuple[list[str], str]:
         return [], ""
     rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line] if done.returncode == 0 else []
     return [name.strip() for name, _, _ in rows], rows[0][2].strip() if rows else ""
-
-
-def _packages() -> dict[str, str]:
-    found = {}
-    for name in sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"}):
-        for distribution in metadata.distributions(name=name):
-            found[name] = distribution.version
-            break
-    return found

@@ -293,8 +293,6 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
 
 # Numbers of a report that are worth a curve over nights.
 
-_NEVER = ("batch_size", "data_num", "lr", "gpu_util")
-_STEPS = ("eval", "train", "infer")
 _KINDS = (FigureKind.METRIC, "loss", FigureKind.SPEED)
 
 
@@ -306,10 +304,10 @@ def figures_of(report: RunReport) -> dict[str, float]:
     """
     found: list[tuple[tuple[int, int], str, float]] = []
     for result in report.results:
-        step = _place(_STEPS, result.command.step)
+        step = _place(("eval", "train", "infer"), result.command.step)
         for name, value in result.figures.items():
             bare = name.partition("[")[0]  # a unit stands in brackets
-            if bare not in _NEVER and isfinite(value):
+            if bare not in ("batch_size", "data_num", "lr", "gpu_util") and isfinite(value):
                 rank = _place(_KINDS, bare if bare == "loss" else figure_kind(name))
                 found.append(((rank, step), f"{name} of {result.command.id}", value))
     largest: dict[str, float] = {}

@@ -291,7 +291,11 @@ class _Scan:
                 a = d
             np.subtract(e, a, out=d)
             np.absolute(d, out=d)
-            total = _total(d)
+            # Rows are added up first, in eight lanes of 16 sums of four: as exact as pairwise addition, and faster.
+            if d.size % 512:
+                total = float(np.add.reduce(d))
+            else:
+                total = float(np.add.reduce(np.einsum("ij->i", d.reshape(-1, 512)), dtype=np.float64))
             if isfinite(total):
                 np.absolute(e, out=m)
                 if self._add(d, m, start, total):
@@ -388,13 +392,6 @@ def _float_above(value: float) -> float:
     """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
     result = float(value)
     return nextafter(result, inf) if result < value else result
-
-
-def _total(gap: Array) -> float:
-    """Return the sum; rows are added up first, in eight lanes of 16 sums of four: as exact as pairwise addition, and faster."""
-    if gap.size % 512:
-        return float(np.add.reduce(gap))
-    return float(np.add.reduce(np.einsum("ij->i", gap.reshape(-1, 512)), dtype=np.float64))
 
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:

@@ -94,7 +94,10 @@ def load_tree(path: str | PathLike[str]) -> Tree | Array:
     except OSError as error:
         raise RecordError("cannot be read", file=file, found=error.strerror, expected=EXPECTED) from None
     except Refused as refused:
-        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
+        hint = (
+            "tipchain align CASE --reference FOLDER --port FOLDER compares folders of dumps" if file.is_dir() else None
+        )
+        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED, hint=hint) from None
     try:
         return _parse(data)
     except Refused as refused:
@@ -230,24 +233,6 @@ _ALIGNMENT = 64
 """Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
 
 
-def write_tree(file: IO[bytes], tree: Mapping[object, object]) -> None:
-    """Write ``tree`` (keys to arrays, NumPy or Python numbers, or further trees) to ``file``.
-
-    Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
-
-    Raises:
-        RecordError: a key or value that no dump holds; the message names it.
-        OSError: the disk is full.
-    """
-    header = io.BytesIO()
-    npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})
-    writer = _Writer(file)
-    file.write(header.getvalue() + b"\x80\x04" + _FUNCTION + _ARGUMENTS + b"R")
-    file.write(b"(K\x01)" + writer.dtype(np.dtype(object)) + b"\x89]")
-    writer.tree(tree, "")
-    file.write(b"atb.")
-
-
 class _Writer:
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -345,12 +330,6 @@ class Record:
     arrays: Mapping[str, Array]
 
 
-def dump_path(path: str | PathLike[str]) -> Path:
-    """Return the file that ``numpy.save(path)`` writes: ``.npy`` is added where it is missing."""
-    file = Path(path)
-    return file if file.name.endswith(".npy") else file.with_name(f"{file.name}.npy")
-
-
 def meta_path(path: str | PathLike[str]) -> Path:
     """Return the name of the JSON file beside a dump: ``forward_torch.npy.json``."""
     file = Path(path)
@@ -426,10 +405,20 @@ def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapp
     Raises:
         RecordError: a value is not an array of numbers, or the disk is full or read-only.
     """
-    file = dump_path(path)
+    # As numpy.save does, which adds the suffix.
+    file = Path(path)
+    if not file.name.endswith(".npy"):
+        file = file.with_name(f"{file.name}.npy")
     try:
         with replacing(file) as stream:
-            write_tree(stream, arrays)
+            # Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
+            header = io.BytesIO()
+            npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})
+            writer = _Writer(stream)
+            stream.write(header.getvalue() + b"\x80\x04" + _FUNCTION + _ARGUMENTS + b"R")
+            stream.write(b"(K\x01)" + writer.dtype(np.dtype(object)) + b"\x89]")
+            writer.tree(arrays, "")
+            stream.write(b"atb.")
         if meta is None:
             meta_path(file).unlink(missing_ok=True)
         else:

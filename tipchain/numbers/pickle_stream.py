@@ -484,7 +484,14 @@ class StreamReader:
     def _build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, _Dtype):
-            _finish_dtype(target, state)
+            # The byte order, and the width of a string, follow a dtype.
+            _version, order, base, names, fields, width, *_ = state
+            if (base, names, fields) != (None, None, None) or order not in ("<", ">", "=", "|"):
+                raise Refused("a structured dtype")
+            if target.value.kind in "US" and width > 0:
+                target.value = np.dtype(f"{target.value.kind}{width // (4 if target.value.kind == 'U' else 1)}")
+            if order in ("<", ">"):
+                target.value = target.value.newbyteorder(order)
         elif isinstance(target, StreamedArray) and target.value is None:
             _version, shape, dtype, fortran, content = state
             target.value = self._array(shape, dtype, fortran, content)
@@ -559,17 +566,6 @@ class StreamReader:
             "OrderedDict": _call_ordered_dict,
         }
     )
-
-
-def _finish_dtype(target: _Dtype, state: Streamed) -> None:
-    """Apply the byte order, and the width of a string, that follow a dtype."""
-    _version, order, base, names, fields, width, *_ = state
-    if (base, names, fields) != (None, None, None) or order not in ("<", ">", "=", "|"):
-        raise Refused("a structured dtype")
-    if target.value.kind in "US" and width > 0:
-        target.value = np.dtype(f"{target.value.kind}{width // (4 if target.value.kind == 'U' else 1)}")
-    if order in ("<", ">"):
-        target.value = target.value.newbyteorder(order)
 
 
 _U1, _U2, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<Q"))

@@ -135,8 +135,12 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
     kinds, share = (_kind(diff.expected_dtype), _kind(diff.actual_dtype)), None
     if "" in kinds:
         outcome, reason = Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
-    elif mismatch := _mismatch(diff, kinds):
-        outcome, reason = Outcome.FAIL, mismatch
+    elif diff.expected_shape != diff.actual_shape:
+        outcome = Outcome.FAIL
+        reason = f"shapes differ: expected {diff.expected_shape}, actual {diff.actual_shape}"
+    elif kinds[0] != kinds[1]:
+        outcome = Outcome.FAIL
+        reason = f"dtype kinds differ: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
     elif not diff.size:
         outcome, reason = Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}"
     elif strange := _not_finite(diff, tolerance):
@@ -179,14 +183,6 @@ def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
 @lru_cache(maxsize=64)
 def _kind(dtype: str) -> str:
     return next((kind for prefix, kind in _KINDS if dtype.startswith(prefix)), "")
-
-
-def _mismatch(diff: TensorDiff, kinds: tuple[str, str]) -> str | None:
-    if diff.expected_shape != diff.actual_shape:
-        return f"shapes differ: expected {diff.expected_shape}, actual {diff.actual_shape}"
-    if kinds[0] != kinds[1]:
-        return f"dtype kinds differ: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
-    return None
 
 
 def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:

@@ -130,11 +130,7 @@ def _hard(logs: Tensor, label: Tensor, factors: Tensor, ignore_index: int) -> tu
 
 
 def _reduce(losses: Tensor, size: Tensor, reduction: str) -> Tensor:
-    """Return the sum of ``losses``, or that over ``size``.
-
-    Raises:
-        ValueError: another reduction.
-    """
+    """Return the sum of ``losses``, or that over ``size``."""
     if reduction not in ("mean", "sum"):
         raise ValueError(f"the reduction is {reduction!r}, expected 'mean' or 'sum'")
     return losses.sum() if reduction == "sum" else losses.sum() / size

@@ -149,7 +149,16 @@ def build_optimizer(
     given = list(parameters)
     treatments = _treatments(settings, given, model)
     rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
-    built: paddle.optimizer.Optimizer = _kind(settings)(
+    own = paddle.optimizer
+    built: paddle.optimizer.Optimizer = {
+        "sgd": own.SGD,
+        "momentum": own.Momentum,
+        "adam": own.Adam,
+        "adamw": own.AdamW,
+        "rmsprop": TorchRMSProp,
+        "adagrad": own.Adagrad,
+        "adamax": TorchAdamax,
+    }[settings.name](
         learning_rate=rate,
         parameters=given,
         grad_clip=_clip(settings),
@@ -212,16 +221,3 @@ def _clip(settings: OptimizerSettings) -> object:
         "clip_global_norm": TorchClipByGlobalNorm,
     }
     return kinds[settings.clip](settings.limit)
-
-
-def _kind(settings: OptimizerSettings) -> Setting:
-    own = paddle.optimizer
-    return {
-        "sgd": own.SGD,
-        "momentum": own.Momentum,
-        "adam": own.Adam,
-        "adamw": own.AdamW,
-        "rmsprop": TorchRMSProp,
-        "adagrad": own.Adagrad,
-        "adamax": TorchAdamax,
-    }[settings.name]

@@ -300,15 +300,6 @@ def read_scheduler_settings(
         CaseError: an unknown name or option, a missing one, or a value that cannot be.
     """
     merged = _known_options("scheduler", SCHEDULER_DEFAULTS, name, options)
-    _check_values(merged)
-    if not _is_whole(warmup_steps, least=0):
-        raise _error("scheduler.warmup_steps", "is no whole number >= 0", warmup_steps)
-    if not is_number(warmup_start) or not 0 <= warmup_start < 1:
-        raise _error("scheduler.warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
-    return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
-
-
-def _check_values(merged: Options) -> None:
     for key, value in merged.items():
         if value is REQUIRED:
             raise _error(f"scheduler.{key}", "is missing", expected=f"{key}: ...")
@@ -327,6 +318,11 @@ def _check_values(merged: Options) -> None:
         raise _error(
             "scheduler.gamma", "does not lie between 0 and 1", merged["gamma"], "0 < gamma < 1; Paddle takes no other"
         )
+    if not _is_whole(warmup_steps, least=0):
+        raise _error("scheduler.warmup_steps", "is no whole number >= 0", warmup_steps)
+    if not is_number(warmup_start) or not 0 <= warmup_start < 1:
+        raise _error("scheduler.warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
+    return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 
 def _is_whole(value: object, *, least: int) -> bool:

@@ -38,7 +38,22 @@ def build_optimizer(
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(name=name, **arguments)
-    optimizer = _bare(settings, _groups(settings, parameters, learning_rate, model), learning_rate)
+    optim = torch.optim
+    known = {{"epsilon": "eps", "rho": "alpha"}.get(key, key): value for key, value in settings.options.items()}
+    if "beta1" in known:
+        known["betas"] = (known.pop("beta1"), known.pop("beta2"))
+    kinds: dict[str, Function] = {
+        "sgd": optim.SGD,
+        "momentum": optim.SGD,
+        "adam": optim.Adam,
+        "adamw": optim.AdamW,
+        "rmsprop": optim.RMSprop,
+        "adagrad": optim.Adagrad,
+        "adamax": optim.Adamax,
+    }
+    optimizer: torch.optim.Optimizer = kinds[settings.name](
+        _groups(settings, parameters, learning_rate, model), lr=learning_rate, **known
+    )
     if settings.clip:
         optimizer.register_step_pre_hook(
             lambda stepping, *_: clip_gradients(_trained(stepping), settings.clip, settings.limit)
@@ -111,22 +126,3 @@ def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
                 seen.add(id(tensor))
                 name = f"{path}.{leaf}" if path else leaf
                 yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
-
-
-def _bare(settings: OptimizerSettings, groups: list[dict[str, object]], learning_rate: float) -> torch.optim.Optimizer:
-    """Return torch's optimizer, without hooks."""
-    optim = torch.optim
-    known = {{"epsilon": "eps", "rho": "alpha"}.get(key, key): value for key, value in settings.options.items()}
-    if "beta1" in known:
-        known["betas"] = (known.pop("beta1"), known.pop("beta2"))
-    kinds: dict[str, Function] = {
-        "sgd": optim.SGD,
-        "momentum": optim.SGD,
-        "adam": optim.Adam,
-        "adamw": optim.AdamW,
-        "rmsprop": optim.RMSprop,
-        "adagrad": optim.Adagrad,
-        "adamax": optim.Adamax,
-    }
-    built: torch.optim.Optimizer = kinds[settings.name](groups, lr=learning_rate, **known)
-    return built

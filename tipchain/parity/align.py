@@ -314,7 +314,9 @@ def run_case(
         OSError: the output folder cannot be written to.
     """
     scribe = _Scribe(request, out, where, stream)
-    withdraw(out / LATEST, request.stages)
+    # An old "passed" must not outlive the start of a run.
+    for stage in request.stages:
+        (out / LATEST / log_name(stage)).unlink(missing_ok=True)
     stages = Stages(request.stages, _stage_seconds(out))
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
@@ -424,13 +426,12 @@ class _Scribe:
 # Record, compare and judge.
 
 
-Listener = Callable[[StageJudgement], None]
 LONGEST = "backward"
 """The stage that takes longest of those that a large model is trained in for as many steps in every mode."""
 
 
 def align(
-    request: AlignRequest, listener: Listener = lambda _: None, progress: Progress | None = None
+    request: AlignRequest, listener: Callable[[StageJudgement], None] = lambda _: None, progress: Progress | None = None
 ) -> list[StageJudgement]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
@@ -450,7 +451,11 @@ def align(
 
     request.folder.mkdir(parents=True, exist_ok=True)
     adopt_dumps(request.dumps, request.stages, request.folder)
-    _save_benchmark(request)
+    benchmark = request.case.train.benchmark
+    if benchmark is not None and "train" in request.stages and "torch" not in request.dumps:
+        arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
+        meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
+        save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
@@ -497,17 +502,7 @@ def _with_noise(request: AlignRequest, judgement: StageJudgement, sides: list[Re
     """Return a judgement with why it knows no noise; None where torch now records that first."""
     if not any(map(lacks_noise, judgement.verdicts)):
         return judgement
-    torch = _torch_for_noise(request, sides)
-    if torch and torch.waits:
-        torch.order(judgement.stage, NOISE_ORDER)
-        torch.release()
-        return None
-    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
-    return replace(judgement, notes=(*judgement.notes, *why))
-
-
-def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> RecordingSide | None:
-    """Return torch's side, which can tell how far rounding moves gradients; one for that alone where its dumps were given."""
+    # Torch's side can tell how far rounding moves gradients; where its dumps were given, one is started for that alone.
     torch = next((one for one in sides if one.side == "torch"), None)
     if torch is None and request.given is None and "torch" in request.dumps:
         stages, of = ("backward",), ("torch", *request.recorded_sides)
@@ -517,7 +512,12 @@ def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> Recor
                 job = replace(_job(request, prepared, stages, "torch", commit(request.case.root)), stages=())
                 torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)
                 sides.append(torch)
-    return torch
+    if torch and torch.waits:
+        torch.order(judgement.stage, NOISE_ORDER)
+        torch.release()
+        return None
+    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
+    return replace(judgement, notes=(*judgement.notes, *why))
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
@@ -541,12 +541,8 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     ]
     if failures:
         return StageJudgement(stage=stage, verdicts=tuple(failures))
-    recorded = request.recorded_sides
-    if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
-        reason = "it compares the port with itself; the port was not recorded"
-        return unjudged(stage, "torch", reason, Outcome.SKIP)
-    if stage not in SOLO and len(recorded) + len(request.dumps) < len(SIDES):
-        return unjudged(stage, recorded[0], f"only {recorded[0]} was recorded; nothing was compared", Outcome.SKIP)
+    if len(request.sides) < len(SIDES):
+        return unjudged(stage, request.sides[0], f"only {request.sides[0]} was recorded", Outcome.SKIP)
     return judge_stage(stage, request.folder, rules)
 
 
@@ -688,23 +684,7 @@ def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
     return side == "torch" and (stage in SOLO or published)
 
 
-def _save_benchmark(request: AlignRequest) -> None:
-    """Write the published numbers as the benchmark's dump."""
-    benchmark = request.case.train.benchmark
-    if benchmark is None or "train" not in request.stages or "torch" in request.dumps:
-        return
-    arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
-    meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
-    save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
-
-
 # Bring a run's files to `LATEST`.
-
-
-def withdraw(latest: Path, stages: Iterable[str]) -> None:
-    """Remove the stages' diff logs from ``latest``: an old "passed" must not outlive the start of a run."""
-    for stage in stages:
-        (latest / log_name(stage)).unlink(missing_ok=True)
 
 
 def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:

@@ -297,7 +297,19 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
     """
     inputs = reader.mapping("inputs", optional=True)
     result = {name: _read_one(inputs, name) for name in inputs.data}
-    _check_counts(inputs, result)
+    # The i-th shapes of all inputs go together.
+    several = {name: len(spec.shapes) for name, spec in result.items() if len(spec.shapes) > 1}
+    if LABEL in several:
+        raise inputs.error(f"{LABEL}.shapes", "is not for labels", expected="shape; only forward tries several shapes")
+    for name, count in several.items():
+        first = next(iter(several))
+        if count != several[first]:
+            raise inputs.error(
+                f"{name}.shapes",
+                f"does not go with {first}'s",
+                found=f"{count} shapes",
+                expected=f"{several[first]}, as {first} has, or one",
+            )
     needs = [stage for stage in stages if "fake" in INFO[stage].uses]
     if needs and not [name for name in result if name != LABEL]:
         raise reader.error(
@@ -358,22 +370,6 @@ def _shape(one: Reader, key: str, found: Json) -> tuple[int, ...]:
     if not good or not found:
         raise one.error(key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]")
     return tuple(found)
-
-
-def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
-    """Refuse inputs whose i-th shapes cannot go together."""
-    several = {name: len(spec.shapes) for name, spec in specs.items() if len(spec.shapes) > 1}
-    if LABEL in several:
-        raise inputs.error(f"{LABEL}.shapes", "is not for labels", expected="shape; only forward tries several shapes")
-    for name, count in several.items():
-        first = next(iter(several))
-        if count != several[first]:
-            raise inputs.error(
-                f"{name}.shapes",
-                f"does not go with {first}'s",
-                found=f"{count} shapes",
-                expected=f"{several[first]}, as {first} has, or one",
-            )
 
 
 __all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
@@ -450,7 +446,15 @@ def _root(reader: Reader, file: Path) -> Path:
 
 
 def _stages(reader: Reader) -> tuple[str, ...]:
-    found = reader.items("stages", default=_possible_stages(reader))
+    # By default those whose builders one side has at least; init matters to who trains, it comes with an optimizer.
+    sides = reader.data.get("sides")
+    given = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
+    named = {"model"}.union(*(side for side in given if isinstance(side, dict)))
+    unwanted = set() if "optimizer" in named else {"init"}
+    found = reader.items(
+        "stages",
+        default=[name for name, info in INFO.items() if named.issuperset(info.builders) and name not in unwanted],
+    )
     for number, stage in enumerate(found):
         if stage not in STAGES:
             raise CaseError(
@@ -465,18 +469,6 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)
-
-
-def _possible_stages(reader: Reader) -> list[str]:
-    """Return the stages whose builders at least one side has: where the other lacks one, that is said as an error.
-
-    What the initial values are matters to who trains: the stage init comes with an optimizer.
-    """
-    sides = reader.data.get("sides")
-    found = [sides.get(name) for name in SIDES] if isinstance(sides, dict) else []
-    named = {"model"}.union(*(side for side in found if isinstance(side, dict)))
-    unwanted = set() if "optimizer" in named else {"init"}
-    return [name for name, info in INFO.items() if named.issuperset(info.builders) and name not in unwanted]
 
 
 def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:

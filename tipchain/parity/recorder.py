@@ -74,22 +74,17 @@ def record_truth(stage: str, bench: Bench) -> Recording:
             recording = record(stage, replace(bench, case=case, _kept={}))
         runs.append({**recording.arrays, **recording.tensors})
     framework.shift = None
-    _check_precision(runs[0])
-    noise = {
-        f"{NOISE}{name}": np.array(max(_moved(one[name], array) for one in runs[1:]))
-        for name, array in runs[0].items()
-        if array.dtype.kind == "f"
-    }
-    return Recording(arrays=runs[0], tensors=noise)
-
-
-def _check_precision(arrays: Mapping[str, Array]) -> None:
-    short = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.dtype.itemsize < 8]
+    floats = {name: array for name, array in runs[0].items() if array.dtype.kind == "f"}
+    short = [name for name, array in floats.items() if array.dtype.itemsize < 8]
     if short:
         raise UsageError(
-            f"no float64: {', '.join(short[:3])} came out as {arrays[short[0]].dtype}, "
+            f"no float64: {', '.join(short[:3])} came out as {floats[short[0]].dtype}, "
             "for the case's own code asks for that precision"
         )
+    noise = {
+        f"{NOISE}{name}": np.array(max(_moved(one[name], array) for one in runs[1:])) for name, array in floats.items()
+    }
+    return Recording(arrays=runs[0], tensors=noise)
 
 
 def _moved(shifted: Array, array: Array) -> float:
@@ -159,10 +154,7 @@ class RecordingJob:
     since: float = 0.0
 
 
-Emit = Callable[[JsonObject], None]
-
-
-def run_job(job: RecordingJob, orders: Iterable[str], emit: Emit) -> None:
+def run_job(job: RecordingJob, orders: Iterable[str], emit: Callable[[JsonObject], None]) -> None:
     """Record what is ordered, one after another; ``emit`` hears of each one.
 
     An order is a stage of ``job``; with `NOISE_ORDER` behind it, it is what ``job.noise`` left out of a stage that is recorded.
@@ -239,11 +231,7 @@ def _record_stage(
 
 
 def _add_noise(job: RecordingJob, bench: Bench, stage: str) -> None:
-    """Add to a stage's recorded gradients how far rounding moves them.
-
-    Raises:
-        RecordError: they are of other inputs, another torch or other code than there is here.
-    """
+    """Add to a stage's recorded gradients how far rounding moves them."""
     from tipchain.parity.stages.backward import record_noise
 
     dump, path = (Path(job.folder) / name(stage, job.side) for name in (dump_name, tensors_name))

@@ -25,7 +25,6 @@ LAYERS, MODEL = PARAMETERS = ("layers", "model")
 """What is updated: a few layers of the usual kinds, or the case's own model."""
 BASE = ""
 """The name of the case's own loss among its variants."""
-_RESERVED = ("loss", "gradient")
 
 
 def read_settings(kind: type[T], reader: Reader, key: str) -> T:
@@ -208,7 +207,7 @@ class InitSettings:
 def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
     variants = reader.mapping(key, optional=True)
     for name in variants.data:
-        if not name.strip() or "/" in name or name in _RESERVED:
+        if not name.strip() or "/" in name or name in ("loss", "gradient"):
             expected = "a name without '/', such as smoothed"
             raise variants.error(name, "cannot name a variant", found=repr(name), expected=expected)
     named = {name: variants.args(name) for name in variants.data}

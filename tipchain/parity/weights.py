@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +26,7 @@ from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkErr
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
+from tipchain.numbers.tolerance import LOGIT_FLOOR
 from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
 from tipchain.parity.inputs import (
     WHERE,
@@ -42,6 +44,8 @@ from tipchain.parity.recorder import StageNeeds, model_environment
 
 SWITCHED_OFF = 1e-3
 """Largest number that a model's own parameter may begin as to be drawn: published scales of branches begin at 1e-6 to 1e-4."""
+LARGEST = LOGIT_FLOOR / 4
+"""RMS of the last layer's results from which on it is scaled down: of normal logits hardly any two are four times that apart."""
 LEAST_VALUES = 4
 """Values of a channel that norms are calibrated on at least."""
 RIDGE = 1.0
@@ -71,6 +75,7 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
     if case.weights.fit_head:
         _fit_head(torch, case, model, train_data)
     model.eval()
+    _tame_head(torch, case, model)
 
 
 def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
@@ -183,6 +188,30 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
         head.weight.copy_(torch.from_numpy(weight))
         if head.bias is not None:
             head.bias.copy_(torch.from_numpy(bias))
+
+
+def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
+    """Scale down the last layer with weights where its results are large, as behind sums and many layers without a norm.
+
+    Of such logits Paddle's softmax and log_softmax take most for 64 below the largest, and nothing is left to compare.
+    """
+    called: list[tuple[Model, float]] = []
+    handles = [
+        module.register_forward_hook(lambda one, _, output: called.append((one, float(output.square().mean().sqrt()))))
+        for module in model.modules()
+        if isinstance(module, torch.nn.modules.conv._ConvNd | torch.nn.Linear)  # noqa: SLF001
+    ]
+    # What a model raises, the stages tell.
+    with torch.no_grad(), suppress(Exception):
+        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
+    for handle in handles:
+        handle.remove()
+    head, size = called[-1] if called else (None, 0.0)
+    if head is None or not LARGEST < size < inf:
+        return
+    with torch.no_grad():
+        for parameter in head.parameters(recurse=False):
+            parameter.div_(size)
 
 
 def _per_sample(features: Array, samples: int, case: Case) -> Array:

@@ -10,7 +10,7 @@ import shutil
 import tarfile
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -100,7 +100,11 @@ def split_whole(labels: Sequence[int]) -> Mapping[str, tuple[int, ...]]:
     by_class: dict[int, list[int]] = defaultdict(list)
     for number in sorted(range(len(labels)), key=_rank):
         by_class[labels[number]].append(number)
-    counts = _shares({label: len(numbers) for label, numbers in by_class.items()}, WHOLE_VAL)
+    # Divided in proportion to the classes by the largest remainders.
+    counts = {label: WHOLE_VAL * len(numbers) // len(labels) for label, numbers in by_class.items()}
+    rest = sorted(by_class, key=lambda label: (-(WHOLE_VAL * len(by_class[label]) % len(labels)), label))
+    for label in rest[: WHOLE_VAL - sum(counts.values())]:
+        counts[label] += 1
     val = [number for label, numbers in by_class.items() for number in numbers[: counts[label]]]
     train = [number for label, numbers in by_class.items() for number in numbers[counts[label] :]]
     return {"train": tuple(train), "val": tuple(val)}
@@ -134,16 +138,6 @@ def _first_per_class(numbers: Sequence[int], labels: Sequence[int]) -> list[int]
             taken[labels[number]] += 1
             chosen.append(number)
     return chosen
-
-
-def _shares(counts: Mapping[int, int], total: int) -> dict[int, int]:
-    """Divide ``total`` in proportion to ``counts`` by the largest remainders."""
-    whole = sum(counts.values())
-    shares = {label: total * count // whole for label, count in counts.items()}
-    rest = sorted(counts, key=lambda label: (-(total * counts[label] % whole), label))
-    for label in rest[: total - sum(shares.values())]:
-        shares[label] += 1
-    return shares
 
 
 # Videos whose class is a motion: scanned digits that move over a still background, in UCF-101's raw-frames layout.
@@ -721,8 +715,11 @@ def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
 
 def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
     files = {}
-    for path, content in _with_progress(recipe.make(), len(recipe.names), name):
-        files[path] = _write(folder / path, content)
+    with Progress() as progress:
+        pace = Pace(progress=progress)
+        for number, (path, content) in enumerate(recipe.make()):
+            pace.tell(f"making {name}", number, len(recipe.names))
+            files[path] = _write(folder / path, content)
     manifest = {"format": FORMAT, "recipe": dict(recipe.facts), "files": files}
     _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
@@ -731,15 +728,6 @@ def _write(path: Path, data: bytes) -> dict[str, Json]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the files, and say how many there are yet."""
-    with Progress() as progress:
-        pace = Pace(progress=progress)
-        for number, file in enumerate(files):
-            pace.tell(f"making {title}", number, total)
-            yield file
 
 
 # A data folder of the user's own, in ImageNet's layout: ``train/<class>/<image>`` and ``val/<class>/<image>``.
@@ -762,9 +750,9 @@ def check_image_folder(folder: Path) -> tuple[str, ...]:
             if names
         ]
         raise DataError("train and val have different classes", file=folder, found="; ".join(only))
-    for split in SPLITS:
-        for name in train:
-            _check_class(folder / split / name)
+    for one in (folder / split / name for split in SPLITS for name in train):
+        if not any(path.suffix.lower() in SUFFIXES and path.is_file() for path in one.iterdir()):
+            raise DataError("has no image", file=one, expected=f"a file ending in {', '.join(SUFFIXES)}")
     return train
 
 
@@ -775,11 +763,6 @@ def _classes(folder: Path, layout: str) -> tuple[str, ...]:
     if not classes:
         raise DataError("has no class folders", file=folder, expected=layout)
     return classes
-
-
-def _check_class(folder: Path) -> None:
-    if not any(path.suffix.lower() in SUFFIXES and path.is_file() for path in folder.iterdir()):
-        raise DataError("has no image", file=folder, expected=f"a file ending in {', '.join(SUFFIXES)}")
 
 
 def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:

@@ -259,14 +259,12 @@ SCRIPT = "test_tipc/prepare.sh"
 LOGS = "test_tipc/output/prepare"
 NESTED = "TIPCHAIN_PREPARING"
 """Set while a script runs: one that calls ``tipchain prepare`` again would do so for ever."""
-GIT_LIMIT_S = 60.0
 TERMINAL_S, ELSEWHERE_S = 0.2, 30.0
 """How often a running script is told of, on a terminal and in a log."""
 CLOCK_S = 2.0
 """So long after its log was last written to a program that is killed may still write to a file."""
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 """A file's times may be so many seconds behind the clock: they are of the kernel's last tick, of which a second has at least a hundred (time(7))."""
-HALF_MADE = "half-made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +356,7 @@ def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
     for download in unfinished_downloads(text):
         for path in _found_below(root, download.name):
             if download.began - TICK_S <= path.stat().st_ctime <= ended + CLOCK_S:
-                aside = path.with_name(f"{path.name}.{HALF_MADE}")
+                aside = path.with_name(f"{path.name}.half-made")
                 path.replace(aside)
                 yield f"{os.path.relpath(path, root)} is half-made; it is called {aside.name} now"
 
@@ -426,7 +424,7 @@ def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
     words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
     try:
         done = subprocess.run(
-            ["git", *words, "--untracked-files=no", "--", "."], capture_output=True, timeout=GIT_LIMIT_S, check=False
+            ["git", *words, "--untracked-files=no", "--", "."], capture_output=True, timeout=60.0, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
@@ -712,12 +710,8 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
     if any(REFUSED in fault for fault in faults):
         print(say(f"hint: nothing is installed into tipchain's own environment, {sys.prefix};"))
         print(say("      --python PATH names an interpreter of the suite's own"))
-    return _conclude(preparation, len(faults))
-
-
-def _conclude(preparation: Preparation, faults: int) -> ExitCode:
     if faults:
-        print(say(f"exit code 1: not prepared, {many(faults, 'fault')}"))
+        print(say(f"exit code 1: not prepared, {many(len(faults), 'fault')}"))
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:

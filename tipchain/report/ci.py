@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.params import parse_params, read_text
-from tipchain.chain.plan import Command, Result
+from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
@@ -195,7 +195,20 @@ def junit_xml(report: RunReport) -> str:
     facts = {"chain": report.chain} if report.chain else {}
     suite = add_suite(root, name, {"timestamp": report.started, **counts}, {**facts, **report.versions})
     for result in report.results:
-        _add_result(suite, result, report)
+        command, reason = result.command, result.reason
+        cause = report.cause if command.step == "align" and result.outcome in BAD else None
+        if cause is not None:
+            reason = f"{cause.summary} ({reason})"
+        add_case(
+            suite,
+            command.step,
+            command.id,
+            result.seconds,
+            result.outcome,
+            reason,
+            "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail]),
+            place=cause.place if cause else None,
+        )
     causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}
     for verdict in report.verdicts:
         # Add a verdict; the first that fails for a cause tells it, the others refer to that one.
@@ -236,23 +249,6 @@ def add_suite(root: ET.Element, name: str, attributes: Mapping[str, str], proper
     for key, value in properties.items():
         ET.SubElement(inside, "property", {"name": key, "value": value})
     return suite
-
-
-def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
-    command, reason = result.command, result.reason
-    cause = report.cause if command.step == "align" and result.outcome in BAD else None
-    if cause is not None:
-        reason = f"{cause.summary} ({reason})"
-    add_case(
-        suite,
-        command.step,
-        command.id,
-        result.seconds,
-        result.outcome,
-        reason,
-        "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail]),
-        place=cause.place if cause else None,
-    )
 
 
 def add_case(

@@ -347,12 +347,13 @@ def _report_file(run: Path) -> Path:
         raise RecordError(
             "holds several reports", file=run, found=", ".join(one.name for one in alignments), expected="one of them"
         )
-    runs = sorted(one.name for one in run.glob("runs/*/"))
+    # What is named may be the output folder, or a folder in it, as that of the latest dumps.
+    runs = sorted(run.glob("runs/*/")) or sorted(run.parent.glob("runs/*/"))
     raise RecordError(
         "holds no report",
         file=run,
         expected="the folder of a run, or its report.json or alignment.json",
-        hint=f"the latest run is {run / 'runs' / runs[-1]}" if runs else None,
+        hint=f"the latest run is {runs[-1]}" if runs else None,
     )
 
 

@@ -39,13 +39,14 @@ def markup(*parts: Part) -> Markup:
         if isinstance(part, Markup):
             found.append(part)
         elif isinstance(part, str):
-            found.append(_escaped(say(part)))
+            found.append(literal(say(part)))
         elif part is not None:
             found.append(markup(*part))
     return Markup("".join(found))
 
 
-def _escaped(text: str) -> Markup:
+def literal(text: str) -> Markup:
+    """Return a text that is in no language, as a name that users gave, escaped and without control characters."""
     return Markup(escape(clean(text).encode(errors="backslashreplace").decode()))
 
 
@@ -54,7 +55,7 @@ def _as_it_is(parts: Iterable[Part]) -> Iterator[Part]:
         if isinstance(part, Markup) or part is None:
             yield part
         elif isinstance(part, str):
-            yield _escaped(part)
+            yield literal(part)
         else:
             yield from _as_it_is(part)
 
@@ -78,7 +79,7 @@ def _attribute(key: str, value: object) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{markup(str(value)) if name in SAID else _escaped(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{markup(str(value)) if name in SAID else literal(str(value))}"'
 
 
 def prose(text: str) -> Markup:
@@ -86,14 +87,14 @@ def prose(text: str) -> Markup:
     text = say(text)
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick that nothing ends
-        return _escaped(text)
-    return markup(element("code", part) if place % 2 else _escaped(part) for place, part in enumerate(parts))
+        return literal(text)
+    return markup(element("code", part) if place % 2 else literal(part) for place, part in enumerate(parts))
 
 
 def path(text: str) -> Markup:
     """Return a layer's path, which may be broken after a dot; the model itself has none, and words for it."""
     first, *rest = (say(text) if " " in text else text).split(".")
-    return markup(_escaped(first), (Markup(f".<wbr>{_escaped(part)}") for part in rest))
+    return markup(literal(first), (Markup(f".<wbr>{literal(part)}") for part in rest))
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: object) -> Markup:
@@ -134,10 +135,19 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
     It forbids itself, by its Content-Security-Policy (https://www.w3.org/TR/CSP3/), to load anything or to run any
     script but its own.
     """
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    rules = (
+        "default-src 'none'",
+        "img-src data:",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        element("meta", http_equiv="Content-Security-Policy", content="; ".join(rules)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("link", rel="icon", href="data:,"),
@@ -151,19 +161,6 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
 def asset(name: str, package: str = "tipchain.report") -> str:
     """Return the text of a style or script that lies beside a package's modules; all pages share those of this one."""
     return (files(package) / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str) -> str:
-    digest = b64encode(sha256(script.encode()).digest()).decode()
-    rules = (
-        "default-src 'none'",
-        "img-src data:",
-        "style-src 'unsafe-inline'",
-        f"script-src 'sha256-{digest}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    )
-    return "; ".join(rules)
 
 
 Section = tuple[str, str, Markup]

@@ -16,7 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.modes import LOCATABLE, STAGES, Mode
+from tipchain.modes import LOCATABLE, SOLO, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ MEANINGS = {
     ExitCode.INTERRUPTED: "interrupted",
 }
 TAIL_AT_LENGTH = 10
-TAIL_ROWS = 4
 
 
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
@@ -138,7 +137,7 @@ def _below(run: str, text: str) -> str:
 
 def _wrapped(line: str, width: int) -> list[str]:
     """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
-    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=TAIL_ROWS, placeholder=" ...") or [""]
+    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=4, placeholder=" ...") or [""]
 
 
 # Its ending.
@@ -237,7 +236,10 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
     if not passed:
         reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
         return Outcome.SKIP, f"nothing was compared: {reason}"
-    return Outcome.PASS, f"the port equals its reference: {many(len(passed), 'stage')}{_closest(report.verdicts)}"
+    told = f"{many(len(passed), 'stage')}{_closest(report.verdicts)}"
+    if set(passed) <= set(SOLO):
+        return Outcome.PASS, f"the port agrees with itself: {told}; it was not compared with its reference"
+    return Outcome.PASS, f"the port equals its reference: {told}"
 
 
 def _of_cause(cause: Diagnosis) -> str:
@@ -349,7 +351,11 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     if first is None:
         return []
     lines = []
-    costs = _followers(first, report.results)
+    lost = {first.command.id}
+    for one in report.results:
+        if one.outcome is Outcome.SKIP and lost & set(one.command.needs):
+            lost.add(one.command.id)
+    costs = len(lost) - 1
     if costs:
         what = "1 command was" if costs == 1 else f"{costs} commands were"
         lines += _labelled("then", f"{what} not run, for want of what it makes", 1, width)
@@ -363,15 +369,6 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
     shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
     return lines + [cut(f"  | {line}", width) for line in shown]
-
-
-def _followers(first: Result, results: Sequence[Result]) -> int:
-    """Return how many commands were not run because one, or what needs it, did not pass."""
-    lost = {first.command.id}
-    for one in results:
-        if one.outcome is Outcome.SKIP and lost & set(one.command.needs):
-            lost.add(one.command.id)
-    return len(lost) - 1
 
 
 # The rows.

@@ -283,17 +283,6 @@ def _filled(pattern: str, numbers: Sequence[str]) -> str:
     return re.sub(r"\*", lambda _: next(left), pattern) if numbers else pattern
 
 
-def describe_match(match: Match) -> list[str]:
-    """Return what was decided without names, what was taken for granted, and what was left alone, one line each."""
-    return [
-        *_counted("matched by structure", match.by_structure),
-        *_counted("matched by order of declaration alone", match.by_order),
-        *(f"assumed: {text}" for text in _alike(match.assumed)),
-        *(f"kept: {text}: only the port has it" for text in _grouped(match.kept)),
-        *(f"left behind: {text}: the port has none" for text in _grouped(match.left)),
-    ]
-
-
 def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Return a line for each pair, or for all that differ in numbers alone."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -380,16 +369,13 @@ class OwnMatrices:
         if layer.kind != OWN_KIND:
             return "out, in"
         name = slot.parts[0].names if slot.parts else (slot.name,)
-        found = self._owner(side, layer.path)
-        leaf = next((one.rpartition(".")[2] for one in name), "")
-        return None if found is None else _applied(found, leaf, side)
-
-    def _owner(self, side: int, path: str) -> Model:
-        """Return the layer at a path, if it holds nothing but tensors."""
         model = self.models[side]
         layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
-        layer = layers.get(path)
-        return None if layer is None or list(layer.children()) else layer
+        found = layers.get(layer.path)
+        if found is None or list(found.children()):
+            return None  # what holds other layers is no matrix of its own
+        leaf = next((one.rpartition(".")[2] for one in name), "")
+        return _applied(found, leaf, side)
 
 
 def _applied(layer: Model, leaf: str, side: int) -> Way | None:
@@ -479,7 +465,15 @@ class Match:
     assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(describe_match(self))
+        return "\n".join(
+            [
+                *_counted("matched by structure", self.by_structure),
+                *_counted("matched by order of declaration alone", self.by_order),
+                *(f"assumed: {text}" for text in _alike(self.assumed)),
+                *(f"kept: {text}: only the port has it" for text in _grouped(self.kept)),
+                *(f"left behind: {text}: the port has none" for text in _grouped(self.left)),
+            ]
+        )
 
 
 def match_models(
@@ -568,8 +562,12 @@ class _Matching:
         found = match_by_structure(
             [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
         )
-        # Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes.
-        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
+        # Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
+        constant = [
+            leaf
+            for leaf in found.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(theirs[leaf][1])
+        ]
         self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
         found.missing = [leaf for leaf in found.missing if leaf not in constant]
         constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
@@ -834,6 +832,14 @@ def _left(
         for slot in layer.slots
         if slot.name not in named and slot.name not in tied
     ]
+
+
+def does_nothing(slot: TensorSlot) -> bool:
+    """Tell whether a tensor of the port's is a factor of 1 or a bias of 0 that is not trained: torch's layer is made without it."""
+    neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
+    return neutral is not None and all(
+        part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts
+    )
 
 
 def tell(layer: LayerTensors, slot: TensorSlot) -> str:

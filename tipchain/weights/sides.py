@@ -360,7 +360,16 @@ def torch_layers(model: object) -> list[LayerTensors]:
 def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     rule = rule_for(module, "torch") or OWN
     held = dict(_torch_tensors(module))
-    _refuse_lazy(held, path)
+    from torch.nn.parameter import is_lazy
+
+    for leaf, (_, tensor) in held.items():
+        if is_lazy(tensor):
+            raise WeightsError(
+                "has no shape yet",
+                key=join(path, leaf),
+                found="a lazy layer",
+                hint="let the model's builder run it once on an input",
+            )
     inside = dict(module._modules)  # noqa: SLF001
     if rule.kind == "MultiheadAttention":  # its out_proj is one of its tensors
         held.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
@@ -381,19 +390,6 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     for name, child in inside.items():
         if child is not None:
             yield from _walk_torch(child, join(path, name))
-
-
-def _refuse_lazy(held: Mapping[str, tuple[TensorKind, object]], path: str) -> None:
-    from torch.nn.parameter import is_lazy
-
-    for leaf, (_, tensor) in held.items():
-        if is_lazy(tensor):
-            raise WeightsError(
-                "has no shape yet",
-                key=join(path, leaf),
-                found="a lazy layer",
-                hint="let the model's builder run it once on an input",
-            )
 
 
 def _own_tensors(layer: Model, hidden: Container[str]) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:

@@ -392,12 +392,6 @@ class _Scope:
         self.decided[one] = other, evidence
         self.taken.add(other)
 
-    def _left(self, ours: Iterable[_Node], theirs: Iterable[_Node]) -> tuple[list[_Node], list[_Node]]:
-        return (
-            [node for node in ours if node not in self.decided],
-            [node for node in theirs if node not in self.taken],
-        )
-
     def _doubt(self, ours: Sequence[_Node], theirs: Sequence[_Node], why: str) -> None:
         self.doubts.append(
             Doubt(
@@ -438,7 +432,14 @@ class _Scope:
         equal = {node: named[label] for node, label in labels.items() if label in named}
         if len(equal) == len(ours) == len(theirs):
             return equal
-        words = _by_words(labels, port_labels)
+        # The words in their names, and the ranks of the numbers, put nodes together one to one.
+        groups, port_groups = _grouped(labels), _grouped(port_labels)
+        words: dict[_Node, _Node] = {}
+        for one, other in _alike_words(list(groups), list(port_groups)):
+            members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
+            ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
+            if ranked and len(members) == len(port_members):
+                words.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
         told = {**words, **equal}
         if len(set(told.values())) < len(told) or any(
             words.get(one, other) is not other for one, other in equal.items()
@@ -472,7 +473,8 @@ class _Scope:
         self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
     ) -> list[tuple[list[_Node], list[_Node]]]:
         """Divide a class by the containers that what is decided already puts together; decide where one is left."""
-        mine, its = self._left(ours, theirs)
+        mine = [node for node in ours if node not in self.decided]
+        its = [node for node in theirs if node not in self.taken]
         inside, port_inside = self.inside
         parts = []
         for one, other in partners:
@@ -629,18 +631,6 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
         sorted(piece.lower() for piece in pieces if not piece.isdigit()),
         tuple(int(piece) for piece in pieces if piece.isdigit()),
     )
-
-
-def _by_words(ours: Mapping[_Node, Path], theirs: Mapping[_Node, Path]) -> dict[_Node, _Node]:
-    """Return the nodes that the words in their names, and the ranks of the numbers, put together one to one."""
-    groups, port_groups = _grouped(ours), _grouped(theirs)
-    found: dict[_Node, _Node] = {}
-    for one, other in _alike_words(list(groups), list(port_groups)):
-        members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
-        ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
-        if ranked and len(members) == len(port_members):
-            found.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
-    return found
 
 
 def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:

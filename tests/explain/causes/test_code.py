@@ -233,7 +233,9 @@ def test_numbers_are_named():
 
 def test_what_is_left_of_an_error():
     assert explained(1.0, 0.0) == 1.0
-    assert explained(2.0, 0.5) == 0.75
+    assert explained(0.5, 0.125) == 0.75
+    assert explained(456.0, 1.0) == 0.0, "zeros, which are as far away as the truth is large, explain nothing"
+    assert explained(456.0, 0.001) == 0.999
     assert explained(1.0, 3.0) == 0.0
     assert explained(float("inf"), 1e-9) == pytest.approx(1.0)
     assert explained(1.0, float("inf")) == 0.0

@@ -9,16 +9,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from tipchain.chain.emitter import PlanDraft, folders
+from tipchain.chain.emitter import DEVICE_KINDS, PlanDraft, folders
 from tipchain.chain.kinds import Kind
-from tipchain.chain.load import marks_in_checkout
+from tipchain.chain.load import ON_CPU, marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import all_suites, get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import ALL, NONE, SlotRule
 from tipchain.errors import ParamsError, UsageError
-from tipchain.modes import Mode
+from tipchain.modes import Mode, parse_device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +241,24 @@ class Chain(PlanDraft):
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
         slot = self.slots.get(role)
         return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
+
+    def devices_of(self, slot: Slot, values: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """Return the devices to infer on, each as its kind and the file's word for it: the CPU alone with ``--device cpu``.
+
+        Raises:
+            UsageError: ``--device`` names none.
+        """
+        found = []
+        for value in values:
+            if kind := DEVICE_KINDS.get(value):
+                found.append((kind, value))
+            else:
+                self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot)
+        chosen = self.request.options.device
+        if chosen is None or parse_device(chosen).is_gpu:
+            return found
+        own = [pair for pair in found if pair[0] == "cpu"]
+        return own or [("cpu", ON_CPU[value]) for _, value in found[:1]]
 
     def export_of(self, mode: str) -> Slot:
         """Return the line with the program that exports one of PaddleDetection's models.

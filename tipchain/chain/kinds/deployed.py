@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
+from tipchain.chain.emitter import SHORT_NAMES
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import NOTHING, Words, check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
@@ -175,13 +175,11 @@ class _Inference(Chain):
 
     def points(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield each device with the settings that count there."""
-        for value in plain_list(self.slots["device"].value):
-            kind = DEVICE_KINDS.get(value.strip())
-            if kind is None:
-                continue
+        slot = self.slots["device"]
+        for kind, value in self.devices_of(slot, [one.strip() for one in plain_list(slot.value)]):
             axes = ("mkldnn", "threads", "infer_batch") if kind == "cpu" else ("trt", "precision", "infer_batch")
             for values in product(*(plain_list(self.slots[role].value) or ("null",) for role in axes)):
-                yield kind, {"device": value.strip(), **dict(zip(axes, values, strict=True))}
+                yield kind, {"device": value, **dict(zip(axes, values, strict=True))}
 
     def configured(self, model: str, point: Mapping[str, str], program: Words) -> tuple[str, ...]:
         """Add what writes the configuration of PaddleClas's program for a point; return its id."""

@@ -165,7 +165,7 @@ def plan(request: Request) -> Plan:
                 "the original runs this command first; tipchain runs no command of a file: run it before the chain"
             )
             line = section.line + len(section.lines) - 1
-            findings.append(LintFinding("to-static", "warning", request.file.path, line, last, message))
+            findings.append(LintFinding("to-static", "warning", request.file.path, line, last.split()[0], message))
         commands += _default(pair, rule, section, why)
     if not plans:
         raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")

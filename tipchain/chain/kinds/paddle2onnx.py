@@ -176,14 +176,11 @@ class _Plan(Chain):
                 self.conversion(one if len(models) > 1 else "", folder, onnx, argv, (), f"trans_model_{one}.log")
             )
         onnx_words = [word for one in models for word in self.words(f"onnx_{one}", slots[f"{one}_file"].value)]
-        for device in slots["infer_device"].values:
-            on = {"False": "cpu", "cpu": "cpu", "True": "gpu", "gpu": "gpu"}.get(device)
-            if on is None or (on == "gpu" and self.fixes and self.request.options.device == "cpu"):
-                continue
+        for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].values):
             given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
             argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
             leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
-            command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves)
+            command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves, on_gpu=on == "gpu")
             self.add(command, log=f"paddle2onnx_infer_{on}.log")
         for one in models if self.fixes else ():
             folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value

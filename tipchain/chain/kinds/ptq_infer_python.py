@@ -18,11 +18,11 @@ import glob
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, Values, exported_files, slim_links
+from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Values, exported_files, limited_product, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
@@ -489,7 +489,7 @@ class _Quantization(Chain):
         if role != "use_gpu" or role not in self.slots or self.slots[role].absent:
             return None
         value = self.slots[role].value
-        return {"True": "False", "gpu": "cpu"}.get(value, value) if self.cpu_only else value
+        return ON_CPU.get(value, value) if self.cpu_only else value
 
     def visible(self) -> dict[str, str]:
         return {} if self.gpu is None else {VISIBLE: self.gpu}
@@ -498,25 +498,11 @@ class _Quantization(Chain):
 
     def _devices(self) -> Sequence[tuple[str, str]]:
         """Return the devices to infer on, each as its kind and the file's word for it."""
-        chosen, slot = self.request.options.device, self.slots["device"]
-        found = []
-        for value in self.list_of("device"):
-            kind = DEVICE_KINDS.get(value)
-            if kind is None:
-                self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot)
-                continue
-            found.append((kind, value))
-        self.cpu_only = bool(found) and all(kind == "cpu" for kind, _ in found)
-        if chosen is None:
-            return found
-        device = parse_device(chosen)
-        if device.is_gpu:
-            self.gpu = self.gpu if chosen == "gpu" else str(device.number)
-            return found
-        self.cpu_only = True
-        own = [pair for pair in found if pair[0] == "cpu"]
-        words = {"True": "False", "gpu": "cpu"}
-        return own or [("cpu", words[value]) for _, value in found[:1]]
+        chosen, found = self.request.options.device, self.devices_of(self.slots["device"], self.list_of("device"))
+        self.cpu_only = chosen == "cpu" or (bool(found) and all(kind == "cpu" for kind, _ in found))
+        if chosen not in (None, "cpu", "gpu"):
+            self.gpu = str(parse_device(chosen).number)
+        return found
 
     def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
         """Add the inferences with a quantized model; return the one that the unquantized model is compared in."""
@@ -541,8 +527,8 @@ class _Quantization(Chain):
         lists = [self.list_of(role) for role in device.axes]
         if not self.request.legacy:
             lists = [values or ("null",) for values in lists]
-        for values in product(*lists):
-            point = dict(zip(device.axes, values, strict=True))
+        named = {role: (self.slots[role], values) for role, values in zip(device.axes, lists, strict=True)}
+        for point in limited_product(named):
             wrong = any(point[role] not in values for role, values in device.only.items())
             if not wrong and not any(one.items() <= point.items() for one in device.never):
                 yield point

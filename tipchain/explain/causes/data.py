@@ -148,7 +148,10 @@ def explain(pair: SamplePair) -> Iterator[Diagnosis]:
 
 
 def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[Diagnosis]:
-    where, count = _where(pair, name, off), min(len(pair.ours), len(pair.theirs))
+    one, count = pair.ours[off[0]], min(len(pair.ours), len(pair.theirs))
+    named = f" ({one.names[0]})" if one.names else ""
+    where = f"all {count} samples" if len(off) == count else f"{len(off)} of {count} samples, first {one.number}{named}"
+    where += f", {name}" if name else ""
     es, acts = pair.values(name, off[:TRIED])
     kinds = f"{es[0].dtype} expected, {acts[0].dtype} actual"
     if all(one.size == 1 or (one.ndim == 1 and one.dtype.kind in "biu") for one in es):
@@ -276,16 +279,6 @@ def _small(image: Array) -> Array | None:
     little -= little.mean()
     length = float(np.linalg.norm(little))
     return little / length if length else None
-
-
-def _where(pair: SamplePair, name: str, off: Sequence[int]) -> str:
-    first, count = pair.ours[off[0]], min(len(pair.ours), len(pair.theirs))
-    named = f" ({first.names[0]})" if first.names else ""
-    field = f", {name}" if name else ""
-    every = (
-        f"all {count} samples" if len(off) == count else f"{len(off)} of {count} samples, first {first.number}{named}"
-    )
-    return f"{every}{field}"
 
 
 def _shown(label: Array) -> str:

@@ -30,41 +30,7 @@ from tipchain.numbers.tolerance import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, 
 # What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
 
 
-Explain = Callable[[Arrays, Arrays], list[DataCause]]
-
-
-def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[DataCause]:
-    """Return the causes of different shapes, then what ``explain`` says of the values under them."""
-    e, a = next(pair for pair in zip(expected, actual, strict=True) if pair[0].shape != pair[1].shape)
-    shapes = f"{e.shape} expected, {a.shape} actual"
-    turned = _turned(expected, actual, explain)
-    if turned is not None:
-        axes, rest = turned
-        if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
-            return rest
-        layout = DataCause(
-            "layout",
-            f"layout: {shapes}{_order_of(e.shape, axes)}",
-            f"transpose the port's image by {tuple(axes.index(axis) for axis in range(len(axes)))}: {a.shape} becomes {e.shape}",
-            explained=1.0 if not rest else rest[-1].explained,
-        )
-        return [layout, *rest]
-    if all(
-        [n for n in one.shape if n > 1] == [n for n in other.shape if n > 1]
-        for one, other in zip(expected, actual, strict=True)
-    ):
-        rest = explain([one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual)
-        axis = DataCause(
-            "layout",
-            f"layout: {shapes}: an axis of size 1",
-            f"reshape the port's to {e.shape}",
-            explained=1.0 if not rest else rest[-1].explained,
-        )
-        return [axis, *rest]
-    return [_size(e, a, shapes, expected, actual)]
-
-
-def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[int, ...], list[DataCause]] | None:
+def _turned(expected: Arrays, actual: Arrays) -> tuple[tuple[int, ...], list[DataCause]] | None:
     """Return the order of axes that makes all shapes alike and leaves least to explain, with what it leaves."""
     e = expected[0]
     if e.ndim > 5 or any(one.ndim != e.ndim for one in (*expected, *actual)):
@@ -76,7 +42,7 @@ def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[i
     ]
     if not fitting:
         return None
-    found = [(explain([one.transpose(axes) for one in expected], actual), axes) for axes in fitting]
+    found = [(_explain_values([one.transpose(axes) for one in expected], actual), axes) for axes in fitting]
     rest, axes = min(found, key=lambda one: (len(one[0]), bool(one[0]) and one[0][0].code == "unknown"))
     return axes, rest
 
@@ -107,7 +73,18 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
             f"size: {shapes}: another number of channels",
             "convert images to the reference's mode (RGB or grey) as they are read",
         )
-    return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
+    if cropped := _cropped(shapes, expected, actual):
+        return cropped
+    # One of the sizes keeps the shape of the image, and the other does not.
+    high, wide = plane(e.shape)
+    wanted, found = ((one.shape[high], one.shape[wide]) for one in (e, a))
+    short, square = min(wanted), len(set(found)) == 1
+    if (len(set(wanted)) == 1) is not square and short == min(found):
+        kept, exact = ("reference", "port") if square else ("port", "reference")
+        words = f"size: {shapes}: the {kept} resizes the short side to {short}, the {exact} both sides"
+        ours = f"Resize({short})" if square else f"Resize({wanted})"
+        return DataCause("resize-size", words, f"resize as the reference does: {ours}")
+    return DataCause("size", f"size: {shapes}", fix)
 
 
 def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
@@ -131,20 +108,6 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     return DataCause(
         "crop-size", f"size: {shapes}: one is the middle of the other", "crop to the reference's size", explained=1.0
     )
-
-
-def _resized(e: Array, a: Array, shapes: str) -> DataCause:
-    """Name sizes of which one keeps the shape of the image, and the other does not."""
-    high, wide = plane(e.shape)
-    expected, actual = ((one.shape[high], one.shape[wide]) for one in (e, a))
-    short, square = min(expected), len(set(actual)) == 1
-    cause = DataCause("size", f"size: {shapes}", "resize and crop to the reference's size")
-    if (len(set(expected)) == 1) is not square and short == min(actual):
-        kept, exact = ("reference", "port") if square else ("port", "reference")
-        words = f"size: {shapes}: the {kept} resizes the short side to {short}, the {exact} both sides"
-        ours = f"Resize({short})" if square else f"Resize({expected})"
-        return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
-    return cause
 
 
 # Hypotheses about the values of images of one shape: scale, mean and std, whole numbers, a narrower type.
@@ -315,7 +278,33 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
     """
     es, acts = [one.astype(np.float64) for one in expected], [one.astype(np.float64) for one in actual]
     if any(one.shape != other.shape for one, other in zip(es, acts, strict=True)):
-        return explain_shapes(es, acts, _explain_values)
+        e, a = next(pair for pair in zip(es, acts, strict=True) if pair[0].shape != pair[1].shape)
+        shapes = f"{e.shape} expected, {a.shape} actual"
+        turned = _turned(es, acts)
+        if turned is not None:
+            axes, rest = turned
+            if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
+                return rest
+            layout = DataCause(
+                "layout",
+                f"layout: {shapes}{_order_of(e.shape, axes)}",
+                f"transpose the port's image by {tuple(axes.index(axis) for axis in range(len(axes)))}: {a.shape} becomes {e.shape}",
+                explained=1.0 if not rest else rest[-1].explained,
+            )
+            return [layout, *rest]
+        if all(
+            [n for n in one.shape if n > 1] == [n for n in other.shape if n > 1]
+            for one, other in zip(es, acts, strict=True)
+        ):
+            rest = _explain_values([one.reshape(other.shape) for one, other in zip(es, acts, strict=True)], acts)
+            axis = DataCause(
+                "layout",
+                f"layout: {shapes}: an axis of size 1",
+                f"reshape the port's to {e.shape}",
+                explained=1.0 if not rest else rest[-1].explained,
+            )
+            return [axis, *rest]
+        return [_size(e, a, shapes, es, acts)]
     return _explain_values(es, acts)
 
 

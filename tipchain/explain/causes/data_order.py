@@ -41,10 +41,6 @@ def explain_order(places: Sequence[int | None], count: int, *, batch: int | None
         return _repeated(known, count, twice, missing)
     if missing:
         return _missing(known, count, missing, batch)
-    return _permuted(known, count)
-
-
-def _permuted(known: Sequence[int], count: int) -> DataCause:
     fix = "read samples in the reference's order"
     if list(known) == list(range(count))[::-1]:
         how = "the whole set is in reverse order"
@@ -263,7 +259,24 @@ def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCa
     whole = [[np.asarray(one).astype(np.int64) for one in side] for side in (expected, actual)]
     ours, theirs = (_strip(side) for side in whole)
     if all(map(np.array_equal, ours.cores, theirs.cores)):
-        return _padded_otherwise(ours, theirs, whole)
+        lengths = [max(map(len, side)) for side in whole]
+        if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
+            return certain(
+                "padding-side",
+                f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
+                f"pass padding_side={ours.side!r}",
+            )
+        if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
+            return certain(
+                "padding-value",
+                f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
+                f"pad with {ours.value}",
+            )
+        return certain(
+            "max-length",
+            f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
+            "pad as the reference does: to the same length",
+        )
     return (
         _ends(ours, theirs)
         or _truncated(ours, theirs)
@@ -290,27 +303,6 @@ def _strip(sequences: Sequence[Array]) -> _Padded:
                     cores.append(one[end[0] : end[1]])
                 return _Padded(cores, value, side)
     return _Padded(list(sequences), None, "")
-
-
-def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> DataCause:
-    lengths = [max(map(len, side)) for side in whole]
-    if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
-        return certain(
-            "padding-side",
-            f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
-            f"pass padding_side={ours.side!r}",
-        )
-    if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
-        return certain(
-            "padding-value",
-            f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
-            f"pad with {ours.value}",
-        )
-    return certain(
-        "max-length",
-        f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
-        "pad as the reference does: to the same length",
-    )
 
 
 def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:

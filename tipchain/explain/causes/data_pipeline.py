@@ -113,26 +113,6 @@ def name_both(factor: Array, shift: Array, spread: float) -> tuple[Constants, Co
     return (known[ours], known[theirs]) if np.isfinite(score[ours, theirs]) else None
 
 
-def name_one(factor: Array, shift: Array, largest: float) -> str:
-    """Return what a normalization ``factor * pixel + shift`` of raw pixels is, with its mean and std.
-
-    Args:
-        factor: per channel.
-        shift: per channel.
-        largest: what white is in the raw image: 255 of bytes, else 1.
-    """
-    scale = factor * largest
-    for one in constants(len(factor)):
-        a, b = one.line
-        if np.allclose(a, scale, rtol=CLOSE, atol=0) and np.allclose(
-            b, shift, rtol=CLOSE, atol=CLOSE * max(1.0, float(np.abs(a).max()) * 0.5)
-        ):
-            return one.name
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean, std = -shift / scale, 1 / scale
-    return f"mean {_shown(mean)}, std {_shown(std)} of pixels in 0..1"
-
-
 def _shown(values: Array) -> str:
     return "[" + ", ".join(f"{one:.4g}" for one in values) + "]"
 
@@ -141,9 +121,6 @@ def _shown(values: Array) -> str:
 #
 # Sources: Pillow's ``Resample.c`` (filters widened when shrinking: antialiasing), OpenCV's ``INTER_*`` and torch's and
 # Paddle's ``interpolate`` (filters of a fixed width, R. Keys' cubic with a = -0.75).
-
-
-Kernel = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +287,7 @@ def _lanczos(x: Array, lobes: int) -> Array:
     return np.where(np.abs(x) < lobes, np.sinc(x) * np.sinc(x / lobes), 0.0)
 
 
-_KERNELS: dict[str, Kernel] = {
+_KERNELS: dict[str, Callable[[Array], Array]] = {
     "bilinear": lambda x: (1 - np.abs(x)).clip(0),
     "bicubic": lambda x: _cubic(x, -0.5),
     "cubic": lambda x: _cubic(x, -0.75),
@@ -442,7 +419,16 @@ class Pipeline:
     @property
     def constants(self) -> str:
         """The normalization in words."""
-        return name_one(self.factor, self.shift, self.largest)
+        scale = self.factor * self.largest
+        for one in constants(len(self.factor)):
+            a, b = one.line
+            if np.allclose(a, scale, rtol=CLOSE, atol=0) and np.allclose(
+                b, self.shift, rtol=CLOSE, atol=CLOSE * max(1.0, float(np.abs(a).max()) * 0.5)
+            ):
+                return one.name
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean, std = -self.shift / scale, 1 / scale
+        return f"mean {_shown(mean)}, std {_shown(std)} of pixels in 0..1"
 
     def __str__(self) -> str:
         rounded = ", rounded to whole grey levels" if self.whole else ""
@@ -482,15 +468,11 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
             break
     if best is None or best.left > bound:
         return None
-    return _settled(best, _Work.of(raws, results, len(raws)) or work)
-
-
-def _settled(found: Pipeline, work: _Work) -> Pipeline:
-    """Return a pipeline with the rounding of the crop's halves that leaves least of all images."""
-    ways = [replace(found.geometry, halves=one) for one in HALVES if not found.geometry.corner]
-    method = found.method or METHODS[0]
-    made = [one for way in ways for one in _finest(work, way, method, (found.whole,), near=False)]
-    return min([one for one in made if one.order == found.order] or [found], key=lambda one: one.left)
+    # The rounding of the crop's halves is the one that leaves least of all images.
+    whole = _Work.of(raws, results, len(raws)) or work
+    ways = [replace(best.geometry, halves=one) for one in HALVES if not best.geometry.corner]
+    made = [one for way in ways for one in _finest(whole, way, best.method or METHODS[0], (best.whole,), near=False)]
+    return min([one for one in made if one.order == best.order] or [best], key=lambda one: one.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

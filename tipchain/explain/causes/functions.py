@@ -399,7 +399,6 @@ OWN_ARGUMENTS: Mapping[str, Sequence[Trait]] = {
 """Arguments of functions that no layer is made with."""
 CALLED = {"pad": "Pad2D", "interpolate": "Upsample"}
 """Layers by functions of another name; ``max_pool2d`` is MaxPool2D's."""
-_ADDED = Trait("epsilon", "y", usual=EPSILONS)
 
 
 @cache
@@ -415,9 +414,12 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     both = (
         (one, next((name for name in reversed(one.arguments) if name in names), "")) for one in arguments_of(op.name)
     )
+    # A number that a call adds may be as small as the constants that keep roots and divisions finite.
+    operand = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+    added = isinstance(operand, float) and 0 < operand <= MOST_EPSILON
     for trait, name, place in (
         *((one, name, names.index(name)) for one, name in both if name),
-        *(((_ADDED, "y", 1),) if added_epsilon(op) else ()),
+        *(((Trait("epsilon", "y", usual=EPSILONS), "y", 1),) if added else ()),
     ):
         usual = trait.usual or ()
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
@@ -449,9 +451,3 @@ def has_axis(op: Op, axis: object) -> bool:
     rank = len(getattr(given, "shape", ())) + (op.name == "stack")
     axes = axis if isinstance(axis, list | tuple) else (axis,)
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
-
-
-def added_epsilon(op: Op) -> float | None:
-    """Return a number that a call adds, if it is as small as the constants that keep roots and divisions finite; else None."""
-    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-    return value if isinstance(value, float) and 0 < value <= MOST_EPSILON else None

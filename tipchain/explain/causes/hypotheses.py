@@ -225,8 +225,11 @@ class Trials:
 
 
 def explained(before: float, after: float) -> float:
-    """Return the fraction of an error that is gone; an error without size counts as one of the truth's own size."""
-    before = before if isfinite(before) else 1.0
+    """Return the fraction of an error that is gone; one without size, or larger than the truth, counts as of the truth's own size.
+
+    Else what makes nothing of results that are hundreds of times too large would explain 99 % of that.
+    """
+    before = min(before, 1.0)
     return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
 
 

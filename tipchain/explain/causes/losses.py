@@ -483,24 +483,19 @@ def _never_ran(
             continue
         if number and unlike:
             return PieceCheck(outcome=Outcome.ERROR, reason=unlike)
-        return _raised(where, number, single, reference)
-    return None
-
-
-def _raised(where: str, number: int, error: Exception, reference: object) -> PieceCheck:
-    """Return the ERROR of a loss that raises, or the FAIL of a port's that is no scalar."""
-    failed = failed_to_run(f"the {where}'s loss", error)
-    if isinstance(error, TipchainError):
-        failed = PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    if number == 0 or not isinstance(reference, Evaluated):
+        failed = failed_to_run(f"the {where}'s loss", single)
+        if isinstance(single, TipchainError):
+            failed = PieceCheck(outcome=Outcome.ERROR, reason=str(single))
+        if number == 0 or not isinstance(reference, Evaluated):
+            return failed
+        if isinstance(single, NotScalarError):
+            unreduced = Diagnosis(
+                code="reduction",
+                port_path="loss",
+                message="the port's loss is not reduced to a scalar, the reference's is",
+                evidence=str(single),
+                fix="pass the reference's reduction: 'mean' or 'sum'",
+            )
+            return PieceCheck(outcome=Outcome.FAIL, reason=str(single), diagnoses=(unreduced,))
         return failed
-    if isinstance(error, NotScalarError):
-        unreduced = Diagnosis(
-            code="reduction",
-            port_path="loss",
-            message="the port's loss is not reduced to a scalar, the reference's is",
-            evidence=str(error),
-            fix="pass the reference's reduction: 'mean' or 'sum'",
-        )
-        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))
-    return failed
+    return None

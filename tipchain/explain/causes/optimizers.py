@@ -44,14 +44,6 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
-def torch_formula(trained: Updates, name: str) -> Formula | None:
-    """Return what torch's optimizer says that it does to a parameter; None for one of an unknown kind."""
-    frozen = not trained.tensor(name).requires_grad
-    return _formula(
-        torch_name(trained.optimizer), torch_treatments(trained.optimizer), trained.tensor(name), frozen=frozen
-    )
-
-
 def paddle_formula(trained: Updates, name: str) -> Formula | None:
     """Return what Paddle's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
@@ -93,13 +85,6 @@ def _formula(
         form=form,
         **{k: v for k, v in knobs.items() if k in known and v is not None},
     )
-
-
-def groups_of(trained: Updates, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
-    groups = enumerate(parameter_groups(trained.optimizer))
-    numbers = {id(one): number for number, (_, tensors) in groups for one in tensors}
-    return {name: numbers.get(id(trained.tensor(name)), 0) for name in names}
 
 
 def _clip(grouped: bool, clip: object) -> tuple[str, float]:
@@ -297,7 +282,14 @@ def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, U
             known.append(cause.change)
     if not found:
         return (_unknown(courses, failing),)
-    told = _grouped(found)
+    told: dict[_Told, list[str]] = {}
+    for name, cause in found.items():
+        knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
+        for knob in knobs:
+            one = _Told(
+                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
+            )
+            told.setdefault(one, []).append(name)
     by_name = {course.name: course for course in courses}
     # First what an argument of the port sets, then what takes away most by itself, then what is about most parameters.
     ordered = sorted(
@@ -315,21 +307,12 @@ def _spread(courses: Sequence[Course]) -> list[Course]:
 
 
 def _reference(course: Course, side: Updates, known: Sequence[Formula]) -> Formula | None:
-    said = torch_formula(side, course.name)
+    frozen = not side.tensor(course.name).requires_grad
+    said = _formula(
+        torch_name(side.optimizer), torch_treatments(side.optimizer), side.tensor(course.name), frozen=frozen
+    )
     starts = [said] if said is not None else [*dict.fromkeys(known), *STARTS]
     return identify(course, course.reference, starts)
-
-
-def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
-    told: dict[_Told, list[str]] = {}
-    for name, cause in found.items():
-        knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
-        for knob in knobs:
-            one = _Told(
-                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
-            )
-            told.setdefault(one, []).append(name)
-    return told
 
 
 def _knobs(cause: KnobCause) -> list[str]:
@@ -364,7 +347,12 @@ def _diagnosis(
     by_name, (_, port), name = {course.name: course for course in courses}, sides, names[0]
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
-    where = _where(names, found, courses, failing, sides)
+    where = ""
+    if any(course.name not in failing for course in courses) or any(one not in names for one in found):
+        vectors = all(len(sides[0].tensor(one).shape) <= 1 for one in names)
+        where = (
+            f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
+        )
     own = found[name].reference
     decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
     evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "
@@ -423,23 +411,6 @@ def _explained(
         apart = distance(*like, like)
         shares.append(max(0.0, 1 - distance(simulate(formula, course), course.port, like) / apart))
     return min(shares)
-
-
-def _where(
-    names: list[str],
-    found: Mapping[str, KnobCause],
-    courses: Sequence[Course],
-    failing: set[str],
-    sides: tuple[Updates, Updates],
-) -> str:
-    """Say which parameters a knob is about, where it is not all."""
-    rest = [course.name for course in courses if course.name not in failing]
-    others = [name for name in found if name not in names]
-    if not rest and not others:
-        return ""
-    reference, _ = sides
-    vectors = all(len(reference.tensor(name).shape) <= 1 for name in names)
-    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
 
 
 def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
@@ -587,7 +558,11 @@ def _run(
         chosen = slice(None, None, max(1, value.size // KEPT))
         watched[name] = _Watched(value.reshape(-1)[chosen].copy(), chosen)
     before = (values, dict(values))
-    scales = _scales(values, gradients)
+    # Gradients are of their parameter's size, of zeros of the usual one.
+    sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
+    usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
+    known = {name: float(np.sqrt(np.mean(np.square(one)))) for name, one in gradients.items() if np.size(one)}
+    scales = {name: known.get(name) or (size if size > 0 else usual) for name, size in sizes.items()}
     for step in range(count):
         total = 0.0
         for name, given in _gradients(values, scales, seed, step, gradients):
@@ -602,16 +577,22 @@ def _run(
             side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
-            _compare(name, kept, step, opened.sides, before, double=double)
+            updates = []
+            for number, side in enumerate(opened.sides):
+                value = side.value(name)
+                updates.append(value - before[number][name])
+                before[number][name] = value
+                kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
+            apart = [rms(one) for one in (*updates, updates[1] - updates[0])]
+            largest = max(float(np.max(np.abs(one[name]), initial=0.0)) for one in before)
+            noise = (ROUNDING if double else SAME_SINGLE) * largest
+            kept.moved = kept.moved or max(apart[:2]) > noise
+            finite = all(np.isfinite(one) for one in apart)
+            share = apart[2] / max(apart[:2]) if finite and apart[2] > noise else 0.0 if finite else np.inf
+            if share > _limit(double=double) and kept.step < 0:
+                kept.step = step
+            kept.worst = max(kept.worst, float(share))
     return watched, norms
-
-
-def _scales(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, float]:
-    """Return the size of each parameter's gradients: its own size, or of zeros the usual one."""
-    sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
-    usual = float(np.median([one for one in sizes.values() if one > 0] or [1.0]))
-    given = {name: float(np.sqrt(np.mean(np.square(one)))) for name, one in gradients.items() if np.size(one)}
-    return {name: given.get(name) or (size if size > 0 else usual) for name, size in sizes.items()}
 
 
 def _gradients(
@@ -625,31 +606,6 @@ def _gradients(
             generator = np.random.default_rng([seed, step, number])
             drawn = generator.standard_normal(min(value.size, DRAWN)) * (size * scales[name])
             yield name, np.resize(drawn, value.shape)
-
-
-def _compare(
-    name: str,
-    kept: _Watched,
-    step: int,
-    sides: tuple[Updates, Updates],
-    before: Sequence[dict[str, Array]],
-    *,
-    double: bool,
-) -> None:
-    updates = []
-    for number, side in enumerate(sides):
-        value = side.value(name)
-        updates.append(value - before[number][name])
-        before[number][name] = value
-        kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
-    sizes = [rms(one) for one in (*updates, updates[1] - updates[0])]
-    noise = (ROUNDING if double else SAME_SINGLE) * max(float(np.max(np.abs(one[name]), initial=0.0)) for one in before)
-    kept.moved = kept.moved or max(sizes[:2]) > noise
-    finite = all(np.isfinite(one) for one in sizes)
-    apart = sizes[2] / max(sizes[:2]) if finite and sizes[2] > noise else 0.0 if finite else np.inf
-    if apart > _limit(double=double) and kept.step < 0:
-        kept.step = step
-    kept.worst = max(kept.worst, float(apart))
 
 
 def _limit(*, double: bool) -> float:
@@ -686,7 +642,9 @@ def _judge(ran: _Ran) -> PieceCheck:
         return PieceCheck(outcome=Outcome.PASS, reason=reason, **common)
     first = min(failing, key=lambda name: watched[name].step)
     _, port = opened.sides
-    courses = _courses(watched, norms, groups_of(port, watched))
+    groups = enumerate(parameter_groups(port.optimizer))
+    group_of = {id(one): number for number, (_, tensors) in groups for one in tensors}
+    courses = _courses(watched, norms, {name: group_of.get(id(port.tensor(name)), 0) for name in watched})
     step = watched[first].step
     expected, actual = (float(np.sqrt(np.mean(side[step] ** 2))) for side in watched[first].updates)
     reason = (

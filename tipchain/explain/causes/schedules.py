@@ -437,18 +437,6 @@ def _change(knobs: Options) -> str:
     return f"change the port's schedule so that {' and '.join(wanted)}"
 
 
-def cycled_momentum(momentum: Array) -> Diagnosis:
-    """Return the diagnosis of a reference whose schedule moves the momentum, which no schedule of Paddle's does."""
-    low, high = float(momentum.min()), float(momentum.max())
-    return Diagnosis(
-        code="cycle-momentum",
-        port_path=SCHEDULER,
-        message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
-        evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
-        fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
-    )
-
-
 def _alike(one: Shape | None, other: Shape | None, count: int) -> tuple[Shape | None, Shape | None]:
     """Return both shapes, one of even steps as one of single values where the other is such; a single step is even."""
     if one is not None and other is not None and one.family == other.family == "steps":
@@ -889,7 +877,14 @@ def _judge(ours: _Curves, theirs: _Curves, fresh: object, scheduled: bool) -> Pi
         causes = schedule_causes(one, other, fresh)
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes)
     if np.ptp(momentum) > 0:
-        found = cycled_momentum(momentum)
+        low, high = float(momentum.min()), float(momentum.max())
+        found = Diagnosis(
+            code="cycle-momentum",
+            port_path=SCHEDULER,
+            message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
+            evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
+            fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
+        )
         return PieceCheck(
             outcome=Outcome.FAIL, reason=found.message, numbers=numbers, curves=curves, diagnoses=(found,)
         )

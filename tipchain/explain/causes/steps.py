@@ -42,6 +42,8 @@ MOST_TENSORS = 14
 """Tensors of a call that are looked at: a limit on the search, three for each of query, key and value with their biases fit in."""
 MOST_ORDERS = 24
 """Orders of axes that are tried: 4!, all of a tensor with four."""
+MOST_AXES, FIRST = 6, 256
+"""Axes of a tensor whose orders are compared rather than tried, 6! of them; numbers that tell most of them wrong."""
 HEADS = 4
 """Axes that a tensor of batch, sequence and divided channels has at least."""
 CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})
@@ -93,6 +95,7 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                 message=f"`{op.name}`{where} divides an axis in another order",
                 fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`",
             )
+    yield from _ordered_as_expected(op, piece, given)
     rank = len(first.shape)
     if 1 < rank <= 4 and op.name != LAYER:
         for order in islice(permutations(range(rank)), 1, MOST_ORDERS):
@@ -103,6 +106,27 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                     message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
                 )
+
+
+def _ordered_as_expected(op: Op, piece: Piece, given: Tensor) -> Iterator[Hypothesis]:
+    """Yield the order of a transposition's axes in which its numbers are the reference's output, of more axes than can be tried."""
+    truth = piece.truth.outputs
+    if op.name not in TRANSPOSING or given is None or not truth or not HEADS < len(given.shape) <= MOST_AXES:
+        return
+    expected, array = truth[0].reshape(-1), numpy_of(given)
+    if array.size != expected.size:
+        return
+    for order in permutations(range(array.ndim)):
+        turned = array.transpose(order)
+        close = relative(expected[:FIRST], turned.flat[:FIRST]) <= SAME_DOUBLE
+        if close and relative(expected, turned.reshape(-1)) <= SAME_DOUBLE:
+            yield Hypothesis(
+                code="axis-order",
+                acts={op.number: instead(lambda one, order=order: one.transpose(list(order)))},  # type: ignore[misc]
+                message=f"`{op.name}`{place_of(op, piece)} takes the axes in the wrong order: the right one is {list(order)}",
+                fix=f"pass {list(order)} to `{op.name}`{place_of(op, piece)}: `{op.line}`",
+            )
+            return
 
 
 def layout_code(op: Op, given: Tensor, made: Tensor) -> str:

@@ -279,7 +279,25 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
         names = ", ".join(one.name for one in wrong[:6])
         code = code if len(codes) == 1 else _joint(codes)
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
-    yield from _missing_bias(piece, missing.get("bias"))
+    bias = missing.get("bias")
+    if bias is None or bias.ndim != 1 or piece.theirs.call.children:
+        return
+    side, last = piece.sides.port, piece.ours.call.type in ("Linear", "LayerNorm")
+
+    def add(outputs: list[Tensor]) -> list[Tensor]:
+        first, *rest = outputs
+        axis = first.ndim - 1 if last else next(axis for axis in (1, first.ndim - 1) if first.shape[axis] == bias.size)
+        shape = [-1 if one == axis else 1 for one in range(first.ndim)]
+        return [first + side.tensor(bias.reshape(shape), gradient=False), *rest]
+
+    yield Hypothesis(
+        code="missing-bias",
+        message="it has no bias, the reference has",
+        confirmed=True,
+        edit=add,
+        fix=f"don't pass `bias_attr=False` to `{piece.theirs.path}`, and load the reference's bias",
+        evidence="with the reference's bias the error is gone",
+    )
 
 
 def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]) -> Iterator[Hypothesis]:
@@ -331,28 +349,6 @@ def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     known = {path for path, _ in piece.sides.port.layers(piece.port)}
     paths = [one.name.rpartition(".")[0] for one in held]
     return common_path(one if one in known else "" for one in paths)
-
-
-def _missing_bias(piece: Piece, bias: Array | None) -> Iterator[Hypothesis]:
-    """Yield the port's output with a bias that only the reference has."""
-    if bias is None or bias.ndim != 1 or piece.theirs.call.children:
-        return
-    side, last = piece.sides.port, piece.ours.call.type in ("Linear", "LayerNorm")
-
-    def add(outputs: list[Tensor]) -> list[Tensor]:
-        first, *rest = outputs
-        axis = first.ndim - 1 if last else next(axis for axis in (1, first.ndim - 1) if first.shape[axis] == bias.size)
-        shape = [-1 if one == axis else 1 for one in range(first.ndim)]
-        return [first + side.tensor(bias.reshape(shape), gradient=False), *rest]
-
-    yield Hypothesis(
-        code="missing-bias",
-        message="it has no bias, the reference has",
-        confirmed=True,
-        edit=add,
-        fix=f"don't pass `bias_attr=False` to `{piece.theirs.path}`, and load the reference's bias",
-        evidence="with the reference's bias the error is gone",
-    )
 
 
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:

@@ -96,7 +96,16 @@ class Walk:
             for key, one in self.made(op).items():
                 self._match(key, one)
                 self.makers_of.setdefault(key, op)
-        self._put_leaves_right()
+        # Tensors that no call made are what the code is given, or keeps.
+        for op in self.ops:
+            for key, one in self.given(op).items():
+                if key in self.makers_of or self.matched[key] or key in self.leaves:
+                    continue
+                found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
+                if found is not None:
+                    self.leaves[key] = one, found[1]
+                    self.healed[key] = found[1]
+                    self.shared.add(found[0])
         for op in self.ops:
             self._follow(op)
         for op in self.ops:
@@ -118,18 +127,6 @@ class Walk:
                     new = self._as_ports(next(arranged(value, array.shape, flat=True)))
                     self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                     break
-
-    def _put_leaves_right(self) -> None:
-        """Look for the counterparts of tensors that no call made: what the code is given, or keeps."""
-        for op in self.ops:
-            for key, one in self.given(op).items():
-                if key in self.makers_of or self.matched[key] or key in self.leaves:
-                    continue
-                found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
-                if found is not None:
-                    self.leaves[key] = one, found[1]
-                    self.healed[key] = found[1]
-                    self.shared.add(found[0])
 
     def _key(self, tensor: object, number: int, *, after: bool = False) -> Key:
         """Return what tells a tensor, and how often it was written to, before a call or after it."""

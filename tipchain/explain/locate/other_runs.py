@@ -476,7 +476,7 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
     """Return what is wrong about a draw, and what to do."""
     ours, theirs = one.reference, one.port
     if theirs is None:
-        return _tell_missing(one, ours or Draw("own", ()))
+        return _tell_missing(one, ours or Draw("own", ()), training=training)
     mask, place = str(theirs), _line(theirs)
     if ours is None and not training:
         told, fix = f"in eval mode it draws {mask} at {place}", f"pass `training=self.training` at {place}"
@@ -495,12 +495,14 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
     return Cause(code="dropout-shape", message=both, fix=fix)
 
 
-def _tell_missing(one: UnlikeDraw, draw: Draw) -> Cause:
+def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Cause:
     where = _beside(one.between)
     told = f"it draws nothing {where}, {_referred(draw)}"
     rate = "" if draw.rate is None else f"p={draw.rate:g}, "
-    fix = f"apply `F.dropout({rate}training=self.training)` {where}"
-    if one.port_path and not one.called:
+    fix = f"apply `F.dropout({rate}training={'self.training' if training else 'True'})` {where}"
+    if not training:
+        told = f"in eval mode {told}"
+    elif one.port_path and not one.called:
         told, fix = f"`{one.port_path}` is never called: {told}", f"call `{one.port_path}` {where}"
     return Cause(code="missing-dropout", message=told, fix=fix)
 

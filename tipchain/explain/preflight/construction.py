@@ -244,7 +244,19 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
         elif same(expected, actual, one.slack):
             continue
         effect: Effect = "none" if one.measured or (one.visible and not built) else "elsewhere"
-        yield _argument_finding(pair, one, expected, actual, effect=effect)
+        reference, port = _spelled(pair, one, 0, expected), _spelled(pair, one, 1, actual)
+        looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
+        terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
+        hint = f", {one.hint}" if looks_alike and one.hint else ""
+        value = tidy(one.write(not actual if one.code == "time-order" else expected))
+        wanted = ", ".join(f"{name}={value!r}" for name in one.argument.split(", "))
+        yield pair.finding(
+            one.code,
+            (reference, port),
+            f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
+            f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
+            effect=effect,
+        )
 
 
 def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
@@ -263,22 +275,6 @@ def _comparable(pair: PairedLayers, one: Trait, expected: Setting, actual: Setti
         return True
     ours, theirs = pair.shapes
     return sorted(ours) == sorted(theirs)
-
-
-def _argument_finding(pair: PairedLayers, one: Trait, expected: Setting, actual: Setting, *, effect: Effect) -> Finding:
-    reference, port = _spelled(pair, one, 0, expected), _spelled(pair, one, 1, actual)
-    looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
-    terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
-    hint = f", {one.hint}" if looks_alike and one.hint else ""
-    value = tidy(one.write(not actual if one.code == "time-order" else expected))
-    wanted = ", ".join(f"{name}={value!r}" for name in one.argument.split(", "))
-    return pair.finding(
-        one.code,
-        (reference, port),
-        f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
-        f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
-        effect=effect,
-    )
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:

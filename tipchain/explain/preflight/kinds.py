@@ -350,12 +350,6 @@ def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
             yield PairedLayers(next(paths), reference, next(paths), port)
 
 
-def paddle_recurrent(layer: object) -> str | None:
-    """Return the kind of a Paddle ``RNN`` or ``BiRNN`` over a cell that torch has whole, else None."""
-    packed = packed_tensors(layer)
-    return None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
-
-
 def _cells(layer: Model) -> list[Model]:
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
@@ -493,7 +487,6 @@ KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", EPSILON))}
 _BY_LOWER_NAME = {name.lower(): one for name, one in {**_BY_NAME, **_BY_CLASS[1]}.items()}
-_OWN_MODULES = ("torch.nn.", "paddle.nn.")
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
@@ -504,7 +497,9 @@ def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:
     if found is not None:
         return _BY_CLASS[side][found.__name__]
     if side and type(layer).__name__ in ("RNN", "BiRNN"):
-        name = paddle_recurrent(layer)
+        # Over a cell that torch has whole.
+        packed = packed_tensors(layer)
+        name = None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
         return None if name is None else _BY_NAME[name]
     return None
 
@@ -534,7 +529,7 @@ def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
 
 def _own_class(layer: Model, side: Literal[0, 1]) -> type[Model] | None:
     known = _BY_CLASS[side]
-    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(_OWN_MODULES))
+    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(("torch.nn.", "paddle.nn.")))
     return next((one for one in of_framework if one.__name__ in known), None)
 
 

@@ -99,15 +99,11 @@ def torch_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreat
         if name == "SGD" and not settings.get("momentum"):
             settings.pop("dampening", None)  # nothing without a momentum
             settings.pop("nesterov", None)
-        treatment = UpdateTreatment(rate=float(group["lr"]), decay=_torch_decay(optimizer, group), settings=settings)
+        decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
+        terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
+        treatment = UpdateTreatment(rate=float(group["lr"]), decay=_decay(terms), settings=settings)
         for one in group["params"]:
             yield one, treatment
-
-
-def _torch_decay(optimizer: object, group: Mapping[str, object]) -> Decay:
-    decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
-    terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
-    return _decay(terms)
 
 
 def _is_adamw(optimizer: object) -> bool:
@@ -122,7 +118,15 @@ def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTrea
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
     for group, parameters in parameter_groups(optimizer):
-        settings = _paddle_settings(optimizer, group, name)
+        settings = {one.code: _kept(optimizer, group, one, ABSENT.get(one.code)) for one in SETTINGS.get(name, ())}
+        if name == "SGD" and not settings["momentum"]:
+            settings = {"momentum": 0}
+        if name == "Rprop":
+            settings["etas"] = settings["etas"][0]
+        settings[MAXIMIZE.code] = ABSENT[MAXIMIZE.code]
+        rescale = _kept(optimizer, group, SCALE, 1.0)
+        if rescale != 1:
+            settings[SCALE.code] = rescale
         for one in parameters:
             treatment = UpdateTreatment(
                 rate=float(optimizer.get_lr()) * rate_factor(optimizer, one),
@@ -130,19 +134,6 @@ def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTrea
                 settings=settings,
             )
             yield one, treatment
-
-
-def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Options:
-    found = {one.code: _kept(optimizer, group, one, ABSENT.get(one.code)) for one in SETTINGS.get(name, ())}
-    if name == "SGD" and not found["momentum"]:
-        found = {"momentum": 0}
-    if name == "Rprop":
-        found["etas"] = found["etas"][0]
-    found[MAXIMIZE.code] = ABSENT[MAXIMIZE.code]
-    rescale = _kept(optimizer, group, SCALE, 1.0)
-    if rescale != 1:
-        found[SCALE.code] = rescale
-    return found
 
 
 def _kept(optimizer: object, group: Options, setting: Trait, absent: object) -> Setting:

@@ -690,7 +690,10 @@ def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Names) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
-        actual = _like_rows(expected, actual)
+        # Of a user's own layout: as it is or transposed, whichever has the same numbers.
+        if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
+            actual = actual.T
+        actual = actual.reshape(expected.shape)
     if _equal(expected, actual, max(ROUNDED.get(one.dtype, 0.0) for one in (ours, theirs))):
         return None
 
@@ -743,13 +746,6 @@ def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlo
         ours, other, leaf=pair.leaf, kind=pair.kind, names=(name, name), elsewhere=lambda: None
     )
     return code, f"{what}, in {name}", fix
-
-
-def _like_rows(expected: Array, actual: Array) -> Array:
-    """Return an array of a user's own layout in torch's: as it is or transposed, whichever has the same numbers."""
-    if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
-        actual = actual.T
-    return actual.reshape(expected.shape)
 
 
 def _frozen(tensors: Tensors) -> Iterator[Finding]:

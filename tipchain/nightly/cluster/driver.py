@@ -144,7 +144,6 @@ def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
 
 NODES_S = 2.0
 """How often the cluster is asked for its nodes."""
-SHUTDOWN_S = 5.0
 WIDTH = 78
 
 
@@ -204,7 +203,7 @@ class NodeWatch(threading.Thread):
     def end(self) -> None:
         """Look no more: asked for nodes when it is shut down, Ray would begin anew."""
         self._over.set()
-        self.join(SHUTDOWN_S)
+        self.join(5.0)
 
 
 def living_nodes() -> tuple[ClusterNode, ...]:
@@ -298,7 +297,17 @@ class RayDriver:
                                 ray.cancel(task.stream, force=message.firmly)
                 self._look()
         except (EOFError, ConnectionError):
-            self._end_all()
+            # What has not ended after a while ends with Ray's job.
+            for task in self._tasks.values():
+                ray.cancel(task.stream)
+            deadline = time.monotonic() + END_S
+            for task in self._tasks.values():
+                # A stream says nothing more when it was cancelled, but its task has a last word.
+                with suppress(exceptions.RayError, StopIteration):
+                    while time.monotonic() < deadline:
+                        ready, _ = ray.wait([task.stream], timeout=max(deadline - time.monotonic(), 0))
+                        if ready:
+                            ray.get(next(task.stream))
         except Exception as error:  # what nobody has thought of is to be read, too
             self._say(ClusterTrouble(reason=f"Ray's driver: {class_and_line(error)}"))
             raise
@@ -392,7 +401,8 @@ class RayDriver:
         elif isinstance(error, StopIteration):
             lost = f"{task.where} did not say how it ended"
         else:  # what an item does wrong raises nothing: its node could not run it, or not send what it left
-            lost = f"on {task.where}: {_cause(error)}"
+            cause = getattr(error, "cause", None)
+            lost = f"on {task.where}: {class_and_line(cause if isinstance(cause, Exception) else error)}"
         return self._ended(task, lost=lost)
 
     def _end_now(self, task: _Task) -> None:
@@ -408,19 +418,6 @@ class RayDriver:
             interrupted=interrupted,
             machine=task.begun.machine if task.begun else "",
         )
-
-    def _end_all(self) -> None:
-        """End everything, and wait for it a while; what is left then ends with Ray's job."""
-        for task in self._tasks.values():
-            ray.cancel(task.stream)
-        deadline = time.monotonic() + END_S
-        for task in self._tasks.values():
-            # A stream says nothing more when it was cancelled, but its task has a last word.
-            with suppress(exceptions.RayError, StopIteration):
-                while time.monotonic() < deadline:
-                    ready, _ = ray.wait([task.stream], timeout=max(deadline - time.monotonic(), 0))
-                    if ready:
-                        ray.get(next(task.stream))
 
 
 def _on_node(version: str, packed: bytes) -> Iterator[object]:
@@ -449,12 +446,6 @@ def _on_node(version: str, packed: bytes) -> Iterator[object]:
         return
     gpus = [str(one) for one in ray.get_gpu_ids()]
     yield from run_item(pickle.loads(packed), gpus, ray.util.get_node_ip_address())  # noqa: S301 - the driver's own
-
-
-def _cause(error: Exception) -> str:
-    """Return what went wrong on a node, in one line."""
-    cause = getattr(error, "cause", None)
-    return class_and_line(cause if isinstance(cause, Exception) else error)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -34,8 +34,6 @@ from tipchain.nightly.cluster.node import (
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
 
-LISTEN_S = 10.0
-
 
 def cluster_address(given: str | None) -> str:
     """Return ``HOST:PORT`` of the cluster that is meant: what the user says, ``RAY_ADDRESS``, or one of this machine.
@@ -70,7 +68,7 @@ def _check(said: str, address: str) -> None:
     if not host or not port.isdecimal():
         raise UsageError(f"{said}: is no address of a Ray cluster\n  expected: HOST:PORT, as 10.0.0.1:6379")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=LISTEN_S).close()
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}") from None
 
@@ -241,11 +239,7 @@ class RayExecutor:
             raise
 
     def _connect(self) -> None:
-        """Wait until the driver has reached the cluster.
-
-        Raises:
-            UsageError: it has not.
-        """
+        """Wait until the driver has reached the cluster."""
         self._link.send(self.settings)
         try:
             message = self._link.receive(CONNECT_S)
@@ -298,7 +292,12 @@ class RayExecutor:
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
-        self._send_stop()
+        if self._stops > self._stops_sent:
+            self._stops_sent, firmly = self._stops, self._stops > 1
+            self._stop_until = time.monotonic() + self.stop_s[firmly]
+            self._cancel(self._sent, firmly=firmly)
+        elif self._stops and self._sent and time.monotonic() > self._stop_until:
+            self._link.kill()  # it has been stopped, or waits for its cluster
         found: list[Ended] = []
         deadline = time.monotonic() + timeout_s
         left = timeout_s
@@ -309,7 +308,17 @@ class RayExecutor:
                 if left <= 0:
                     break
         except EOFError:
-            found += self._gone()
+            # Nothing that ran has ended well, and nothing can run any more.
+            if not self.trouble and not self._stops:  # it was told to end
+                killed = self._link.killed_by()
+                what = (
+                    f"Ray's driver was killed by {killed}"
+                    if killed
+                    else f"the Ray cluster is gone: {self._link.last_words()}"
+                )
+                self.trouble = f"{self.settings.address}: {what}"
+            found += [Ended(id=name, attempt=one.attempt, interrupted=True) for name, one in self._sent.items()]
+            self._sent.clear()
         return [*found, *self._unfit()]
 
     def _hear(self, message: FromDriver) -> Iterator[Ended]:
@@ -357,20 +366,6 @@ class RayExecutor:
         failure = f"{_lack(work.item, self._nodes)} any more"
         return Ended(id=work.item.id, attempt=work.attempt, failure=failure)
 
-    def _gone(self) -> list[Ended]:
-        """Take note that the driver has ended: nothing that ran has ended well, and nothing can run any more."""
-        if not self.trouble and not self._stops:  # it was told to end
-            killed = self._link.killed_by()
-            what = (
-                f"Ray's driver was killed by {killed}"
-                if killed
-                else f"the Ray cluster is gone: {self._link.last_words()}"
-            )
-            self.trouble = f"{self.settings.address}: {what}"
-        found = [Ended(id=name, attempt=one.attempt, interrupted=True) for name, one in self._sent.items()]
-        self._sent.clear()
-        return found
-
     def running(self) -> Mapping[str, tuple[float, str]]:
         """Return seconds so far and the last line of output of each item that runs, by id."""
         now = time.monotonic()
@@ -379,14 +374,6 @@ class RayExecutor:
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, at once."""
         self._stops += 1  # sent by `wait`: a signal's handler may have come in the middle of something
-
-    def _send_stop(self) -> None:
-        if self._stops > self._stops_sent:
-            self._stops_sent, firmly = self._stops, self._stops > 1
-            self._stop_until = time.monotonic() + self.stop_s[firmly]
-            self._cancel(self._sent, firmly=firmly)
-        elif self._stops and self._sent and time.monotonic() > self._stop_until:
-            self._link.kill()  # it has been stopped, or waits for its cluster
 
     def _cancel(self, names: Iterable[str], *, firmly: bool = False) -> None:
         self._link.send(Cancel(ids=tuple(names), firmly=firmly))

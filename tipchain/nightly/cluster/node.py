@@ -243,11 +243,7 @@ def _leads_into(folder: Path, path: Path) -> bool:
 
 
 def _inside(folder: Path, name: str) -> Path:
-    """Return the path of a file in an attempt's folder.
-
-    Raises:
-        ValueError: its name leads out of the folder.
-    """
+    """Return the path of a file in an attempt's folder."""
     below = PurePosixPath(name)
     path = folder / below
     if below.is_absolute() or ".." in below.parts or not path.parent.resolve().is_relative_to(folder.resolve()):
@@ -303,9 +299,11 @@ def run_item(job: NodeJob, gpus: Sequence[str], address: str) -> Iterator[FromNo
         gpus: those that Ray gave it.
         address: this node's.
     """
-    problem = _misfit(job)
-    if problem:
-        yield problem
+    if not job.settings.shipped and not job.work.folder.is_dir():
+        yield (
+            f"the night's folder is not to be seen on {socket.gethostname()}, a node of the Ray cluster; "
+            "with --ship the project is sent there"
+        )
         return
     yield Begun(id=job.work.item.id, machine=socket.gethostname(), address=address)
     with _own_folder() as own:
@@ -324,16 +322,6 @@ def run_item(job: NodeJob, gpus: Sequence[str], address: str) -> Iterator[FromNo
         # Only what passed is told by its files: gigabytes are not read for the rest.
         artifacts = files_left(read_report(work)[0], work) if run.ended.exit_code == 0 else {}
         yield replace(run.ended, artifacts=artifacts)
-
-
-def _misfit(job: NodeJob) -> str:
-    """Return why this node can run no item of the night, "" if it can."""
-    if job.settings.shipped or job.work.folder.is_dir():
-        return ""
-    return (
-        f"the night's folder is not to be seen on {socket.gethostname()}, a node of the Ray cluster; "
-        "with --ship the project is sent there"
-    )
 
 
 def _work_here(job: NodeJob, own: Path) -> Work:
@@ -421,7 +409,11 @@ class _Run(threading.Thread):
 def _own_folder() -> Iterator[Path]:
     """Make a folder on this node for the time of an item; sweep those of tasks that were killed."""
     above = Path(tempfile.gettempdir())
-    _sweep(above)
+    for folder in above.glob(f"{PREFIX}*"):
+        with suppress(OSError), (folder / LOCK).open("rb") as lock:
+            if folder.lstat().st_uid == os.getuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=above))
     try:
         fresh = folder / "fresh"
@@ -431,11 +423,3 @@ def _own_folder() -> Iterator[Path]:
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep(above: Path) -> None:
-    for folder in above.glob(f"{PREFIX}*"):
-        with suppress(OSError), (folder / LOCK).open("rb") as lock:
-            if folder.lstat().st_uid == os.getuid():
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,8 @@ from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import Trainer, concat_outputs
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
@@ -206,17 +208,38 @@ class Bench:
 
     def eval_output(self) -> Nested:
         """Return what the model gives for the fake inputs in eval mode, without gradients; it is computed once."""
+        return self._seeded_output()[0]
+
+    def eval_draws(self) -> Draws:
+        """Return the random numbers that the model was given for it: those of the seed, if it is random in eval mode, too."""
+        return self._seeded_output()[1]
+
+    def _seeded_output(self) -> tuple[Nested, Draws]:
         if "output" not in self._kept:
-            model = self.eval_model()
-            with self.framework.inference():
-                self._kept["output"] = model(*self.fake_inputs())
-        output: Nested = self._kept["output"]
-        return output
+            model, draws = self.eval_model(), Draws(self.case.seed)
+            with self.framework.inference(), self.framework.randomness(draws):
+                self._kept["output"] = model(*self.fake_inputs()), draws
+        seeded: tuple[Nested, Draws] = self._kept["output"]
+        return seeded
 
     def restore(self, model: object) -> None:
         """Give ``model`` the case's weights again."""
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
+
+    def nudge(self, model: Model, number: int) -> None:
+        """Give a Paddle model the case's weights, `ULPS` units in the last place apart, up or down by a seeded coin.
+
+        Args:
+            model: the model, changed in place.
+            number: which of the nudges; every odd one is the mirror image of the one before.
+        """
+        self.restore(model)
+        coins = np.random.default_rng(number // 2)
+        for one in model.parameters():
+            array = self.framework.array(one)
+            ulps = (coins.integers(0, 2, array.shape) * 2 - 1) * (-ULPS if number % 2 else ULPS)
+            one.set_value((array + ulps * np.spacing(np.abs(array))).astype(array.dtype))
 
     def fake_inputs(self) -> list[Tensor]:
         """Return the model's fake inputs as tensors, in the case's order."""

@@ -44,7 +44,7 @@ from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.numbers.tolerance import ULPS, Tolerance
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.inputs import users_files
@@ -138,12 +138,7 @@ def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapp
     if any(not np.array_equal(array, first[name]) for name, array in gradients().items()):
         return moved  # random layers: what moves it is not rounding
     for number in range(NOISE_RUNS):
-        bench.restore(model)
-        coins = np.random.default_rng(number // 2)
-        for one in model.parameters():
-            array = framework.array(one)
-            ulps = (coins.integers(0, 2, array.shape) * 2 - 1) * (-ULPS if number % 2 else ULPS)
-            one.set_value((array + ulps * np.spacing(np.abs(array))).astype(array.dtype))
+        bench.nudge(model, number)
         found = gradients()
         losses = np.abs(np.subtract(train(bench, model, model, batch).losses, steps.losses))
         moved["losses"] = np.array(steps.losses)

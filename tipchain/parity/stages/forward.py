@@ -34,7 +34,7 @@ from tipchain.parity.stages.tensors import TensorFile
 if TYPE_CHECKING:
     from tipchain.frameworks.live_models import LiveSide
 
-__all__ = ["judge", "record"]
+__all__ = ["judge", "may_be_rounding", "record"]
 
 
 def record(bench: Bench) -> Recording:
@@ -47,16 +47,17 @@ def record(bench: Bench) -> Recording:
     others = bench.inputs_of_other_shapes()
     if not others and bench.truth:
         return Recording(arrays=arrays)
-    model = bench.eval_model()
-    with bench.framework.inference():
+    model, draws = bench.eval_model(), bench.eval_draws()
+    with bench.framework.inference(), bench.framework.randomness(Draws(bench.case.seed)):
         for suffix, inputs in others.items():
             arrays |= _outputs(bench, model(*inputs), suffix)
     if bench.truth:
         return Recording(arrays=arrays)
     more = _Besides(bench, model, arrays)
+    drawn = more.told(draws)
     tensors, inputs_facts = more.other_inputs()
     in_train_mode, train_facts = more.train_mode()
-    facts = {OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
+    facts = {EVAL_MODE: {"draws": drawn}, OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
     return Recording(arrays=arrays, tensors={**tensors, **in_train_mode}, details=facts)
 
 
@@ -68,7 +69,7 @@ def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
 # What a model does besides, on one side.
 
 
-OTHER_INPUTS, TRAIN_MODE = "other_inputs", "train_mode"
+EVAL_MODE, OTHER_INPUTS, TRAIN_MODE = "eval_mode", "other_inputs", "train_mode"
 """Facts beside the dump."""
 BUFFER = "buffer/"
 """What the names of buffers begin with that the call in train mode changes: before and after it."""
@@ -161,11 +162,11 @@ class _Besides:
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
                 refused, fault = refused or self._told(error), fault and self._is_fault(error)
                 continue
-            drawn = [as_json(self._placed(one)) for one in draws.made]
             for name in held.keys() & left.keys():
                 if held[name].shape == left[name].shape and not np.array_equal(held[name], left[name]):
                     outputs[f"{BUFFER}{name}"] = np.stack([held[name], left[name]]).astype(np.float64)
-            return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": drawn, "buffers": sorted(left)}
+            facts: JsonObject = {"shapes": told_shapes(given), "draws": self.told(draws), "buffers": sorted(left)}
+            return outputs, {"minds": minds, **facts}
         return {}, {"minds": minds, "refused": refused, "fault": fault}
 
     def _named(self, output: Nested) -> dict[str, Array]:
@@ -191,13 +192,13 @@ class _Besides:
 
         return isinstance(error, UsageError) or is_fault(error, self.side, self.model)
 
-    def _placed(self, draw: Draw) -> Draw:
-        """Return a draw with its file as seen from the project's root."""
-        return (
-            draw
-            if draw.place is None
-            else replace(draw, place=(relpath(draw.place[0], self.bench.case.root), draw.place[1]))
-        )
+    def told(self, draws: Draws) -> list[Json]:
+        """Return what was drawn, with its files as seen from the project's root."""
+        root = self.bench.case.root
+        return [
+            as_json(one if one.place is None else replace(one, place=(relpath(one.place[0], root), one.place[1])))
+            for one in draws.made
+        ]
 
 
 # What both sides do besides, held against each other.
@@ -211,6 +212,12 @@ RANDOM = f"{STAGE}/{TRAIN}"
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the outputs; where they agree, what both sides do with other inputs and in train mode."""
     judged = judging.judge(dumps, rules)
+    drawn = [_draws(details(one), EVAL_MODE) for one in (dumps.reference, dumps.port)]
+    failed = [one for one in judged.verdicts if one.outcome is Outcome.FAIL]
+    values = all(one.diff is not None and one.diff.size for one in failed)
+    if failed and values and all(drawn) and not _tells(*drawn, alike=True):
+        others = (one for one in judged.verdicts if one not in failed)
+        return replace(judged, verdicts=(*others, _random(*drawn, training=False)))
     if any(one.outcome is not Outcome.PASS for one in judged.verdicts):
         known = {one.subject for one in rules.deviations}
         if all(one.outcome is Outcome.PASS or one.subject in known for one in judged.verdicts):
@@ -235,8 +242,30 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         return judged + besides + _judge_buffers(ours, theirs)
 
 
+def may_be_rounding(verdict: Verdict, rules: Rules) -> bool:
+    """Tell whether an output is farther apart than the default tolerance, but not than rounding to float32 may make it."""
+    stage, _, key = verdict.subject.partition("/")
+    diff = verdict.diff
+    if (
+        stage != STAGE
+        or verdict.outcome is not Outcome.FAIL
+        or diff is None
+        or not diff.expected_dtype.startswith("float")
+    ):
+        return False
+    return (
+        not rules.asks(STAGE, key)
+        and diff.expected_shape == diff.actual_shape
+        and diff.max_abs <= ROUGH * diff.expected_max_abs
+    )
+
+
 def _has_tensors(facts: JsonObject) -> bool:
     return "suffix" in facts[OTHER_INPUTS] or "draws" in facts[TRAIN_MODE]
+
+
+def _draws(facts: JsonObject, mode: str) -> tuple[Draw, ...]:
+    return parse_as(tuple[Draw, ...], facts.get(mode, {}).get("draws", []), "draws")
 
 
 class _Recorded:
@@ -244,7 +273,7 @@ class _Recorded:
 
     def __init__(self, facts: JsonObject, tensors: Mapping[str, Array]) -> None:
         self.inputs, self.train, self.tensors = facts[OTHER_INPUTS], facts[TRAIN_MODE], tensors
-        self.draws = parse_as(tuple[Draw, ...], self.train.get("draws", []), "draws")
+        self.draws = _draws(facts, TRAIN_MODE)
 
     def named(self, prefix: str = "", suffix: str = "") -> dict[str, Array]:
         """Return the outputs whose names begin and end so."""
@@ -311,18 +340,31 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
         return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the sides return other outputs in it"))
     if not _are_finite(expected):
         return Judged(verdicts=(), notes=(*notes, "train mode was not compared: the reference puts out NaN or Inf"))
-    told = f"the reference draws {_told(ours.draws)}, the port draws {_told(theirs.draws)}"
     found = _compare(
         {name: expected[name] for name in both},
         {name: actual[name] for name in both},
         rules,
-        f"in train mode: {told}" if ours.draws or theirs.draws else "in train mode",
+        f"in train mode: {_both_told(ours.draws, theirs.draws)}" if ours.draws or theirs.draws else "in train mode",
     )
     agree, equal = all(one.outcome is Outcome.PASS for one in found.verdicts), _are_equal(ours.draws, theirs.draws)
     if (agree and equal) or (not agree and _tells(ours.draws, theirs.draws, alike=not notes)):
         return replace(found, notes=tuple(notes))
-    reason = f"in train mode the results are random, and the recordings do not tell more: {told}"
-    return Judged(verdicts=(Verdict(Outcome.SKIP, RANDOM, reason),), notes=tuple(notes))
+    return Judged(verdicts=(_random(ours.draws, theirs.draws, training=True),), notes=tuple(notes))
+
+
+def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> Verdict:
+    """Return that results are random, so that only both models in one process can tell whether they are wrong."""
+    told = _both_told(ours, theirs)
+    reason = (
+        f"in train mode the results are random, and the recordings do not tell more: {told}"
+        if training
+        else f"in eval mode, too, the results are random, and the recordings do not tell more: {told}"
+    )
+    return Verdict(Outcome.SKIP, RANDOM, reason)
+
+
+def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
+    return f"the reference draws {_told(ours)}, the port draws {_told(theirs)}"
 
 
 def _judge_buffers(ours: _Recorded, theirs: _Recorded) -> Judged:

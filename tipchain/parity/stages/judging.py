@@ -19,7 +19,7 @@ from tipchain.framework_types import Array
 from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
-from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.numbers.tolerance import DEFAULTS, EXACT, Tolerance, tolerance_for, tolerances_for
 from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.parity.case import SIDES, Case, KnownDeviation
 from tipchain.parity.envelope import FACTOR
@@ -105,6 +105,11 @@ class Rules:
             if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
                 tolerances[key] = EXACT
         return tolerances
+
+    def asks(self, stage: str, key: str) -> bool:
+        """Tell whether somebody asks for a tensor's tolerance, which then is meant as it stands, and not the default for all."""
+        own = tolerance_for(stage, key, self.own.get(stage, {}), strict=self.strict)
+        return self.override is not None or own is not DEFAULTS[stage]["*"]
 
     def group(self, name: str, stage: str = "backward") -> Tolerance:
         """Return a stage's tolerance of the tensors called ``gradient``, ``parameter`` or ``buffer``."""
@@ -216,7 +221,13 @@ def judge_batches(dumps: Dumps) -> Judged:
     subject = f"{dumps.stage}/batches"
     left, right = details(dumps.reference), details(dumps.port)
     judged = judge_details(dumps)
-    place = _first_difference(left, right)
+    pairs = zip(*(_samples(facts.get("first_batches")) for facts in (left, right)), strict=False)
+    place = ""
+    if found := next((pair for pair in pairs if pair[0] != pair[1]), None):
+        expected, actual = found
+        place = (
+            f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
+        )
     verdicts = [
         replace(verdict, reason=f"{verdict.reason}; {place}") if verdict.subject == subject and place else verdict
         for verdict in judged.verdicts
@@ -225,14 +236,6 @@ def judge_batches(dumps: Dumps) -> Judged:
     if kept and left.get("batches") == right.get("batches"):
         verdicts.append(Verdict(Outcome.PASS, subject, "equal files and labels, in order"))
     return replace(judged, verdicts=tuple(verdicts))
-
-
-def _first_difference(left: Mapping[str, object], right: Mapping[str, object]) -> str:
-    pairs = [_samples(facts.get("first_batches")) for facts in (left, right)]
-    for expected, actual in zip(*pairs, strict=False):
-        if expected != actual:
-            return f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
-    return ""
 
 
 def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:

@@ -88,7 +88,13 @@ def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spre
     if not pairs or not all(np.isfinite(one).all() for pair in pairs for one in pair):
         return ""
     if all(_equal(e, a) for e, a in pairs):
-        return _explain_value(expected, actual, spread)
+        said = f"the gradients agree, so only a constant differs (by {actual - expected:.6g})"
+        if spread > LOGIT_FLOOR:
+            said += (
+                f"; outputs lie {spread:.3g} apart, and Paddle's softmax clips outputs at 64 below the largest; "
+                "tipchain.pairs.paddle_losses does not"
+            )
+        return said
     if len(pairs) > 1 or pairs[0][0].ndim < 2:
         return _explain_factor(pairs) or _explain_direction(pairs)
     e, a = (np.moveaxis(one, 1, -1).reshape(-1, one.shape[1]) for one in pairs[0])
@@ -104,16 +110,6 @@ def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spre
 
 def _equal(expected: Array, actual: Array) -> bool:
     return bool(np.abs(expected - actual).max() <= ROUGH * max(float(np.sqrt(np.mean(expected**2))), 1e-30))
-
-
-def _explain_value(expected: float, actual: float, spread: float) -> str:
-    said = f"the gradients agree, so only a constant differs (by {actual - expected:.6g})"
-    if spread > LOGIT_FLOOR:
-        said += (
-            f"; outputs lie {spread:.3g} apart, and Paddle's softmax clips outputs at 64 below the largest; "
-            "tipchain.pairs.paddle_losses does not"
-        )
-    return said
 
 
 def _explain_ignored(expected: Array, actual: Array) -> str:
@@ -217,7 +213,19 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare values and gradients of the case's loss and of every variant."""
     values = _part(dumps, gradients=False)
     judged = judging.judge_arrays(values, rules) + _judge_gradients(_part(dumps, gradients=True), rules)
-    return _explained(dumps, judged) + judging.judge_details(dumps)
+    # Words for what makes each failing loss differ.
+    causes: dict[str, str] = {}
+    for verdict in judged.verdicts:
+        variant = variant_of(verdict.subject.removeprefix("loss/"))
+        if verdict.outcome is Outcome.FAIL and variant not in causes:
+            causes[variant] = _cause(dumps, variant)
+    verdicts = []
+    for verdict in judged.verdicts:
+        cause = causes.get(variant_of(verdict.subject.removeprefix("loss/")), "")
+        said = verdict.outcome is Outcome.FAIL and cause
+        verdicts.append(replace(verdict, reason=f"{verdict.reason}; {cause}") if said else verdict)
+    notes = (*judged.notes, *_outputs_differ(dumps)) if causes else judged.notes
+    return replace(judged, verdicts=tuple(verdicts), notes=notes) + judging.judge_details(dumps)
 
 
 def _part(dumps: Dumps, *, gradients: bool) -> Dumps:
@@ -246,7 +254,12 @@ def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
     expected, actual = dumps.reference.arrays, dumps.port.arrays
     if not expected and not actual:
         return Judged(verdicts=())
-    scales = _scales(expected)
+    # The largest finite RMS among the gradients of each loss.
+    scales: dict[str, float] = {}
+    for key, array in expected.items():
+        rms = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+        if isfinite(rms):
+            scales[variant_of(key)] = max(rms, scales.get(variant_of(key), 0.0))
     tolerances = {
         key: scaled(rules.for_arrays("loss", {key: array})[key], scales.get(variant_of(key), 0.0), array)
         for key, array in {**actual, **expected}.items()
@@ -261,38 +274,12 @@ def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
     )
 
 
-def _scales(gradients: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Return the largest finite RMS among the gradients of each loss."""
-    scales: dict[str, float] = {}
-    for key, array in gradients.items():
-        rms = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
-        if isfinite(rms):
-            scales[variant_of(key)] = max(rms, scales.get(variant_of(key), 0.0))
-    return scales
-
-
 def _unproven(verdict: Verdict, scale: float) -> Verdict:
     """Return an ERROR in place of a pass where the loss has no gradient at all."""
     if verdict.outcome is not Outcome.PASS or scale > 0:
         return verdict
     reason = "proves nothing: the reference's loss has a gradient of zero"
     return replace(verdict, outcome=Outcome.ERROR, reason=reason)
-
-
-def _explained(dumps: Dumps, judged: Judged) -> Judged:
-    """Return ``judged`` with words for what makes each failing loss differ."""
-    causes: dict[str, str] = {}
-    for verdict in judged.verdicts:
-        variant = variant_of(verdict.subject.removeprefix("loss/"))
-        if verdict.outcome is Outcome.FAIL and variant not in causes:
-            causes[variant] = _cause(dumps, variant)
-    verdicts = []
-    for verdict in judged.verdicts:
-        cause = causes.get(variant_of(verdict.subject.removeprefix("loss/")), "")
-        said = verdict.outcome is Outcome.FAIL and cause
-        verdicts.append(replace(verdict, reason=f"{verdict.reason}; {cause}") if said else verdict)
-    notes = (*judged.notes, *_outputs_differ(dumps)) if causes else judged.notes
-    return replace(judged, verdicts=tuple(verdicts), notes=notes)
 
 
 def _cause(dumps: Dumps, variant: str) -> str:

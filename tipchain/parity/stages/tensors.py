@@ -127,8 +127,15 @@ class TensorWriter(NamedTensors[Any]):
             self._waiting[name] = array
             return
         self._written[name] = self._file.tell(), array.shape
-        for piece in _single_pieces(array):
-            self._file.write(piece.data)
+        # In float32, in pieces that fit into a core's cache.
+        if array.ndim == 2 and array.T.flags.c_contiguous:  # a matrix that lies transposed
+            for start in range(0, len(array), ROWS):
+                rows = array[start : start + ROWS].T.astype("<f4", order="C")  # read as they lie
+                self._file.write(np.ascontiguousarray(rows.T).reshape(-1).data)
+            return
+        flat = np.ascontiguousarray(array).reshape(-1)
+        for start in range(0, flat.size, PIECE):
+            self._file.write(flat[start : start + PIECE].astype("<f4", copy=False).data)
 
     def __getitem__(self, name: str) -> Array:
         if name in self._waiting:
@@ -183,11 +190,7 @@ def room_for(name: str, array: Array) -> int:
 
 
 def _entry(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], begin: int) -> tuple[JsonObject, int]:
-    """Return what the header says of a tensor, and where that ends.
-
-    Raises:
-        OSError: such a file cannot hold the dtype.
-    """
+    """Return what the header says of a tensor, and where that ends."""
     kind = next((known for known, one in DTYPES.items() if np.dtype(one) == dtype), None)
     if kind is None:
         raise OSError(f"{path} cannot be written: {name} is of dtype {dtype}")
@@ -198,18 +201,6 @@ def _entry(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], 
 def _largest_first(arrays: Mapping[str, Array]) -> list[tuple[str, Array]]:
     """Return arrays by the size of their elements, so that each lies at a multiple of its own."""
     return sorted(arrays.items(), key=lambda one: (-one[1].itemsize, one[0]))
-
-
-def _single_pieces(array: Array) -> Iterator[Array]:
-    """Yield an array's values in order, in float32, in pieces that fit into a core's cache."""
-    if array.ndim == 2 and array.T.flags.c_contiguous:  # a matrix that lies transposed
-        for start in range(0, len(array), ROWS):
-            rows = array[start : start + ROWS].T.astype("<f4", order="C")  # read as they lie
-            yield np.ascontiguousarray(rows.T).reshape(-1)
-        return
-    flat = np.ascontiguousarray(array).reshape(-1)
-    for start in range(0, flat.size, PIECE):
-        yield flat[start : start + PIECE].astype("<f4", copy=False)
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Array]) -> None:

@@ -12,7 +12,7 @@ from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
+from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
 from tipchain.parity.stages import judging
@@ -89,7 +89,22 @@ def record(bench: Bench) -> Recording:
         runs = bench.case.train.envelope.runs
         tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun)
     if bench.case.train.seeds > 1:
-        tensors |= _metrics_by_seed(bench, paired.model, bench.dataset("train"))
+        # A seed decides on the samples' order, the same on both sides, and on the framework's own numbers: random layers are on.
+        dataset = bench.dataset("train")
+        found: dict[str, list[Array]] = {}
+        per_epoch = steps_per_epoch(bench, dataset)
+        for run in range(1, bench.case.train.seeds + 1):
+            seed = (bench.case.seed, run)
+            bench.restore(paired.model)
+            bench.framework.watch_variances(paired.model)
+            bench.framework.seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+            paired.model.train()
+            batches = shuffled_batches(bench, dataset, seed, bench.epochs * per_epoch)
+            for _ in train(bench, paired.model, ((image, label) for image, label, _ in batches), per_epoch):
+                pass
+            for key, value in evaluate_trained(bench, paired.model)[0].items():
+                found.setdefault(key, []).append(value)
+        tensors |= {f"seeds/{key}": np.concatenate(values) for key, values in found.items()}
     details = {
         "losses": paired.losses[: paired.steps],
         "epochs": bench.epochs,
@@ -172,28 +187,6 @@ class _Paired:
             yield from train(self.bench, self.model, batches, self.per_epoch)
 
 
-def _metrics_by_seed(bench: Bench, model: Model, dataset: Dataset) -> dict[str, Array]:
-    """Return each metric of whole trainings from several seeds, ``[seeds]``.
-
-    A seed decides on the order of the samples, the same on both sides, and on the framework's own random numbers:
-    random layers are on. All start from the case's weights.
-    """
-    found: dict[str, list[Array]] = {}
-    per_epoch = steps_per_epoch(bench, dataset)
-    for run in range(1, bench.case.train.seeds + 1):
-        seed = (bench.case.seed, run)
-        bench.restore(model)
-        bench.framework.watch_variances(model)
-        bench.framework.seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
-        model.train()
-        batches = shuffled_batches(bench, dataset, seed, bench.epochs * per_epoch)
-        for _ in train(bench, model, ((image, label) for image, label, _ in batches), per_epoch):
-            pass
-        for key, value in evaluate_trained(bench, model)[0].items():
-            found.setdefault(key, []).append(value)
-    return {f"seeds/{key}": np.concatenate(values) for key, values in found.items()}
-
-
 # Judge training: the metrics, the losses against the reference's envelope, and the metrics of several seeds.
 
 
@@ -258,9 +251,12 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
         return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
         return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
-    useless = _useless(reference)
-    if useless:
-        return verdict(Outcome.ERROR, useless)
+    if not np.isfinite(reference).all():
+        step = int(np.argmin(np.isfinite(reference)))
+        reason = f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
+        return verdict(Outcome.ERROR, reason)
+    if not reference.any():
+        return verdict(Outcome.ERROR, "proves nothing: the reference's losses are all zero")
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
         finite = bool(np.isfinite(port).all())
@@ -268,27 +264,15 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     if curve.told < LEAST:
         reason = f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
         return verdict(Outcome.ERROR, f"proves nothing: {reason}")
-    return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
-
-
-def _useless(reference: Array) -> str:
-    """Return why nothing can be held against the reference's losses, or ""."""
-    if not np.isfinite(reference).all():
-        step = int(np.argmin(np.isfinite(reference)))
-        return f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
-    return "" if reference.any() else "proves nothing: the reference's losses are all zero"
-
-
-def _stayed(curve: Curve, runs: int, factor: float) -> str:
     worst = curve.worst
     text = (
-        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {runs} runs, allowed "
+        f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {len(runs)} runs, allowed "
         f"{factor:g}; furthest at step {worst}: |difference| {curve.differences[worst]:.3g}, envelope {curve.bounds[worst]:.3g}"
     )
     rest = len(curve.differences) - curve.told
     if rest:
         text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
-    return text
+    return verdict(Outcome.PASS, text)
 
 
 def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float) -> str:
@@ -326,12 +310,6 @@ def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: in
         found = judge_runs(*runs, margin, step=step)
     except ImportError as error:
         return Verdict(Outcome.ERROR, subject, f"the runs were not compared: {error}; pip install 'tipchain[stats]'")
-    return _verdict_of_runs(subject, found, runs, margin, step)
-
-
-def _verdict_of_runs(
-    subject: str, found: Equivalence, runs: tuple[list[float], list[float]], margin: float, step: float
-) -> Verdict:
     means = [float(np.mean(side)) for side in runs]
     facts = (
         f"mean of {len(runs[0])} runs {means[0]:.4g}, of the port's {len(runs[1])} {means[1]:.4g}; difference "

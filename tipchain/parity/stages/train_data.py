@@ -15,7 +15,7 @@ from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
-from tipchain.framework_types import Array, Dataset, Function, Nested
+from tipchain.framework_types import Array, Dataset, Nested
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
@@ -75,7 +75,15 @@ def record(bench: Bench) -> Recording:
     arrays, details = _read_samples(bench, dataset)
     loader, augmentation = bench.optional_builder("loader"), bench.optional_builder("augmentation")
     if loader is not None:
-        arrays |= _read_orders(bench, dataset, loader)
+        numbered = number_samples(dataset)
+        framework.seed(seed)
+        for epoch in range(bench.case.training_data.epochs):
+            batches = list(_numbers(bench, loader(numbered, _batch_size(bench), seed, epoch)))
+            arrays[f"order_{epoch}"] = np.array([number for batch in batches for number in batch], dtype=np.int64)
+            arrays[f"sizes_{epoch}"] = np.array([len(batch) for batch in batches], dtype=np.int64)
+        framework.seed(seed)
+        again = [number for batch in _numbers(bench, loader(numbered, _batch_size(bench), seed, 0)) for number in batch]
+        arrays["repeat"] = np.array(again, dtype=np.int64)
     framework.seed(seed)
     if augmentation is not None:
         arrays |= _read_draws(bench, len(dataset), augmentation(bench.train_data, seed))
@@ -133,20 +141,6 @@ def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dic
 
 def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-
-
-def _read_orders(bench: Bench, dataset: Dataset, loader: Function) -> dict[str, Array]:
-    """Return the order of every epoch as the side's own loader gives it; no image but the first is read."""
-    seed, numbered = bench.case.seed, number_samples(dataset)
-    arrays: dict[str, Array] = {}
-    bench.framework.seed(seed)
-    for epoch in range(bench.case.training_data.epochs):
-        batches = list(_numbers(bench, loader(numbered, _batch_size(bench), seed, epoch)))
-        arrays[f"order_{epoch}"] = np.array([number for batch in batches for number in batch], dtype=np.int64)
-        arrays[f"sizes_{epoch}"] = np.array([len(batch) for batch in batches], dtype=np.int64)
-    bench.framework.seed(seed)
-    again = [number for batch in _numbers(bench, loader(numbered, _batch_size(bench), seed, 0)) for number in batch]
-    return {**arrays, "repeat": np.array(again, dtype=np.int64)}
 
 
 def number_samples(dataset: Dataset) -> object:
@@ -390,7 +384,13 @@ ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare samples, files, the loaders' orders and what the augmentation drew."""
-    named = _judge_builders(dumps)
+    named = []
+    for name in ("loader", "augmentation"):
+        left, right = (_has(record, name) for record in (dumps.reference, dumps.port))
+        if left != right:
+            side = "reference" if left else "port"
+            reason = f"only the {side} names a builder `{name}`: nothing to compare"
+            named.append(Verdict(Outcome.ERROR, f"{dumps.stage}/{name}", reason))
     judged = _judge_values(dumps, rules) + Judged(verdicts=(*judge_files(dumps), *named))
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
         judged += Judged(verdicts=tuple(judge_orders(dumps.stage, dumps.reference, dumps.port)))
@@ -415,18 +415,6 @@ def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
 
     some = replace(dumps, reference=samples(dumps.reference), port=samples(dumps.port))
     return judging.judge_arrays(some, rules) + Judged(verdicts=(verdict,) if verdict else ())
-
-
-def _judge_builders(dumps: Dumps) -> list[Verdict]:
-    """Return an ERROR for every optional builder that one side alone has."""
-    verdicts = []
-    for name in ("loader", "augmentation"):
-        left, right = (_has(record, name) for record in (dumps.reference, dumps.port))
-        if left != right:
-            side = "reference" if left else "port"
-            reason = f"only the {side} names a builder `{name}`: nothing to compare"
-            verdicts.append(Verdict(Outcome.ERROR, f"{dumps.stage}/{name}", reason))
-    return verdicts
 
 
 def _has(record: Record, builder: str) -> bool:
@@ -476,22 +464,6 @@ class _Quantity:
 def _judge_draws(dumps: Dumps) -> list[Verdict]:
     """Judge every random quantity; Holm's correction counts all tests of them."""
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
-    quantities, verdicts = _quantities(dumps)
-    tests = [one.p_values() for one in quantities]
-    adjusted = iter(adjust([p for found in tests for p in found]))
-    for quantity, found in zip(quantities, tests, strict=True):
-        subject = f"{dumps.stage}/{quantity.name}"
-        p = min((next(adjusted) for _ in found), default=1.0)
-        if p <= alpha:
-            reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(Outcome.FAIL, subject, reason))
-        else:
-            verdicts.append(Verdict(Outcome.PASS, subject, quantity.describe()))
-    return verdicts
-
-
-def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
-    """Return what both sides drew, and verdicts about what only one did or that is no number."""
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
     quantities, verdicts = [], []
     for name in [*left, *(name for name in right if name not in left)]:
@@ -507,11 +479,26 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
         if reason:
             verdicts.append(Verdict(outcome, f"{dumps.stage}/{name}", reason, finite=finite))
             continue
-        pair = _without_rounding(left[name], right[name])
+        # A constant that one side holds as float32 and the other as a Python number is the same constant.
+        both = np.concatenate([left[name], right[name]]).astype(np.float64)
+        values, places = np.unique(both, return_inverse=True)
+        begins = np.append([True], np.diff(values) > ROUNDING * np.abs(values[1:]))
+        merged = values[begins][np.cumsum(begins)[places] - 1]
+        pair = merged[: left[name].size], merged[left[name].size :]
         if name.startswith("pixels/"):
             pair = _without_images(*pair, int(details(dumps.reference).get("images", 1)))
         quantities.append(_Quantity(name=name, expected=pair[0], actual=pair[1]))
-    return quantities, verdicts
+    tests = [one.p_values() for one in quantities]
+    adjusted = iter(adjust([p for found in tests for p in found]))
+    for quantity, found in zip(quantities, tests, strict=True):
+        subject = f"{dumps.stage}/{quantity.name}"
+        p = min((next(adjusted) for _ in found), default=1.0)
+        if p <= alpha:
+            reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
+            verdicts.append(Verdict(Outcome.FAIL, subject, reason))
+        else:
+            verdicts.append(Verdict(Outcome.PASS, subject, quantity.describe()))
+    return verdicts
 
 
 def _drawn(record: Record) -> dict[str, Array]:
@@ -526,18 +513,6 @@ def _drawn(record: Record) -> dict[str, Array]:
         elif kind == "draw":
             found |= {f"{name}[{column}]": values[:, column] for column in range(values.shape[1])}
     return found
-
-
-def _without_rounding(expected: Array, actual: Array) -> tuple[Array, Array]:
-    """Return both sides' values with those that differ by rounding alone made one.
-
-    A constant that one side holds as float32 and the other as a Python number is the same constant.
-    """
-    both = np.concatenate([expected, actual]).astype(np.float64)
-    values, places = np.unique(both, return_inverse=True)
-    begins = np.append([True], np.diff(values) > ROUNDING * np.abs(values[1:]))
-    merged = values[begins][np.cumsum(begins)[places] - 1]
-    return merged[: expected.size], merged[expected.size :]
 
 
 def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array, Array]:
