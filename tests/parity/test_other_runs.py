@@ -199,6 +199,52 @@ def test_train_mode_is_not_compared_where_it_does_nothing(judge):
     assert [one.subject for one in judged.verdicts] == ["forward/y", "forward/y@1x7x8"]
 
 
+def normal(net, x):
+    return net.norm(x.reshape((-1, WIDE)))
+
+
+def slower(net, x):
+    net.norm._momentum = 0.99
+    return normal(net, x)
+
+
+def forgetful(net, x):
+    held = net.norm._mean.clone(), net.norm._variance.clone()
+    made = normal(net, x)
+    net.norm._mean.set_value(held[0])
+    net.norm._variance.set_value(held[1])
+    return made
+
+
+def test_buffers_that_train_mode_changes_alike_pass(judge):
+    judged = judge(normal, normal, SEQUENCES, random=False)
+    assert failed(judged) == {}
+    assert judged.notes == ()
+    (found,) = [one for one in judged.verdicts if one.subject == "forward/train/buffers"]
+    assert found.reason == "2 buffers change as the reference's"
+
+
+@pytest.mark.parametrize(
+    ("ported", "words"),
+    [
+        (slower, "`norm.running_mean` changes by 0.1 times what it does in the reference"),
+        (forgetful, "`norm.running_mean` changes in the reference only"),
+    ],
+)
+def test_buffers_that_train_mode_changes_otherwise_fail(judge, ported, words):
+    told = failed(judge(normal, ported, SEQUENCES, random=False))
+    assert set(told) == {"forward/train/buffers"}
+    assert f"in train mode other buffers are left: {words}" in told["forward/train/buffers"]
+    assert "`norm.running_var` changes" in told["forward/train/buffers"]
+    assert ("BatchNorm's momentum" in told["forward/train/buffers"]) is (ported is slower)
+
+
+def test_buffers_after_other_random_numbers_are_said_not_to_be_compared(judge):
+    judged = judge(lambda net, x: normal(net, net.drop(x)), normal, SEQUENCES)
+    assert set(failed(judged)) == {"forward/train/y"}
+    assert judged.notes == ("buffers in train mode were not compared: the sides draw other random numbers",)
+
+
 ELEMENTS = lambda net, x: net.last(TF.dropout1d(net.first(x), RATE, net.training))  # noqa: E731
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import product
+from math import inf
 from os import sep
 from os.path import relpath
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.randomness import SAME_RATE, Draw, Draws
+from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import ROUGH, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
@@ -38,7 +40,8 @@ __all__ = ["judge", "may_be_rounding", "record"]
 def record(bench: Bench) -> Recording:
     """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``.
 
-    Beside the dump: outputs on inputs that are made of those, and in train mode, as ``train/name``; what the model draws there.
+    Beside the dump: outputs on inputs that are made of those, and in train mode, as ``train/name``; what the model draws there,
+    and the buffers that it changes, as ``buffer/name``.
     """
     arrays = _outputs(bench, bench.eval_output(), "")
     others = bench.inputs_of_other_shapes()
@@ -68,6 +71,8 @@ def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
 
 EVAL_MODE, OTHER_INPUTS, TRAIN_MODE = "eval_mode", "other_inputs", "train_mode"
 """Facts beside the dump."""
+BUFFER = "buffer/"
+"""What the names of buffers begin with that the call in train mode changes: before and after it."""
 Besides = tuple[dict[str, Array], JsonObject]
 """Outputs by name, and facts."""
 
@@ -149,12 +154,19 @@ class _Besides:
             try:
                 made = self.side.copied(self.model, double=True, training=True) if double else self.model
                 made.train()
+                self.bench.framework.watch_variances(made)
+                held = self._buffers(made)
                 output = call_seeded(self.side, made, given, draws, seed=seed, double=double)
                 outputs = {f"{TRAIN}/{name}": one for name, one in self._named(output).items()}
+                left = self._buffers(made)
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
                 refused, fault = refused or self._told(error), fault and self._is_fault(error)
                 continue
-            return outputs, {"minds": minds, "shapes": told_shapes(given), "draws": self.told(draws)}
+            for name in held.keys() & left.keys():
+                if held[name].shape == left[name].shape and not np.array_equal(held[name], left[name]):
+                    outputs[f"{BUFFER}{name}"] = np.stack([held[name], left[name]]).astype(np.float64)
+            facts: JsonObject = {"shapes": told_shapes(given), "draws": self.told(draws), "buffers": sorted(left)}
+            return outputs, {"minds": minds, **facts}
         return {}, {"minds": minds, "refused": refused, "fault": fault}
 
     def _named(self, output: Nested) -> dict[str, Array]:
@@ -167,6 +179,9 @@ class _Besides:
             _, tensors, places = take_out(output, self.side.is_tensor)
             names = [*self.bench.case.outputs, *places[len(self.bench.case.outputs) :]]
             return {name: self.bench.framework.array(one) for name, one in zip(names, tensors, strict=False)}
+
+    def _buffers(self, model: Model) -> dict[str, Array]:
+        return dict(self.bench.framework.buffers(model, self.bench.case.weights.names))
 
     def _told(self, error: Exception) -> str:
         """Return what was raised, with the project's files as seen from its root: a dump may go to another machine."""
@@ -223,7 +238,8 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             )
         except RecordError as error:
             return judged + Judged(verdicts=(Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error)),))
-        return judged + _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
+        besides = _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
+        return judged + besides + _judge_buffers(ours, theirs)
 
 
 def may_be_rounding(verdict: Verdict, rules: Rules) -> bool:
@@ -297,8 +313,6 @@ def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Jud
 
 def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judged:
     """Judge train mode, where at least one side may do something else in it."""
-    if not (ours.train["minds"] or theirs.train["minds"]):
-        return Judged(verdicts=())
     for one, who in ((ours, "reference"), (theirs, "port")):
         if one is theirs and one.train.get("fault"):
             name, why = next(iter(ours.named(prefix=f"{TRAIN}/"))), one.train["refused"]
@@ -307,6 +321,8 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
         if "refused" in one.train:
             told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
             return Judged(verdicts=(), notes=(told,))
+    if not (ours.train["minds"] or theirs.train["minds"]):
+        return Judged(verdicts=())
     if ours.train["shapes"] != theirs.train["shapes"]:
         told = f"the reference runs with inputs of shape {ours.train['shapes']}, the port with {theirs.train['shapes']}"
         return Judged(verdicts=(), notes=(f"train mode was not compared: {told}",))
@@ -349,6 +365,51 @@ def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> 
 
 def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
     return f"the reference draws {_told(ours)}, the port draws {_told(theirs)}"
+
+
+def _judge_buffers(ours: _Recorded, theirs: _Recorded) -> Judged:
+    """Judge how far the call in train mode moves the buffers that both sides have, such as a norm's statistics."""
+    from tipchain.explain.locate.differences import rms
+
+    kept = [
+        {name.removeprefix(BUFFER): one for name, one in side.named(prefix=BUFFER).items()} for side in (ours, theirs)
+    ]
+    both = set(ours.train.get("buffers", ())) & set(theirs.train.get("buffers", ()))
+    moved = sorted(both & (kept[0].keys() | kept[1].keys()))
+    if not moved or ours.train["shapes"] != theirs.train["shapes"]:
+        return Judged(verdicts=())
+    if not _are_equal(ours.draws, theirs.draws):
+        return Judged(
+            verdicts=(), notes=("buffers in train mode were not compared: the sides draw other random numbers",)
+        )
+    if not _are_finite(kept[0]):
+        return Judged(verdicts=(), notes=("buffers in train mode were not compared: the reference's are NaN or Inf",))
+    wrong: list[str] = []
+    shares: list[float] = []
+    for name in moved:
+        held = next(side[name] for side in kept if name in side)
+        expected, actual = (side[name][1] - side[name][0] if name in side else np.zeros(held[0].shape) for side in kept)
+        allowed = ROUGH * rms(expected) + ROUNDING * rms(held)
+        shares.append(rms(expected - actual) / allowed if expected.shape == actual.shape else inf)
+        if not shares[-1] <= 1:
+            wrong.append(_moved(name, expected, actual))
+    subject = f"{STAGE}/{TRAIN}/buffers"
+    if not wrong:
+        told = f"{len(moved)} buffers change as the reference's"
+        return Judged(verdicts=(Verdict(Outcome.PASS, subject, told, share=max(shares)),))
+    scaled = wrong[0].endswith("in the reference")  # not so "in the reference only"
+    hint = "; look at BatchNorm's momentum, which is 1 - torch's in Paddle" if scaled else ""
+    told = f"in train mode other buffers are left: {listed(wrong, SHOWN)}{hint}"
+    return Judged(verdicts=(Verdict(Outcome.FAIL, subject, told, share=max(shares)),))
+
+
+def _moved(name: str, expected: Array, actual: Array) -> str:
+    if not np.any(actual) or not np.any(expected):
+        return f"`{name}` changes in the {'reference' if np.any(expected) else 'port'} only"
+    factor = common_factor(expected, actual) if expected.shape == actual.shape else None
+    if factor is None:
+        return f"`{name}` changes otherwise"
+    return f"`{name}` changes by {factor:.4g} times what it does in the reference"
 
 
 def _are_finite(arrays: Mapping[str, Array]) -> bool:
@@ -422,4 +483,6 @@ def _told(draws: Sequence[Draw]) -> str:
 
 
 SHOWN = 3
-"""Kinds of draws that a reason names."""
+"""Kinds of draws, and buffers, that a reason names."""
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""How far a buffer may be off by the rounding of its values to float32, beside their RMS."""
