@@ -92,7 +92,14 @@ class _Besides:
 
     def other_inputs(self) -> Besides:
         """Return the outputs for one sample of other sizes, the first that the model takes, called after one of other values."""
-        from tipchain.explain.locate.other_runs import call_seeded, other_batch, other_sizes, others, told_shapes
+        from tipchain.explain.locate.other_runs import (
+            call_seeded,
+            other_batch,
+            other_lengths,
+            other_sizes,
+            others,
+            told_shapes,
+        )
 
         batch = other_batch(self.inputs)
         if batch is None:
@@ -100,7 +107,8 @@ class _Besides:
         refused: dict[str, Json] = {}
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
-        for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
+        sizes = [one for last in ways for one in other_sizes(batch, last=last)]
+        for given in (*sizes, *other_lengths(batch), batch):
             shapes, seed = told_shapes(given), self.bench.case.seed
             suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
             if suffix in self.named:
