@@ -74,6 +74,11 @@ HERE = {
         ),
         (IMAGES,),
     ),
+    "decoders-length": (  # the encoder's has but one length
+        lambda net, x, ids: net.last(x.view(-1, 6, 8)).mean(1) + ids.double().mean(1, keepdim=True),
+        lambda net, x, ids: net.last(x).mean(1) + ids.astype(x.dtype).sum(1, keepdim=True) / 5,
+        (SEQUENCES, IDS[:, :5]),
+    ),
     "kept": (last, keeping, (SEQUENCES,)),
 }
 

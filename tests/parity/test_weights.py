@@ -76,6 +76,7 @@ def test_what_would_switch_off_a_branch_or_hide_a_mix_up_is_drawn():
         "temperature": torch.full((8,), 0.07),
         "logit_scale": torch.ones(1),
         "drawn": torch.linspace(-1e-4, 1e-4, 8),
+        "memory": torch.tensor([0.0, float("nan"), 1e30, 0.0]),  # torch.empty: openai/whisper's positions
     }
     model = torch.nn.Module()
     for name, value in begin.items():
@@ -84,7 +85,8 @@ def test_what_would_switch_off_a_branch_or_hide_a_mix_up_is_drawn():
     spec = SimpleNamespace(seed=0, fit_head=False)
     weights.initialize(SimpleNamespace(weights=spec), model, Path())
     changed = {name for name, value in begin.items() if not torch.equal(getattr(model, name), value)}
-    assert changed == {"gamma", "position", "scale", "gate"}
+    assert changed == {"gamma", "position", "scale", "gate", "memory"}
+    assert float(model.memory.detach().abs().max()) < 1
     assert not model.frozen.any()
     for name, middle in (("gamma", 0), ("scale", 1)):
         found = getattr(model, name).detach()

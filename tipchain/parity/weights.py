@@ -44,6 +44,8 @@ from tipchain.parity.recorder import StageNeeds, model_environment
 
 SWITCHED_OFF = 1e-3
 """Largest number that a model's own parameter may begin as to be drawn: published scales of branches begin at 1e-6 to 1e-4."""
+UNINITIALIZED = 1e6
+"""Numbers that no model begins with are larger: what memory happened to hold."""
 LARGEST = LOGIT_FLOOR / 4
 """RMS of the last layer's results from which on it is scaled down: of normal logits hardly any two are four times that apart."""
 LEAST_VALUES = 4
@@ -98,8 +100,14 @@ def _initialize_module(torch: ModuleType, module: Model, generator: object) -> N
 
 
 def _draw_constant(parameter: Tensor, generator: object) -> None:
-    """Draw a trained parameter that begins as one number, if that is one, or so small that it switches off what it multiplies."""
+    """Draw a trained parameter that begins as one number, if that is one, or so small that it switches off what it multiplies.
+
+    So is one that its model leaves as the memory was (``torch.empty``), which may hold anything, NaN too.
+    """
     if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
+        return
+    if not bool((parameter.abs() <= UNINITIALIZED).all()):
+        parameter.normal_(0.0, 0.1, generator=generator)
         return
     number = float(parameter.reshape(-1)[0])
     telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)

@@ -583,6 +583,22 @@ def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
                 yield _each(inputs, partial(_sized, shape=shape, lengths=lengths))
 
 
+def other_lengths(inputs: ModelInputs) -> Iterator[ModelInputs]:
+    """Yield inputs whose further ids alone are longer, as a decoder's are: an encoder's input may have but one size."""
+    first, *more = inputs.arrays()
+    ids = dict.fromkeys(one.shape[1] for one in more if one.ndim == 2 and one.dtype.kind in "iu")
+    for old in ids:
+        for new in (2 * old, old * 10 // 8 | 1):
+            if old > 1 and old not in first.shape[1:]:
+                yield _each(inputs, partial(_lengthened, old=old, new=new))
+
+
+def _lengthened(array: Array, old: int, new: int) -> Array:
+    """Return ids, or what goes with them, repeated to another length."""
+    fits = array.ndim == 2 and array.shape[1] == old
+    return _padded(np.take(array, np.arange(new) % old, axis=1)) if fits else array
+
+
 def _sized(array: Array, shape: tuple[int, ...], lengths: Lengths) -> Array:
     """Cut or repeat an array along the axes that are as long as those of the first input: at the same places, or of a sequence anywhere."""
     if array.ndim == 1 and len(lengths) == 1 and array.dtype.kind in "iu":

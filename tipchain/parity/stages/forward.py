@@ -102,6 +102,7 @@ class _Besides:
             answers,
             call_seeded,
             other_batch,
+            other_lengths,
             other_sizes,
             others,
             told_shapes,
@@ -114,7 +115,8 @@ class _Besides:
         faults: list[Json] = []
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
-        for given in (*(one for last in ways for one in other_sizes(batch, last=last)), batch):
+        sizes = [one for last in ways for one in other_sizes(batch, last=last)]
+        for given in (*sizes, *other_lengths(batch), batch):
             shapes, seed = told_shapes(given), self.bench.case.seed
             suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
             if suffix in self.named:
