@@ -546,6 +546,11 @@ def test_arguments_of_the_quantization_keep_their_names(tmp_path):
     assert "quantize-flags" in {one.code for one in default.findings}
 
 
+def test_a_full_width_bar_in_a_list_is_named(tmp_path):
+    with pytest.raises(ParamsError, match="infer_model: a full-width '\uff5c' stands in the list"):
+        planned(tmp_path, OCR.replace("det_infer|", "det_infer\uff5c"), suite="paddleocr")
+
+
 def test_lists_that_make_too_many_inferences_are_refused_before_they_are_made(tmp_path, monkeypatch):
     monkeypatch.setattr(emitter, "MAX_COMMANDS", 8)
     many = DETECTION.replace("--cpu_threads:4", "--cpu_threads:1|2|3").replace("--batch_size:1", "--batch_size:1|2|4")

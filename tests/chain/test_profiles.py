@@ -168,6 +168,7 @@ versions:
         ("{title: a, has: b, changes: {title: c}}", "", "versions.0.changes.title: is of the whole profile"),
         ("{title: a, has: b}", "", "versions.0.changes"),
         ("{title: a, has: b, changes: {eval: {logs: c}}}", "b", "bad.yaml:4: eval.logs: "),
+        ("{title: a, has: b, changes: {eval: {logs: c}}}", "another", "expected: arguments, log, usual, wrapper, when"),
     ],
 )
 def test_a_version_that_is_wrong_is_refused(tmp_path, entry, driver, message):

@@ -262,6 +262,8 @@ def main(arguments: list[str] | None = None) -> int:
         help="write what was recorded beside each file: FILE.txt's to FILE.jsonl, or to FILE.VERSION.jsonl",
     )
     options = parser.parse_args(arguments)
+    if Path(options.write or "").suffix in (".txt", ".yaml"):
+        parser.error(f"--write {options.write}: is a file, and no version's name; files come before --write")
     kind = KINDS[options.chain]
     options.driver = options.driver or f"test_tipc/{kind.driver}"
     more = [options.argument] if options.argument else []

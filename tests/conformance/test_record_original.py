@@ -109,3 +109,9 @@ def test_a_driver_that_starts_what_the_plan_has_differs_in_nothing(start, capsys
     (start / record_original.DRIVER).write_text("exit 1\n")
     assert record_original.main([str(start)]) == 0
     assert capsys.readouterr().out == "1 files, 5 lists, 5 equal, 0 differ\n"
+
+
+def test_a_file_after_write_is_no_versions_name(start, capsys):
+    with pytest.raises(SystemExit):
+        record_original.main([str(start), "--write", "train_infer_python.txt"])
+    assert "files come before --write" in capsys.readouterr().err

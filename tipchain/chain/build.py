@@ -200,7 +200,6 @@ def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
 
 
 BOOLEANS = ("True", "False")
-FULL_WIDTH_BAR = "\uff5c"
 # Modes of other drivers, which may have an entry in a mode list.
 OTHER_MODES = ("benchmark_train", "whole_train_lite_infer", "lite_infer")
 MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
@@ -271,13 +270,7 @@ class SlotReader:
 
     def list_of(self, slot: Slot) -> tuple[str, ...]:
         """Return the elements of a slot's list."""
-        if not self.on("sections"):
-            return plain_list(slot.value)
-        if FULL_WIDTH_BAR in slot.value:
-            raise slot.error(
-                f"a full-width {FULL_WIDTH_BAR!r} stands in the list and separates nothing", expected="'|'"
-            )
-        return slot.values
+        return slot.checked_values() if self.on("sections") else plain_list(slot.value)
 
     def distinct(self, slot: Slot) -> tuple[str, ...]:
         """Return the slot's values without repeats, which would do the same thing twice."""

@@ -28,7 +28,7 @@ MAX_BYTES = 1_000_000
 FOUND = 60
 """Bytes of a line that are shown of a file that is not text."""
 CONFLICT = re.compile(r"(<{7}|>{7}|\|{7})( |$)|={7}$")
-FULL_WIDTH_COLON = "\uff1a"
+FULL_WIDTH_COLON, FULL_WIDTH_BAR = "\uff1a", "\uff5c"
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -223,6 +223,18 @@ class Slot(NamedTuple):
     def values(self) -> tuple[str, ...]:
         """The value split at ``|``: no element for an empty value, a ``|`` at the end adds none."""
         return _elements(self.value)
+
+    def checked_values(self) -> tuple[str, ...]:
+        """Return `values`.
+
+        Raises:
+            ParamsError: a full-width bar stands in the list, which made one value of two.
+        """
+        if FULL_WIDTH_BAR in self.value:
+            raise self.error(
+                f"a full-width {FULL_WIDTH_BAR!r} stands in the list and separates nothing", expected="'|'"
+            )
+        return self.values
 
     def error(self, message: str, *, expected: object = None, hint: str | None = None) -> ParamsError:
         """Return an error that names this line."""

@@ -79,7 +79,7 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
         yield body + say(f"log: {_below(command.log, plan.run)}")
     for find in command.finds:
         files = " or ".join(_below(one, plan.run) for one in find.files)
-        yield body + say(f"its weights, told when it starts: {files}")
+        yield body + say(f"told when it starts: {files}")
     if others := [need for need in command.needs if need not in above]:
         yield body + say("needs: ") + ", ".join(map(clean, others))
     if command.skip:

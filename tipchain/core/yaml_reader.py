@@ -334,7 +334,7 @@ class Reader:
 
     def done(self, *more: str) -> None:
         """Refuse keys that nothing asked for."""
-        known = [*self.asked, *more]
+        known = list(dict.fromkeys((*self.asked, *more)))
         for key in self.data:
             if key not in known:
                 raise self.error(key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known))

@@ -176,7 +176,7 @@ class _Plan(Chain):
                 self.conversion(one if len(models) > 1 else "", folder, onnx, argv, (), f"trans_model_{one}.log")
             )
         onnx_words = [word for one in models for word in self.words(f"onnx_{one}", slots[f"{one}_file"].value)]
-        for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].values):
+        for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].checked_values()):
             given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
             argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
             leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()

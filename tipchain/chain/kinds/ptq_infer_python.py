@@ -433,7 +433,7 @@ class _Quantization(Chain):
         slot = self.slots.get(role)
         if slot is None:
             return ()
-        return plain_list(slot.value) if self.request.legacy else tuple(dict.fromkeys(slot.values))
+        return plain_list(slot.value) if self.request.legacy else tuple(dict.fromkeys(slot.checked_values()))
 
     # What is quantized
 
