@@ -39,6 +39,10 @@ class CountingFramework:
     def inference(self):
         yield
 
+    @contextmanager
+    def randomness(self, draws):
+        yield
+
     def build(self, builder, args):
         self.calls.append("build")
         return Layer()
@@ -64,7 +68,7 @@ class Layer:
 
 def make_bench() -> Bench:
     side = SimpleNamespace(model="json:loads")
-    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={})
+    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={}, seed=0)
     return Bench(
         framework=CountingFramework(),
         case=case,
