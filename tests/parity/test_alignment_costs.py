@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +43,9 @@ class CountingFramework:
         self.calls.append("build")
         return Layer()
 
+    def randomness(self, draws):
+        return nullcontext()
+
     def tensor(self, array):
         return array
 
@@ -64,7 +67,7 @@ class Layer:
 
 def make_bench() -> Bench:
     side = SimpleNamespace(model="json:loads")
-    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={})
+    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={}, seed=0)
     return Bench(
         framework=CountingFramework(),
         case=case,

@@ -187,7 +187,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     values = all(one.diff is not None and one.diff.size for one in failed)
     if failed and values and all(drawn) and not _tells(*drawn, alike=True):
         others = (one for one in judged.verdicts if one not in failed)
-        return replace(judged, verdicts=(*others, _random("in eval mode, too,", *drawn)))
+        return replace(judged, verdicts=(*others, _random(*drawn, training=False)))
     if any(one.outcome is not Outcome.PASS for one in judged.verdicts):
         known = {one.subject for one in rules.deviations}
         if all(one.outcome is Outcome.PASS or one.subject in known for one in judged.verdicts):
@@ -312,13 +312,15 @@ def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judge
     agree, equal = all(one.outcome is Outcome.PASS for one in found.verdicts), _are_equal(ours.draws, theirs.draws)
     if (agree and equal) or (not agree and _tells(ours.draws, theirs.draws, alike=not notes)):
         return replace(found, notes=tuple(notes))
-    return Judged(verdicts=(_random("in train mode", ours.draws, theirs.draws),), notes=tuple(notes))
+    return Judged(verdicts=(_random(ours.draws, theirs.draws, training=True),), notes=tuple(notes))
 
 
-def _random(when: str, ours: Sequence[Draw], theirs: Sequence[Draw]) -> Verdict:
+def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> Verdict:
     """Return that results are random, so that only both models in one process can tell whether they are wrong."""
-    reason = f"{when} the results are random, and the recordings do not tell more: {_both_told(ours, theirs)}"
-    return Verdict(Outcome.SKIP, RANDOM, reason)
+    told = _both_told(ours, theirs)
+    in_eval = f"in eval mode, too, the results are random, and the recordings do not tell more: {told}"
+    in_train = f"in train mode the results are random, and the recordings do not tell more: {told}"
+    return Verdict(Outcome.SKIP, RANDOM, in_train if training else in_eval)
 
 
 def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
