@@ -279,6 +279,13 @@ def test_a_chain_that_passed_says_so():
     assert render_ending(chained(CHAIN[-1])).splitlines()[0] == "the chain passed: 1 command"
 
 
+def test_a_chain_that_is_interrupted_in_its_first_command_tells_what_was_checked():
+    stopped = chained(command("align[01]", "align", Outcome.ERROR, "interrupted"), interrupted=True)
+    assert render_ending(stopped).splitlines()[0] == "interrupted before a command ended"
+    checked = replace(stopped, verdicts=(check("forward/logits"), check("loss/loss")))
+    assert render_ending(checked).splitlines()[0] == "interrupted before a command ended; 2 checks passed"
+
+
 def test_a_chain_whose_alignment_failed_has_its_cause():
     failed = command("align[01]", "align", Outcome.FAIL, "exit 1")
     lines = render_ending(chained(failed, diagnoses=(LAYER,))).splitlines()

@@ -216,6 +216,10 @@ def _headline(report: RunReport) -> tuple[Outcome, str]:
     outcome, text = _of_chain(report) if report.results else _of_alignment(report)
     if not report.interrupted:
         return outcome, text
+    if outcome is Outcome.SKIP and report.results:
+        passed = sum(one.outcome is Outcome.PASS for one in report.verdicts)
+        checks = f"; {many(passed, 'check')} passed" if passed else ""
+        return outcome, f"interrupted before a command ended{checks}"
     if outcome is Outcome.SKIP:
         return outcome, "interrupted before anything was compared"
     return (outcome if outcome in BAD else Outcome.SKIP), f"interrupted: so far {text}"

@@ -184,7 +184,7 @@ def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
 
 def _closeness(share: float) -> Markup:
     """Return how much of what is allowed was used, as a bar and in words."""
-    words = "every number equal" if not share else f"at most {percent(share)} of what is allowed"
+    words = "every number equal" if not share else f"{percent(share)} of what is allowed"
     filled = element("span", style=f"width:{min(share, 1.0):.1%}")
     bar = element("span", filled, class_="share", aria_hidden="true") if share else None
     return element("span", bar, " ", words, class_="close")
