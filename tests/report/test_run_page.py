@@ -13,12 +13,12 @@ from chain_samples import TEMPLATE, edit
 from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
 from tipchain.chain.plan import Command, Result
-from tipchain.errors import Outcome
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
 from tipchain.report.model import RunReport
 from tipchain.report.page import POSITIONS, corrected_line
-from tipchain.report.write import render_run
+from tipchain.report.write import render_run, with_page
 
 VERDICT, COMMAND = "NOT the same model", "tipchain align configs/nets.yaml"
 
@@ -29,6 +29,13 @@ def text_of(report: RunReport, part: str = "main") -> str:
     if part != "main":
         page = page[page.index(f'id="{part}"') :].partition("</section>")[0].partition("</header>")[0]
     return " ".join(re.sub("<(script|style).*?</\\1>|<[^>]*>", " ", page, flags=re.DOTALL).split())
+
+
+def test_the_verdict_is_not_lost_with_a_page_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UsageError, match="run.html"):
+        with_page(misaligned(), tmp_path / "file" / "run.html")
+    assert capsys.readouterr().err.startswith("NOT the same model: ")
 
 
 def test_the_page_begins_with_what_ran_why_it_failed_and_the_line_as_it_should_be():

@@ -308,7 +308,7 @@ class Targets:
 def with_page(
     report: RunReport, html_to: Path | None, default: Path | None = None, details: Iterable[Section] = ()
 ) -> RunReport:
-    """Write a run's page, and return the report that names it.
+    """Write a run's page, and return the report that names it; where it cannot be written, print the verdict.
 
     Args:
         report: of the run.
@@ -325,8 +325,12 @@ def with_page(
     if target is None:
         return report
     text = render_run(report, verdict_line(report), command_of(report), details if failed else ())
-    with writing(html_to, UsageError) if html_to else nullcontext():
-        atomic_write(target, text)
+    try:
+        with writing(html_to, UsageError) if html_to else nullcontext():
+            atomic_write(target, text)
+    except (UsageError, OSError):
+        print(say(verdict_line(report)), file=sys.stderr)  # hours of work are not lost with a page
+        raise
     return replace(report, page=os.path.relpath(target))
 
 
