@@ -33,7 +33,7 @@ def text_of(report: RunReport, part: str = "main") -> str:
 
 def test_the_verdict_is_not_lost_with_a_page_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(UsageError, match="run.html"):
+    with pytest.raises(UsageError, match=r"run\.html"):
         with_page(misaligned(), tmp_path / "file" / "run.html")
     assert capsys.readouterr().err.startswith("NOT the same model: ")
 
