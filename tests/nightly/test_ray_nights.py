@@ -162,9 +162,10 @@ def ran(folder: Path) -> dict[str, int]:
     return {path.stem: path.read_text().count("done") for path in folder.glob("*.ran")}
 
 
-def write_waiting(folder: Path, count: int, seconds: float = 1.0) -> None:
-    """Write a manifest of items that wait, and write down that they begin and end."""
-    script = f'echo begun $$ >> "$0.ran"; sleep {seconds}; echo done >> "$0.ran"'
+def write_waiting(folder: Path, count: int, seconds: float = 1.0, *, held: bool = False) -> None:
+    """Write a manifest of items that wait, and write down that they begin and end; those that are held wait for a file ``go``."""
+    until = "until [ -e go ]; do sleep 0.1; done; " if held else ""
+    script = f'echo begun $$ >> "$0.ran"; {until}sleep {seconds}; echo done >> "$0.ran"'
     commands = [{"id": f"i{n}", "argv": ["/bin/sh", "-c", script, f"i{n}"]} for n in range(count)]
     write_manifest(folder, commands=commands)
 
@@ -198,10 +199,11 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
 
 
 def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
-    write_waiting(tmp_path, 6)
+    write_waiting(tmp_path, 6, held=True)  # however long a kill takes, what it meets has not ended
     process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", "--address", cluster.address)
     wait_until(lambda: len(list(tmp_path.glob("*.ran"))) >= NODES)
     cluster.tell("kill 0")
+    (tmp_path / "go").touch()
     out = process.communicate(timeout=90)[0]
     cluster.tell("add")
     assert process.returncode == 0, out
