@@ -593,14 +593,18 @@ def _said(command: Command, tail: tuple[str, ...]) -> str:
     if command.step != "align":
         # Paddle's exceptions go on in lines of their own, the hint last, and then a full stop where a program adds one.
         lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or tail
-        raised = (line for line in reversed(lines) if _EXCEPTION.match(line))
-        return next(raised, lines[-1]) if lines[-1].startswith(" ") else lines[-1]
+        return (_raised(tail) or lines[-1]) if lines[-1].startswith(" ") else lines[-1]
     verdict = [number for number, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))]
     if not verdict:
         return tail[-1]
     # The verdict is a paragraph; what explains it stands indented, and the stages follow.
     first, *more = tail[verdict[-1] :]
     return " ".join([first, *takewhile(lambda line: not line.startswith(AFTER_VERDICT), more)])
+
+
+def _raised(tail: Sequence[str]) -> str:
+    """Return the last exception or error among a log's lines, "" for none."""
+    return next((line for line in map(without_escapes, reversed(tail)) if _EXCEPTION.match(line)), "")
 
 
 def _trouble(command: Command, ending: Ending) -> str:
@@ -611,7 +615,7 @@ def _trouble(command: Command, ending: Ending) -> str:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
         # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
-        raised = next((line for line in map(without_escapes, reversed(ending.tail)) if _EXCEPTION.match(line)), "")
+        raised = _raised(ending.tail)
         if not raised:
             return f"timed out after {command.timeout_s:g} s"
         return f"timed out after {command.timeout_s:g} s; its log has: {textwrap.shorten(raised, 200)}"

@@ -38,8 +38,7 @@ from tipchain.explain.locate.other_runs import (
     judge_draws,
     minds_mode,
     other_batch,
-    other_lengths,
-    other_sizes,
+    other_inputs,
     others,
     told_shapes,
     unlike_draws,
@@ -589,7 +588,7 @@ class _Work:
         with self._erring("forward"), keep_memory():
             self.pace.tell("running both models with inputs of other sizes")
             raised = ""
-            for given in (*other_sizes(batch, last=last), *other_lengths(batch), batch):
+            for given in other_inputs(batch, (last,)):
                 told = self._call_with(given, others(given))
                 if isinstance(told, Called):
                     if told.differs:

@@ -285,26 +285,18 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
             axes, rest = turned
             if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
                 return rest
-            layout = DataCause(
-                "layout",
-                f"layout: {shapes}{_order_of(e.shape, axes)}",
-                f"transpose the port's image by {tuple(axes.index(axis) for axis in range(len(axes)))}: {a.shape} becomes {e.shape}",
-                explained=1.0 if not rest else rest[-1].explained,
-            )
-            return [layout, *rest]
-        if all(
+            told = _order_of(e.shape, axes)
+            fix = f"transpose the port's image by {tuple(axes.index(axis) for axis in range(len(axes)))}: {a.shape} becomes {e.shape}"
+        elif all(
             [n for n in one.shape if n > 1] == [n for n in other.shape if n > 1]
             for one, other in zip(es, acts, strict=True)
         ):
             rest = _explain_values([one.reshape(other.shape) for one, other in zip(es, acts, strict=True)], acts)
-            axis = DataCause(
-                "layout",
-                f"layout: {shapes}: an axis of size 1",
-                f"reshape the port's to {e.shape}",
-                explained=1.0 if not rest else rest[-1].explained,
-            )
-            return [axis, *rest]
-        return [_size(e, a, shapes, es, acts)]
+            told, fix = ": an axis of size 1", f"reshape the port's to {e.shape}"
+        else:
+            return [_size(e, a, shapes, es, acts)]
+        explained = 1.0 if not rest else rest[-1].explained
+        return [DataCause("layout", f"layout: {shapes}{told}", fix, explained=explained), *rest]
     return _explain_values(es, acts)
 
 

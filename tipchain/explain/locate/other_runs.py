@@ -554,6 +554,19 @@ def _twice(array: Array) -> Array:
     return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
 
 
+def other_inputs(batch: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
+    """Yield what models that agree are called with besides: other sizes, a decoder's other lengths, and the other batch as it is.
+
+    Args:
+        batch: what `other_batch` gave.
+        ways: for `other_sizes`, whether the last of three axes is the one that a model goes along.
+    """
+    for last in ways:
+        yield from other_sizes(batch, last=last)
+    yield from other_lengths(batch)
+    yield batch
+
+
 def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
     """Yield inputs of other sizes: odd ones first, then those that can be halved. Ids and masks end in zeros, as padding does.
 

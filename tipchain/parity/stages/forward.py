@@ -102,8 +102,7 @@ class _Besides:
             answers,
             call_seeded,
             other_batch,
-            other_lengths,
-            other_sizes,
+            other_inputs,
             others,
             told_shapes,
         )
@@ -115,8 +114,7 @@ class _Besides:
         faults: list[Json] = []
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
-        sizes = [one for last in ways for one in other_sizes(batch, last=last)]
-        for given in (*sizes, *other_lengths(batch), batch):
+        for given in other_inputs(batch, ways):
             shapes, seed = told_shapes(given), self.bench.case.seed
             suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
             if suffix in self.named:
@@ -316,13 +314,14 @@ def _judge_other_inputs(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Jud
 def _judge_train_mode(ours: _Recorded, theirs: _Recorded, rules: Rules) -> Judged:
     """Judge train mode, where at least one side may do something else in it."""
     for one, who in ((ours, "reference"), (theirs, "port")):
-        if one is theirs and one.train.get("fault"):
-            name, why = next(iter(ours.named(prefix=f"{TRAIN}/"))), one.train["refused"]
+        if "refused" not in one.train:
+            continue
+        why = one.train["refused"]
+        if one is theirs and one.train["fault"]:
             told = f"in train mode the port raises, the reference does not: {why}"
+            name = next(iter(ours.named(prefix=f"{TRAIN}/")))
             return Judged(verdicts=(Verdict(Outcome.FAIL, f"{STAGE}/{name}", told),))
-        if "refused" in one.train:
-            told = f"train mode was not compared: the {who} does not run in it: {one.train['refused']}"
-            return Judged(verdicts=(), notes=(told,))
+        return Judged(verdicts=(), notes=(f"train mode was not compared: the {who} does not run in it: {why}",))
     if not (ours.train["minds"] or theirs.train["minds"]):
         return Judged(verdicts=())
     if ours.train["shapes"] != theirs.train["shapes"]:
