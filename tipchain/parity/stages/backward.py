@@ -34,6 +34,8 @@ from tipchain.weights.matching import STATISTICS
 
 Tensors = dict[str, Array] | TensorWriter
 """Where large captures go: a truth's are kept whole, others are written at once."""
+LOOK_AT_MOMENTUM = "look at BatchNorm's momentum, which is 1 - torch's in Paddle"
+"""What to do about a norm's statistics that move otherwise."""
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
@@ -291,7 +293,7 @@ class _Hint:
     def _about_buffers(self, key: str) -> str:
         if not key.endswith(tuple(STATISTICS)):
             return ""
-        return "look at BatchNorm's momentum, which is 1 - torch's in Paddle"
+        return LOOK_AT_MOMENTUM
 
 
 def _key(verdict: Verdict) -> str:

@@ -27,6 +27,7 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.settings import TRAIN
 from tipchain.parity.stages import judging
+from tipchain.parity.stages.backward import LOOK_AT_MOMENTUM
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_paths
 from tipchain.parity.stages.tensors import TensorFile
@@ -387,27 +388,33 @@ def _judge_buffers(ours: _Recorded, theirs: _Recorded) -> Judged:
         return Judged(verdicts=(), notes=("buffers in train mode were not compared: the reference's are NaN or Inf",))
     wrong: list[str] = []
     shares: list[float] = []
+    factors: list[float | None] = []
     for name in moved:
         held = next(side[name] for side in kept if name in side)
         expected, actual = (side[name][1] - side[name][0] if name in side else np.zeros(held[0].shape) for side in kept)
         allowed = ROUGH * rms(expected) + ROUNDING * rms(held)
         shares.append(rms(expected - actual) / allowed if expected.shape == actual.shape else inf)
         if not shares[-1] <= 1:
-            wrong.append(_moved(name, expected, actual))
+            factors.append(_factor(expected, actual))
+            wrong.append(_moved(name, expected, actual, factors[-1]))
     subject = f"{STAGE}/{TRAIN}/buffers"
     if not wrong:
         told = f"{len(moved)} buffers change as the reference's"
         return Judged(verdicts=(Verdict(Outcome.PASS, subject, told, share=max(shares)),))
-    scaled = wrong[0].endswith("in the reference")  # not so "in the reference only"
-    hint = "; look at BatchNorm's momentum, which is 1 - torch's in Paddle" if scaled else ""
+    hint = "" if factors[0] is None else f"; {LOOK_AT_MOMENTUM}"
     told = f"in train mode other buffers are left: {listed(wrong, SHOWN)}{hint}"
     return Judged(verdicts=(Verdict(Outcome.FAIL, subject, told, share=max(shares)),))
 
 
-def _moved(name: str, expected: Array, actual: Array) -> str:
+def _factor(expected: Array, actual: Array) -> float | None:
+    """Return by what the port's change is the reference's, if both change."""
+    both = expected.shape == actual.shape and np.any(expected) and np.any(actual)
+    return common_factor(expected, actual) if both else None
+
+
+def _moved(name: str, expected: Array, actual: Array, factor: float | None) -> str:
     if not np.any(actual) or not np.any(expected):
         return f"`{name}` changes in the {'reference' if np.any(expected) else 'port'} only"
-    factor = common_factor(expected, actual) if expected.shape == actual.shape else None
     if factor is None:
         return f"`{name}` changes otherwise"
     return f"`{name}` changes by {factor:.4g} times what it does in the reference"
