@@ -183,8 +183,9 @@ def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
     assert norm.own < 1e-10
 
 
-def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
-    torch, nn = live.torch, live.paddle.nn
+def of_channels_last(live, between=lambda x: x):
+    """Return a port of two convolutions, ``first`` and ``second``, whose axes are in another order than torch's."""
+    nn = live.paddle.nn
 
     class Last(nn.Layer):
         def __init__(self) -> None:
@@ -193,19 +194,24 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
             self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
 
         def forward(self, x):
-            return self.second(self.first(x.transpose([0, 2, 3, 1]))).transpose([0, 3, 1, 2])
+            return self.second(between(self.first(x.transpose([0, 2, 3, 1])))).transpose([0, 3, 1, 2])
 
+    return Last()
+
+
+def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
+    torch = live.torch
     reference = torch.nn.Sequential()
     reference.add_module("first", torch.nn.Conv2d(3, 8, 3))
     reference.add_module("second", torch.nn.Conv2d(8, 8, 3))
-    found = live.locate(reference, Last(), random(*LARGE_BATCH))
+    found = live.locate(reference, of_channels_last(live), random(*LARGE_BATCH))
     assert live.stores[-1].samples is None
     assert found.first is None
     assert {one.port_path for one in found.verdicts if one.own is not None} >= {"first", "second"}
 
 
 def test_large_values_are_tried_with_another_order_of_axes_too(live):
-    torch, nn = live.torch, live.paddle.nn
+    torch = live.torch
 
     class First(torch.nn.Module):
         def __init__(self) -> None:
@@ -215,16 +221,7 @@ def test_large_values_are_tried_with_another_order_of_axes_too(live):
         def forward(self, x):
             return self.second(torch.nn.functional.relu6(self.first(x)))
 
-    class Last(nn.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Conv2D(3, 8, 3, data_format="NHWC")
-            self.second = nn.Conv2D(8, 8, 3, data_format="NHWC")
-
-        def forward(self, x):
-            return self.second(nn.functional.relu(self.first(x.transpose([0, 2, 3, 1])))).transpose([0, 3, 1, 2])
-
-    found = live.locate(First(), Last(), 0.5 * random(4, 3, 80, 80))
+    found = live.locate(First(), of_channels_last(live, live.paddle.nn.functional.relu), 0.5 * random(4, 3, 80, 80))
     assert found.first is None
     assert found.untried == ""
     assert "where layers give large values" in found.elsewhere.reason
