@@ -95,8 +95,8 @@ def test_a_class_name_stands_for_one_thing():
     names = Counter(
         node.name
         for path in PACKAGE.rglob("*.py")
-        for node in tree_of(path).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
 

@@ -100,8 +100,10 @@ def test_what_was_found_with_losses_that_differ_is_kept(monkeypatch, last):
 
     spent = []
     monkeypatch.setattr(pacing.Pace, "over", property(lambda _: len(spent) > 1))
-    locate = aligning._Work._locate
-    monkeypatch.setattr(aligning._Work, "_locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1])
+    locate = aligning._Alignment._locate
+    monkeypatch.setattr(
+        aligning._Alignment, "_locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1]
+    )
     losses = (lambda y, _: y.mean()), (lambda y, _: y.mean() ** 2)
     report = tipchain.align(*pair(last), INPUT | {"labels": INPUT["args"]}, loss=losses, within=3600)
     assert report.stages["forward"] is (Outcome.FAIL if last is Odd else Outcome.PASS)

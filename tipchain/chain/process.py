@@ -141,7 +141,7 @@ def call(
                 start_new_session=True,
                 bufsize=0,
             )
-        running = _Running(process, ours, mark, file, begin, watch, grace_s, stop or Stop())
+        running = _Child(process, ours, mark, file, begin, watch, grace_s, stop or Stop())
         if (trouble := running.start(wanted)) is not None:
             return _not_started(argv[0], trouble)
         if begun is not None:
@@ -163,7 +163,7 @@ def _not_started(program: str, error: OSError) -> Ending:
     return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
 
 
-class _Running:
+class _Child:
     """A started program, and the warden above it."""
 
     def __init__(

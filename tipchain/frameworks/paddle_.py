@@ -50,7 +50,7 @@ def load_batches(dataset: Dataset, sampler: object, *, num_workers: int = 0) -> 
         if raised:
             raise raised[0]
         return
-    watched = _Watched(dataset)
+    watched = _WatchedDataset(dataset)
     yield from DataLoader(watched, batch_sampler=sampler, return_list=True, collate_fn=watched.collate)
     if watched.error is not None:
         raise watched.error
@@ -84,7 +84,7 @@ def _raised_in_threads() -> Iterator[list[BaseException]]:
         threading.excepthook = usual
 
 
-class _Watched:
+class _WatchedDataset:
     """A data set that keeps its first exception."""
 
     def __init__(self, dataset: Dataset) -> None:

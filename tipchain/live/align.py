@@ -185,7 +185,7 @@ def align(
     check_names(names or {}, reference, port)
     given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
     check_outputs(given.outputs)
-    work = _Work(
+    work = _Alignment(
         sides=sides,
         models=(reference, port),
         inputs=given,
@@ -214,7 +214,7 @@ def align(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _Alignment:
     """One alignment: what it was asked, and what it has found so far."""
 
     sides: Sides

@@ -462,7 +462,7 @@ class _Update:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedLoop:
     """A loop whose updates are watched, and changed by what is tried.
 
     Attributes:
@@ -472,7 +472,7 @@ class _Watched:
     """
 
     loop: Loop
-    before: Callable[[_Watched, int], bool] | None = None
+    before: Callable[[_WatchedLoop, int], bool] | None = None
     clears: bool = True
     updates: list[_Update] = field(default_factory=list)
     cleared: int = 0
@@ -486,7 +486,7 @@ class _Watched:
         """The steps in which it updated."""
         return [one.step for one in self.updates]
 
-    def run(self, count: int) -> _Watched:
+    def run(self, count: int) -> _WatchedLoop:
         """Run so many steps, and keep what each leaves."""
         optimizer, model = self.loop.optimizer, self.loop.model
         own = optimizer.step
@@ -556,11 +556,11 @@ def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
     """Return what makes two loops part after ``step``; one of code ``unknown`` where nothing that is tried does."""
     count = max(step + 1, min(loops.recipe.iterations, step + 3))
     one, other = loops.open()
-    ours, theirs = _Watched(one).run(count), _Watched(other).run(count)
+    ours, theirs = _WatchedLoop(one).run(count), _WatchedLoop(other).run(count)
     if not (ours.updates and theirs.updates) and count < loops.recipe.iterations:  # accumulation goes on for longer
         count = loops.recipe.iterations
         one, other = loops.open()
-        ours, theirs = _Watched(one).run(count), _Watched(other).run(count)
+        ours, theirs = _WatchedLoop(one).run(count), _WatchedLoop(other).run(count)
     found = [*_averages(ours, theirs), *_tried(loops, ours, theirs, count)]
     if not found:
         found = [*_seen(ours, theirs)]
@@ -574,11 +574,11 @@ class _Treatment:
     code: str
     message: str
     fix: str
-    before: Callable[[_Watched, int], bool] | None = None
+    before: Callable[[_WatchedLoop, int], bool] | None = None
     clears: bool = True
 
 
-def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterator[Diagnosis]:
+def _tried(loops: Loops, ours: _WatchedLoop, theirs: _WatchedLoop, count: int) -> Iterator[Diagnosis]:
     """Yield the treatment with which the port's loop comes closest to what the reference's leaves, if it comes close."""
     # What is put right are updates: where they differ, a loss that is returned otherwise beside them says nothing of it.
     only = "model" if _left(ours, theirs, only="model") > SAME_SINGLE else ""
@@ -587,7 +587,7 @@ def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterat
     for one in _treatments(ours, theirs):
         _, loop = loops.open()
         try:
-            made = _Watched(loop, before=one.before, clears=one.clears).run(count)
+            made = _WatchedLoop(loop, before=one.before, clears=one.clears).run(count)
         except Exception:  # noqa: BLE001, S112  (the user's loop does not stand it: the hypothesis does not apply)
             continue
         share = 1 - _left(ours, made, only) / off if off else 0.0
@@ -602,7 +602,7 @@ def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterat
         )
 
 
-def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
+def _treatments(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[_Treatment]:
     backwards = max((one.updates[0].backwards for one in (ours, theirs) if one.updates), default=0)
     yield _Treatment(
         code="zero-grad",
@@ -626,7 +626,7 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
     limit = _limit(ours)
     if limit is not None and ratio is not None:
 
-        def before(watched: _Watched, _: int) -> bool:
+        def before(watched: _WatchedLoop, _: int) -> bool:
             norm = watched.norm()
             if norm > limit:
                 watched.multiply(limit / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
@@ -650,7 +650,7 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         )
 
 
-def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, str]:
+def _scaled(ratio: float, backwards: int, theirs: _WatchedLoop) -> tuple[str, str, str]:
     """Return the slug of a constant ratio of gradients, what to say of it, and what to do about it."""
     scale = _scale_of(theirs.loop)
     for times in (ratio, 1 / ratio):
@@ -674,15 +674,15 @@ def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, s
     return "gradient-scale", words, f"multiply the port's loss by {1 / ratio:.6g} before backward()"
 
 
-def _clearing(ours: _Watched, theirs: _Watched) -> str:
-    def told(who: str, one: _Watched) -> str:
+def _clearing(ours: _WatchedLoop, theirs: _WatchedLoop) -> str:
+    def told(who: str, one: _WatchedLoop) -> str:
         much = "never clears" if not one.cleared else f"clears {one.cleared} times in {len(one.losses)} steps"
         return f"{who} {much}"
 
     return f"gradients are cleared at other steps, so that they add up: {told('the port', theirs)}, {told('the reference', ours)}, {len(ours.updates)} updates expected"
 
 
-def _often(ours: _Watched, theirs: _Watched) -> str:
+def _often(ours: _WatchedLoop, theirs: _WatchedLoop) -> str:
     count = len(ours.losses)
     expected, actual = (
         f"{len(one)} times in {count} steps (after step {', '.join(map(str, one[:3]))}{', …' if len(one) > 3 else ''})"
@@ -691,7 +691,7 @@ def _often(ours: _Watched, theirs: _Watched) -> str:
     return f"the port updates {actual}, the reference {expected}"
 
 
-def _ratio(ours: _Watched, theirs: _Watched) -> float | None:
+def _ratio(ours: _WatchedLoop, theirs: _WatchedLoop) -> float | None:
     """Return by which factor the norms of the first update's gradients differ, None where there is none."""
     if not ours.updates or not theirs.updates:
         return None
@@ -699,7 +699,7 @@ def _ratio(ours: _Watched, theirs: _Watched) -> float | None:
     return actual / expected if expected and actual else None
 
 
-def _limit(watched: _Watched) -> float | None:
+def _limit(watched: _WatchedLoop) -> float | None:
     """Return the norm that an update's gradients never exceed, where two at least have just that one."""
     norms = [one.norm for one in watched.updates]
     top = max(norms, default=0.0)
@@ -707,16 +707,16 @@ def _limit(watched: _Watched) -> float | None:
     return float(f"{top:.5g}") if top and len(reached) > 1 else None
 
 
-def _multiplying(factor: Callable[[int], float]) -> Callable[[_Watched, int], bool]:
-    def before(watched: _Watched, number: int) -> bool:
+def _multiplying(factor: Callable[[int], float]) -> Callable[[_WatchedLoop, int], bool]:
+    def before(watched: _WatchedLoop, number: int) -> bool:
         watched.multiply(factor(number))
         return True
 
     return before
 
 
-def _at_rate(rates: Sequence[float]) -> Callable[[_Watched, int], bool]:
-    def before(watched: _Watched, number: int) -> bool:
+def _at_rate(rates: Sequence[float]) -> Callable[[_WatchedLoop, int], bool]:
+    def before(watched: _WatchedLoop, number: int) -> bool:
         optimizer = watched.loop.optimizer
         if number < len(rates):
             optimizer._learning_rate = rates[number]  # noqa: SLF001  (set_lr refuses where there is a schedule)
@@ -734,7 +734,7 @@ def _scale_of(loop: Loop) -> float | None:
     return None
 
 
-def _left(ours: _Watched, theirs: _Watched, only: str = "") -> float:
+def _left(ours: _WatchedLoop, theirs: _WatchedLoop, only: str = "") -> float:
     """Return how far two runs are apart, relative: tensors against how far they moved, losses against their size."""
     worst = [0.0]
     for one, other in zip(ours.states, theirs.states, strict=False):
@@ -760,7 +760,7 @@ def _left(ours: _Watched, theirs: _Watched, only: str = "") -> float:
     return float(np.sqrt(np.sum(np.square(np.minimum(worst, 1e6)))))
 
 
-def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
+def _averages(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[Diagnosis]:
     """Yield how the averages that two loops keep differ, where the models themselves agree."""
     if _left(ours, theirs, only="model") > SAME_SINGLE:
         return
@@ -791,7 +791,7 @@ def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
         )
 
 
-def _track(watched: _Watched, what: str) -> tuple[list[Array], list[Array]] | None:
+def _track(watched: _WatchedLoop, what: str) -> tuple[list[Array], list[Array]] | None:
     """Return an average after each step, and what it is an average of, as vectors; None of what is none."""
     names = [name for name in watched.states[0].get(what, {}) if _of_model(watched, name) is not None]
     names = [name for name in names if watched.states[0][what][name].dtype.kind == "f"]
@@ -810,7 +810,7 @@ def _track(watched: _Watched, what: str) -> tuple[list[Array], list[Array]] | No
     return (kept, given) if all(one.shape == two.shape for one, two in zip(kept, given, strict=True)) else None
 
 
-def _of_model(watched: _Watched, name: str) -> str | None:
+def _of_model(watched: _WatchedLoop, name: str) -> str | None:
     """Return the name of the model's tensor that an average's is of."""
     model = watched.states[0]["model"]
     if name in model:
@@ -889,7 +889,7 @@ def _shown(decays: Sequence[float]) -> str:
     )
 
 
-def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
+def _seen(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[Diagnosis]:
     """Yield what is seen to differ in how often both loops update, where no treatment has put it right."""
     if ours.updated != theirs.updated:
         yield Diagnosis(
@@ -920,7 +920,7 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             return
 
 
-def _unknown(ours: _Watched, theirs: _Watched) -> Diagnosis:
+def _unknown(ours: _WatchedLoop, theirs: _WatchedLoop) -> Diagnosis:
     expected, actual = (
         f"{len(one.updates)} updates, {one.backwards} backward passes, gradients cleared {one.cleared} times"
         for one in (ours, theirs)

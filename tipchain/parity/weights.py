@@ -605,7 +605,7 @@ def prepare(
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.
     """
-    work = _Work(case, mode, folder, sides, data_path, given or GivenInputs())
+    work = _Preparation(case, mode, folder, sides, data_path, given or GivenInputs())
     for stage in stages:
         work.prepare(stage)
     return Prepared(
@@ -632,7 +632,7 @@ class GivenInputs:
     weights: Mapping[str, WeightFiles] = field(default_factory=dict)
 
 
-class _Work:
+class _Preparation:
     """Prepares stage by stage; what several need is made once."""
 
     def __init__(

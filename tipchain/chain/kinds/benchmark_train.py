@@ -178,10 +178,10 @@ def plan(request: Request) -> Plan:
         raise UsageError(
             f"{request.file.path}: {suite.name} has no benchmark_train.sh\n  suites that have: {', '.join(DRIVERS)}"
         )
-    return (_Original if request.legacy else _Plan)(request, suite).plan()
+    return (_Original if request.legacy else _SectionPlan)(request, suite).plan()
 
 
-class _Maker(ABC):
+class _TrainingPlan(ABC):
     """Rewrites the file for each training, and plans it."""
 
     def __init__(self, request: Request, suite: Suite) -> None:
@@ -272,7 +272,7 @@ class _Maker(ABC):
         return "\n".join(self.lines) + "\n"
 
 
-class _Plan(_Maker):
+class _SectionPlan(_TrainingPlan):
     """The default mode: lines are found by their section and key, and each training is a command of its own."""
 
     def __init__(self, request: Request, suite: Suite) -> None:
@@ -458,7 +458,7 @@ class _Plan(_Maker):
             )
 
 
-class _Original(_Maker):
+class _Original(_TrainingPlan):
     """The original's commands: lines are counted, what is rewritten stays so, and all of them write where it is started."""
 
     def read_section(self) -> Slots:

@@ -111,10 +111,10 @@ def plan(request: Request) -> Plan:
         UsageError: the named suite has no such chains.
     """
     layout = choose_layout(request, LAYOUTS)
-    return _Plan(request, layout, read_lines(request, layout)).plan()
+    return _OnnxChain(request, layout, read_lines(request, layout)).plan()
 
 
-class _Plan(Chain):
+class _OnnxChain(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
         # PaddleSeg's driver never reads its second argument.
         mode = {"paddleseg": "", "paddleocr": "paddle2onnx"}.get(layout.suite, request.mode.value)

@@ -445,7 +445,7 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
         results: finished images of one shape, channels first or last.
         bound: root mean square of what may be left.
     """
-    work = _Work.of(raws, results)
+    work = _Images.of(raws, results)
     if work is None:
         return None
     likely = sorted(_coarse(work), key=lambda one: one[0])[:FINE]
@@ -469,14 +469,14 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
     if best is None or best.left > bound:
         return None
     # The rounding of the crop's halves is the one that leaves least of all images.
-    whole = _Work.of(raws, results, len(raws)) or work
+    whole = _Images.of(raws, results, len(raws)) or work
     ways = [replace(best.geometry, halves=one) for one in HALVES if not best.geometry.corner]
     made = [one for way in ways for one in _finest(whole, way, best.method or METHODS[0], (best.whole,), near=False)]
     return min([one for one in made if one.order == best.order] or [best], key=lambda one: one.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Work:
+class _Images:
     """Raw images and results, ``[h, w, c]`` each."""
 
     raws: list[Array]
@@ -485,7 +485,7 @@ class _Work:
     floats: list[Array]
 
     @classmethod
-    def of(cls, raws: Sequence[Array], results: Sequence[Array], most: int = IMAGES) -> _Work | None:
+    def of(cls, raws: Sequence[Array], results: Sequence[Array], most: int = IMAGES) -> _Images | None:
         axis = channel_axis(results[0].shape)
         if axis is None or any(one.ndim != 3 or one.shape != results[0].shape for one in results):
             return None
@@ -524,7 +524,7 @@ class _Work:
         return found[3] / spread if spread else float("inf")
 
 
-def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
+def _coarse(work: _Images) -> Iterator[tuple[float, Geometry]]:
     """Yield each size, cut where it leaves least, with what that is on the grid, resized in the commonest way."""
     high, wide = work.crop
     sizes = {*range(min(high, wide), min(high, wide) + BEYOND + 1), *(round(min(high, wide) * one) for one in RATIOS)}
@@ -548,7 +548,7 @@ def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
 
 
 def _finest(
-    work: _Work, geometry: Geometry, method: Method, wholes: Sequence[bool] = (True, False), *, near: bool = True
+    work: _Images, geometry: Geometry, method: Method, wholes: Sequence[bool] = (True, False), *, near: bool = True
 ) -> Iterator[Pipeline]:
     """Yield pipelines of one size and method: rounded or not, the crop a pixel to either side if ``near``."""
     resizes = geometry.rule != "none"

@@ -220,7 +220,7 @@ def _fix(name: str, one: Way) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Guess(Cause):
+class _MetricGuess(Cause):
     """A hypothesis, with what one side's metric would give if it held; of the port it says what the reference gives."""
 
     values: Array
@@ -228,7 +228,7 @@ class _Guess(Cause):
     of_port: bool = False
 
 
-def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_Guess]) -> list[Diagnosis]:
+def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_MetricGuess]) -> list[Diagnosis]:
     for one in guesses:
         share = _explained(*((theirs, ours) if one.of_port else (ours, theirs)), one.values)
         if share >= EXPLAINED:
@@ -237,7 +237,7 @@ def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_Gues
     return []
 
 
-def _related(ours: Array) -> Iterator[_Guess]:
+def _related(ours: Array) -> Iterator[_MetricGuess]:
     """Yield values that are a plain function of the reference's, whatever that counts."""
     for code, message, fix, values in (
         ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
@@ -253,15 +253,15 @@ def _related(ours: Array) -> Iterator[_Guess]:
         ),
         ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
     ):
-        yield _Guess(code, message, fix, values)
+        yield _MetricGuess(code, message, fix, values)
 
 
-def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_Guess]:
+def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_MetricGuess]:
     """Yield what one metric gives with something changed: one batch alone, in bins, batch by batch, other outputs, other labels."""
     several = any(len(probe.batches) > 1 for probe in case.probes)
     for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))) if several else ():
         for side, who, whom in CALLED:
-            yield _Guess(
+            yield _MetricGuess(
                 f"{which}-batch",
                 f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
                 "sum over all batches in update() and divide once at the end"
@@ -273,7 +273,7 @@ def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_Gue
             )
     for squashed, bins in product((False, True), BINS):
         for side, who, whom in CALLED:
-            yield _Guess(
+            yield _MetricGuess(
                 "bins",
                 f"the {who} counts scores in {bins} bins, the {whom} each score",
                 "compute from sorted scores, or pass num_thresholds=4095 or more"
@@ -288,15 +288,15 @@ def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_Gue
         which = f"batches of {size}" if size else "each batch"
         message = f"the port's value is the mean of the reference's values of {which}"
         fix = "sum hits and samples over all batches and divide once at the end"
-        yield _Guess("batch-average", message, fix, _by_batches(case, name, size))
+        yield _MetricGuess("batch-average", message, fix, _by_batches(case, name, size))
     for code, message, fix, change in CHANGES:
-        yield _Guess(code, message, fix, _rerun(case, name, change))
+        yield _MetricGuess(code, message, fix, _rerun(case, name, change))
     for label in _labels(case):
         message = f"the port leaves out samples of label {label}, the reference counts them"
         left = _rerun(case, name, partial(without, label=label))
-        yield _Guess("ignored-label", message, f"count label {label} too", left)
+        yield _MetricGuess("ignored-label", message, f"count label {label} too", left)
     for label in _labels(case):
-        yield _Guess(
+        yield _MetricGuess(
             "ignored-label",
             f"the port counts samples of label {label}, the reference leaves them out",
             f"leave out samples of label {label}: ignore_index={label}",

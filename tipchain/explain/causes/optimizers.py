@@ -253,7 +253,7 @@ STARTS = tuple(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _KnobFound:
     """A knob with both values, and where it was found."""
 
     knob: str
@@ -282,11 +282,11 @@ def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, U
             known.append(cause.change)
     if not found:
         return (_unknown(courses, failing),)
-    told: dict[_Told, list[str]] = {}
+    told: dict[_KnobFound, list[str]] = {}
     for name, cause in found.items():
         knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
         for knob in knobs:
-            one = _Told(
+            one = _KnobFound(
                 knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
             )
             told.setdefault(one, []).append(name)
@@ -337,7 +337,7 @@ def _value(formula: Formula, knob: str) -> object:
 
 
 def _diagnosis(
-    told: _Told,
+    told: _KnobFound,
     names: list[str],
     found: Mapping[str, KnobCause],
     courses: Sequence[Course],
@@ -395,7 +395,7 @@ def _fix(knob: str, reference: Formula, said: Formula | None) -> str:
 
 
 def _explained(
-    told: _Told, names: Sequence[str], found: Mapping[str, KnobCause], courses: Mapping[str, Course]
+    told: _KnobFound, names: Sequence[str], found: Mapping[str, KnobCause], courses: Mapping[str, Course]
 ) -> float:
     """Return the share of the differences that one knob takes away by itself, in the parameter where that is least."""
     shares = []
@@ -452,7 +452,7 @@ DRAWN = 1 << 16
 
 
 @dataclass(slots=True)
-class _Watched:
+class _ParameterCourse:
     """What is kept of a parameter while it is updated."""
 
     start: Array
@@ -468,7 +468,7 @@ class _Watched:
 @dataclass(frozen=True, slots=True)
 class _Ran:
     opened: Opened
-    watched: Mapping[str, _Watched]
+    watched: Mapping[str, _ParameterCourse]
     norms: Sequence[float]
     double: bool
 
@@ -548,7 +548,7 @@ def check_optimizers(
 
 def _run(
     opened: Opened, count: int, seed: int, gradients: Mapping[str, Array], *, double: bool
-) -> tuple[dict[str, _Watched], list[float]]:
+) -> tuple[dict[str, _ParameterCourse], list[float]]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
     norms: list[float] = []
     reference, _ = opened.sides
@@ -556,7 +556,7 @@ def _run(
     watched = {}
     for name, value in values.items():
         chosen = slice(None, None, max(1, value.size // KEPT))
-        watched[name] = _Watched(value.reshape(-1)[chosen].copy(), chosen)
+        watched[name] = _ParameterCourse(value.reshape(-1)[chosen].copy(), chosen)
     before = (values, dict(values))
     # Gradients are of their parameter's size, of zeros of the usual one.
     sizes = {name: float(np.sqrt(np.mean(one**2))) if one.size else 0.0 for name, one in values.items()}
@@ -656,7 +656,9 @@ def _judge(ran: _Ran) -> PieceCheck:
     )
 
 
-def _courses(watched: Mapping[str, _Watched], norms: Sequence[float], groups: Mapping[str, int]) -> list[Course]:
+def _courses(
+    watched: Mapping[str, _ParameterCourse], norms: Sequence[float], groups: Mapping[str, int]
+) -> list[Course]:
     shares = np.array([SHARES[step % len(SHARES)] for step in range(len(norms))])
     squares = {number: np.zeros(len(norms)) for number in groups.values()}
     for name, kept in watched.items():

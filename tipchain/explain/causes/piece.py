@@ -113,7 +113,7 @@ class CallRecord:
 
         watch = cls(torch)
 
-        class Mode(TorchFunctionMode):  # type: ignore[misc]
+        class CallWatch(TorchFunctionMode):  # type: ignore[misc]
             """Hands each call on, and tells the watch about it."""
 
             def __torch_function__(
@@ -130,7 +130,7 @@ class CallRecord:
                 stack.callback(module.register_forward_pre_hook(watch.deeper, with_kwargs=True).remove)
                 back = partial(watch.back, path)
                 stack.callback(module.register_forward_hook(back, with_kwargs=True, always_call=True).remove)
-            stack.enter_context(Mode())
+            stack.enter_context(CallWatch())
             yield watch
 
     def deeper(self, _: object, args: tuple[Nested, ...], kwargs: Options) -> None:

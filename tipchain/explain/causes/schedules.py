@@ -365,7 +365,7 @@ KNOBS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Guess(Cause):
+class _CurveGuess(Cause):
     """A change of the reference's curve that may give the port's."""
 
     curve: Array
@@ -459,7 +459,7 @@ def _even(shape: Shape, other: Shape, count: int) -> Shape:
     return replace(shape, knobs={**knobs, "step_size": int(jumps[0])})
 
 
-def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Iterator[_Guess]:
+def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Iterator[_CurveGuess]:
     """Yield that one side's schedule counts the steps of its warm-up too, where the other's begins after it."""
     count = len(expected)
     for shape, curve, who, whom in ((one, actual, "port", "reference"), (other, expected, "reference", "port")):
@@ -472,16 +472,18 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
             words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
             moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
             fix = "let the schedule behind the warm-up begin where the reference's does"
-            yield _Guess("schedule-shift", words, fix, moved)
+            yield _CurveGuess("schedule-shift", words, fix, moved)
 
 
 def _guesses(
     expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None], port: Schedule
-) -> Iterator[_Guess]:
+) -> Iterator[_CurveGuess]:
     one, other = shapes
     if np.ptp(actual) == 0 and np.ptp(expected) > 0:
         words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
-        yield _Guess("missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0]))
+        yield _CurveGuess(
+            "missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0])
+        )
     if one is not None and other is not None and one.family == other.family:
         yield from _missing_warmup(one, other, len(expected))
         if one.family != "exponential":
@@ -497,7 +499,7 @@ def _guesses(
         yield from _one_knob(one, other, len(expected), port)
 
 
-def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_CurveGuess]:
     ours, theirs = (int(shape.knobs["warmup_steps"]) for shape in (one, other))
     if bool(ours) == bool(theirs):
         return
@@ -505,20 +507,20 @@ def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
         changed = replace(one, knobs={**one.knobs, "warmup_steps": 0})
         words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
         fix = f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})"
-        yield _Guess("missing-warmup", words, fix, draw(changed, count))
+        yield _CurveGuess("missing-warmup", words, fix, draw(changed, count))
     else:
         start = other.knobs["warmup_start"]
         changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})
         words = f"the port warms up for {theirs} steps from {start:.6g}, the reference does not"
-        yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count))
+        yield _CurveGuess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count))
 
 
-def _one_knob(one: Shape, other: Shape, count: int, port: Schedule) -> Iterator[_Guess]:
+def _one_knob(one: Shape, other: Shape, count: int, port: Schedule) -> Iterator[_CurveGuess]:
     for name, value in other.knobs.items():
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
             code, _ = KNOBS[name]
-            yield _Guess(
+            yield _CurveGuess(
                 code,
                 _words(name, one.knobs[name], value),
                 _fix(port, name, one.knobs[name]),
@@ -527,7 +529,7 @@ def _one_knob(one: Shape, other: Shape, count: int, port: Schedule) -> Iterator[
             )
 
 
-def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:
+def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_CurveGuess]:
     counts = np.abs(expected) > SAME_SINGLE * np.abs(expected).max()
     factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
     if not factor or abs(factor - 1) < SAME_DOUBLE:
@@ -537,10 +539,12 @@ def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_G
         if abs(steps - round(steps)) < REMAINDER and 0 < abs(round(steps)) <= 5:
             return  # a shift, which of an exponential is a factor
     words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
-    yield _Guess("learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor)
+    yield _CurveGuess(
+        "learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor
+    )
 
 
-def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]:
+def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_CurveGuess]:
     """Yield shifts; ``scaled``: with a factor besides, which a formula by recursion makes of an odd start."""
     count = len(expected)
     for steps in range(1, count // 2 + 1):
@@ -558,33 +562,33 @@ def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]
                 words = f"the port's schedule is {steps} {plural} {where} the reference's"
                 words += f", and {factor:.6g} times it" if scaled else ""
                 fix = "step the schedule after each optimizer step, and start both at the same epoch (last_epoch)"
-                yield _Guess("schedule-shift", words, fix, curve, places)
+                yield _CurveGuess("schedule-shift", words, fix, curve, places)
 
 
-def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
+def _stretches(expected: Array, actual: Array) -> Iterator[_CurveGuess]:
     for times in range(2, len(expected)):
         slow = np.arange(len(expected)) // times
         if np.ptp(expected[slow]) > 0 and same(expected[slow], actual):
             words = (
                 f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
             )
-            yield _Guess("schedule-per-epoch", words, "step the schedule at every iteration", expected[slow])
+            yield _CurveGuess("schedule-per-epoch", words, "step the schedule at every iteration", expected[slow])
         elif np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
             words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
-            yield _Guess("schedule-per-iteration", words, "step the schedule once an epoch", actual)
+            yield _CurveGuess("schedule-per-iteration", words, "step the schedule once an epoch", actual)
 
 
-def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
+def _stairs(expected: Array, actual: Array) -> Iterator[_CurveGuess]:
     """Yield curves that stand still for some steps, and then are where the other one is."""
     for times in range(2, len(expected) // 2 + 1):
         held = np.arange(len(expected)) // times * times
         if np.ptp(expected[held]) > 0 and same(expected[held], actual):
             words = f"the port's schedule is a staircase: it is constant for {times} steps at a time, the reference's moves at every step"
             fix = f"divide the step by {times} as a float, not as an integer (staircase=False)"
-            yield _Guess("staircase", words, fix, expected[held])
+            yield _CurveGuess("staircase", words, fix, expected[held])
         elif np.ptp(actual[held]) > 0 and same(expected, actual[held]):
             words = f"the port's schedule moves at every step, the reference's is a staircase: it is constant for {times} steps at a time"
-            yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual)
+            yield _CurveGuess("staircase", words, f"divide the step by {times} as an integer", actual)
 
 
 def _several(
@@ -596,7 +600,7 @@ def _several(
     if one.family != other.family:
         words = f"the port's schedule is {_named(other)}, the reference's {_named(one)}"
         fix = f"use the schedule of the reference: {_named(one)}"
-        guess = _Guess("schedule-type", words, fix, draw(other, len(expected)))
+        guess = _CurveGuess("schedule-type", words, fix, draw(other, len(expected)))
         return (_told(guess, _explained(expected, actual, guess), len(expected)),)
     curve, found = draw(other, len(expected)), []
     for name, (code, _) in KNOBS.items():
@@ -604,7 +608,7 @@ def _several(
         if ours != theirs and not (
             isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
-            guess = _Guess(code, _words(name, ours, theirs), _fix(port, name, ours), curve)
+            guess = _CurveGuess(code, _words(name, ours, theirs), _fix(port, name, ours), curve)
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
 
@@ -623,13 +627,13 @@ def _argument(port: Schedule, name: str) -> tuple[Schedule, Trait] | None:
     return next(((one, argument) for one, argument in both if argument is not None), None)
 
 
-def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
+def _explained(expected: Array, actual: Array, guess: _CurveGuess) -> float:
     apart = float(np.linalg.norm(actual - expected))
     left = float(np.linalg.norm((actual - guess.curve)[guess.steps or slice(None)]))
     return max(0.0, 1 - left / apart) if apart else 0.0
 
 
-def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
+def _told(guess: _CurveGuess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
     how = "with all the settings that differ" if together else "with this one change"
     evidence = (
         f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone"

@@ -144,7 +144,7 @@ def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Projected:
+class _ProjectedDistance:
     """A weight of which both sides hold projections: how far its gradients are apart, relative, and the reference's RMS."""
 
     relative: float
@@ -155,9 +155,11 @@ class _Projected:
         return Shared(pair, "weight", self.relative * self.size, self.size)
 
 
-def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _Projected]:
+def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _ProjectedDistance]:
     """Return what projections of gradients tell, by name."""
-    found = {name: _Projected(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
+    found = {
+        name: _ProjectedDistance(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs
+    }
     if found.keys() != ours.keys() | theirs.keys() or not all(
         one.relative <= CONSTANT and one.size < inf for one in found.values()
     ):
