@@ -79,6 +79,31 @@ def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words)
         assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
 
 
+def bounded(base, most, beyond=lambda x: x):
+    """Return a layer of a user's own that does something else beyond a bound."""
+
+    class Own(base):
+        def __init__(self):
+            super().__init__()
+            self.most = most
+
+        def forward(self, x):
+            return x * 1 if float(x.abs().max()) <= self.most else beyond(x)
+
+    return Own()
+
+
+@pytest.mark.parametrize(
+    ("beyond", "effect"),
+    [(lambda x: x.reshape([7, 7]), "elsewhere"), (lambda x: x * float("nan"), "elsewhere"), (lambda x: x, "none")],
+)
+def test_a_layer_that_does_not_run_on_what_its_reference_takes_is_another(beyond, effect):
+    layers = bounded(torch.nn.Module, 9.0), bounded(paddle.nn.Layer, 8.0, beyond)
+    report = align((LINEARS[0], layers[0]), (LINEARS[1], layers[1]))
+    assert effects(report) == [("most", effect)]
+    assert report.passed is (effect == "none")
+
+
 class NormAct(torch.nn.BatchNorm2d):
     """A norm and an activation, as timm has them."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -64,6 +67,13 @@ class Port(paddle.nn.Layer):
         return self.act(*args)
 
 
+def built(kind, *, random):
+    model = kind()
+    if not random:
+        model.drop = None
+    return model
+
+
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
     """The case, and a weight file of each side."""
@@ -83,15 +93,15 @@ def judge(weights, tmp_path, monkeypatch):
     def judged(act, ported, *inputs, forget=False, lose=None, random=True):
         benches = {}
         case = load_case(weights / "case.yaml")
+        planted = SimpleNamespace(one=partial(built, Net, random=random), other=partial(built, Port, random=random))
+        monkeypatch.setitem(sys.modules, "planted", planted)
         for side, framework, kind, forward in (
             ("torch", TorchFramework(), Net, act),
             ("paddle", PaddleFramework(), Port, ported),
         ):
             framework.configure(parse_device("cpu"), 0, 1)
             monkeypatch.setattr(kind, "act", forward)
-            model = kind()
-            if not random:
-                model.drop = None
+            model = built(kind, random=random)
             file = weights / ("torch.pth" if side == "torch" else "paddle.pdparams")
             framework.load_weights(model, file)
             framework.set_training(model, training=False)
@@ -331,6 +341,30 @@ def test_a_reference_that_takes_no_other_inputs_is_said_not_to_be_compared_with_
         lambda net, x, _: plain(net, x), lambda net, x, _: plain(net, x), SEQUENCES, np.zeros(3, np.float32)
     ).notes
     assert note == "other inputs were not compared: the inputs have no common first axis"
+
+
+@pytest.mark.parametrize("mode", [False, True])
+def test_what_a_refused_call_leaves_in_a_model_counts_for_nothing(judge, mode):
+    """The reference refuses when it has counted the call, the port before."""
+
+    def act(net, x, refuse):
+        if refuse:
+            raise ValueError("six steps")
+        net.calls = getattr(net, "calls", 0) + 1
+        return plain(net, x) * net.calls
+
+    def counted(net, x):
+        net.calls = getattr(net, "calls", 0) + 1
+        if refused(net, x):
+            raise ValueError("six steps")
+        return plain(net, x) * net.calls
+
+    def refused(net, x):
+        return net.training and len(x) == 2 if mode else len(x) == 1 and x.shape[1] != 6
+
+    judged = judge(counted, lambda net, x: act(net, x, refused(net, x)), SEQUENCES)
+    assert failed(judged) == {}
+    assert ("forward/train/y" if mode else "forward/y@1x6x8") in [one.subject for one in judged.verdicts]
 
 
 def test_a_dump_that_tells_nothing_of_it_is_said_to(judge):

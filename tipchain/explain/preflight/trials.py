@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -197,7 +198,7 @@ class _Trial:
                 continue
             key = repr((pair.reference, pair.port, argument, [one for _, one in (*ours, *theirs)]))
             if key not in self.seen:
-                self.seen[key] = self._shown_by(pair, call, in_training=False)
+                self.seen[key] = self._shown_by(pair, call, activation=True)
             if self.seen[key]:
                 for one in acts or [_other_activation(pair, call, ours)]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
@@ -213,20 +214,21 @@ class _Trial:
             pair = self._pair(paths)
             whole = all(one.stored.outline is None for one in (*ours.inputs, *call.port.inputs))
             held = self.store.get if whole else self.store.first  # of a sample as of all
-            with suppress(NotReplayed):
-                given, port_given = ([held(value.stored) for value in one.inputs] for one in (ours, call.port))
-                first, *_ = self._run(0, pair, call, given, training=False)
-                port_first, *_ = self._run(1, pair, call, port_given, training=False)
-                if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):
-                    yield pair.finding(
-                        "stop-gradient",
-                        ("gradient", "None"),
-                        f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
-                        "input would show it",
-                        f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
-                        kind="flag",
-                        effect="elsewhere",
-                    )
+            given, port_given = ([held(value.stored) for value in one.inputs] for one in (ours, call.port))
+            runs = self._run(0, pair, call, given, training=False), self._run(1, pair, call, port_given, training=False)
+            if any(len(one) < 2 for one in runs):
+                continue
+            (_, first), (_, port_first) = runs
+            if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):
+                yield pair.finding(
+                    "stop-gradient",
+                    ("gradient", "None"),
+                    f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
+                    "input would show it",
+                    f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
+                    kind="flag",
+                    effect="elsewhere",
+                )
 
     def _activates(self, number: Literal[0, 1], call: CallPair) -> bool:
         """Tell whether a layer's result is given to nothing but layers that are activations."""
@@ -283,20 +285,25 @@ class _Trial:
             return None
         return found or None
 
-    def _shown_by(self, pair: PairedLayers, call: CallPair, *, in_training: bool = True) -> str | None:
-        """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried."""
+    def _shown_by(self, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
+        """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried.
+
+        That the port's alone does not run forward, or gives no finite numbers, shows it. Of an ``activation`` only what it gives in
+        eval mode does.
+        """
         compared = False
         for what, training, given in self._inputs(pair, call):
-            if training and not in_training:
+            if training and activation:
                 continue
-            try:
-                expected = self._run(0, pair, call, given, training=training)
-                actual = self._run(1, pair, call, given, training=training)
-            except NotReplayed:
+            expected = self._run(0, pair, call, given, training=training)
+            if not expected or not all(np.isfinite(one).all() for one in expected[0].outputs):
                 continue
-            compared = True
-            if _apart(expected, actual):
+            actual = self._run(1, pair, call, given, training=training)
+            if not actual and activation:
+                continue
+            if not actual or any(map(_apart, expected, actual)):
                 return what
+            compared = compared or len(expected) == len(actual)
         return "" if compared else None
 
     def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
@@ -329,6 +336,7 @@ class _Trial:
     def _run(
         self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
+        """Return what a layer gives forward, with gradients, and after a training, as far as it runs."""
         side, one = self.sides[number], (call.reference, call.port)[number]
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
         then: list[Callable[[Tensor], Tensor]] = [
@@ -337,17 +345,18 @@ class _Trial:
             else side.copied(self.layers[number][step.name], double=True, training=training)
             for step in call.then[number]
         ]
-        first = replay(side, layer, one, given, double=True, seed=self.seed, then=then)
-        if not all(np.isfinite(output).all() for output in first.outputs):
-            raise NotReplayed("gives no finite numbers")
-        generator = np.random.default_rng([self.seed, 4])
-        cotangents: list[Array | None] = [
-            generator.standard_normal(output.shape) if output.dtype.kind == "f" else None for output in first.outputs
-        ]
-        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed, then=then)]
-        if training:  # what it has left shows in eval mode
-            layer.eval()
-            found.append(replay(side, layer, one, given, double=True, seed=self.seed, then=then))
+        run, found = partial(replay, side, layer, one, given, double=True, seed=self.seed, then=then), []
+        with suppress(NotReplayed):
+            found.append(run())
+            generator = np.random.default_rng([self.seed, 4])
+            cotangents = [
+                generator.standard_normal(output.shape) if output.dtype.kind == "f" else None
+                for output in found[0].outputs
+            ]
+            found.append(run(cotangents=cotangents))
+            if training:  # what it has left shows in eval mode
+                layer.eval()
+                found.append(run())
         return found
 
 
@@ -368,19 +377,15 @@ def _flows(gradient: Array | None) -> bool:
     return gradient is not None and bool(gradient.any())
 
 
-def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
-    for one, other in zip(ours, theirs, strict=True):
-        if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
-            return True
-        if any(
-            a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)
-        ):
-            return True
-        expected, actual = one.parameters or {}, other.parameters or {}
-        if any(_differ(expected[name], actual[name]) for name in expected.keys() & actual.keys()):
-            return True
-    return False
+def _apart(one: Replayed, other: Replayed) -> bool:
+    if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
+        return True
+    if any(a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)):
+        return True
+    expected, actual = one.parameters or {}, other.parameters or {}
+    return any(_differ(expected[name], actual[name]) for name in expected.keys() & actual.keys())
 
 
 def _differ(one: Array, other: Array) -> bool:
-    return not relative_arranged(one, other) <= ROUGH
+    """Tell whether the port's differ from the reference's, if those are finite."""
+    return bool(np.isfinite(one).all()) and not relative_arranged(one, other) <= ROUGH

@@ -190,8 +190,7 @@ class Bench:
 
     def forget(self) -> None:
         """Free the model that is kept: the tensors of another would not fit where its own are."""
-        if self._kept and self.weights is not None:
-            self._kept.clear()
+        if self._kept.pop("model", None) is not None and self.weights is not None:
             release_memory(self.weights.stat().st_size)
 
     def eval_model(self) -> Model:

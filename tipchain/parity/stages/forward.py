@@ -126,6 +126,7 @@ class _Besides:
             except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
                 refused[shapes] = self._told(error)
                 faults += [shapes] * self._is_fault(error)
+                self._renew()
                 continue
             counts = len(self.inputs.arrays()[0]), len(given.arrays()[0])
             facts: JsonObject = {
@@ -162,6 +163,7 @@ class _Besides:
                 left = self._buffers(made)
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
                 refused, fault = refused or self._told(error), fault and self._is_fault(error)
+                self._renew()
                 continue
             for name in held.keys() & left.keys():
                 if held[name].shape == left[name].shape and not np.array_equal(held[name], left[name]):
@@ -169,6 +171,11 @@ class _Besides:
             facts: JsonObject = {"shapes": told_shapes(given), "draws": self.told(draws), "buffers": sorted(left)}
             return outputs, {"minds": minds, **facts}
         return {}, {"minds": minds, "refused": refused, "fault": fault}
+
+    def _renew(self) -> None:
+        """Build the model anew: what it refused may have left something in it, at another place than in the other side's."""
+        self.bench.forget()
+        self.model = self.bench.eval_model()
 
     def _named(self, output: Nested) -> dict[str, Array]:
         """Return all outputs, named as far as the case names them: in train mode there may be others."""
