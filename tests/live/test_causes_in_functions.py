@@ -190,3 +190,23 @@ def test_the_order_of_more_axes_than_can_be_tried_is_told():
     assert (cause.code, cause.port_path) == ("axis-order", "1")
     assert "pass [0, 1, 3, 5, 2, 4] to `transpose`" in cause.fix
     assert cause.explained > 0.99
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("layer", [True, False])
+def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer, scale):
+    """Paddle's takes what is more than 64 below for 64 below; it was told to be of another tensor."""
+    models = (
+        torch.nn.Sequential(torch.nn.Conv2d(8, 8, 1), torch.nn.LogSoftmax(1)),
+        paddle.nn.Sequential(paddle.nn.Conv2D(8, 8, 1), paddle.nn.LogSoftmax(1)),
+    )
+    if not layer:
+        models = (
+            Reference(lambda x: F.log_softmax(x, 1), models[0][0]),
+            Port(lambda x: PF.log_softmax(x, 1), models[1][0]),
+        )
+    tipchain.copy_weights(*models)
+    report = tipchain.align(*models, scale * IMAGES)
+    assert report.passed is (scale == 1), str(report)
+    assert [one.code for one in report.diagnoses] == ["other-activation"] * (scale != 1)
+    assert all("x - paddle.logsumexp(x, axis=1, keepdim=True)" in one.fix for one in report.diagnoses)

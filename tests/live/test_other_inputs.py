@@ -147,6 +147,13 @@ def test_inputs_of_which_no_others_can_be_made_are_said_not_to_be_tried():
     assert report.reasons["forward"].endswith("; other inputs were not compared: the inputs have no common first axis")
 
 
+def test_a_reference_that_takes_no_other_inputs_is_said_not_to_be_compared_with_them():
+    report = aligned(lambda net, x: net.last(x.view(4, 6, 8)), lambda net, x: net.last(x.reshape([4, 6, 8])), SEQUENCES)
+    assert report.passed, str(report)
+    words = "; other inputs were not compared: the reference raises with those of shape [1, 7, 8]: "
+    assert words in report.reasons["forward"]
+
+
 def test_the_layer_whose_code_raises_is_named():
     class Mean(torch.nn.Module):
         def forward(self, x):

@@ -23,7 +23,6 @@ from tipchain.frameworks.torch_ import TorchFramework  # noqa: E402
 from tipchain.modes import parse_device  # noqa: E402
 from tipchain.parity.case import load_case  # noqa: E402
 from tipchain.parity.stages.bench import Bench  # noqa: E402
-from tipchain.parity.stages.forward import RANDOM  # noqa: E402
 from tipchain.weights.convert import to_paddle  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -262,7 +261,7 @@ ELEMENTS = lambda net, x: net.last(TF.dropout1d(net.first(x), RATE, net.training
 def test_numbers_that_may_stand_for_one_another_are_no_fault_by_themselves(judge, act, ported):
     judged = judge(act, ported, SEQUENCES)
     (verdict,) = [one for one in judged.verdicts if one.outcome is not Outcome.PASS]
-    assert (verdict.subject, verdict.outcome) == (RANDOM, Outcome.SKIP)
+    assert (verdict.subject, verdict.outcome) == ("forward/train", Outcome.SKIP)
     assert "in train mode the results are random" in verdict.reason
 
 
@@ -291,7 +290,7 @@ def test_an_output_that_only_the_reference_has_in_train_mode_is_told(judge):
     judged = judge(
         lambda net, x: (plain(net, x), net.drop(net.first(x))) if net.training else plain(net, x), plain, SEQUENCES
     )
-    assert failed(judged) == {RANDOM: failed(judged)[RANDOM]}
+    assert failed(judged) == {"forward/train": failed(judged)["forward/train"]}
     assert judged.notes == ("in train mode only the reference returns 1",)
 
 
@@ -448,7 +447,7 @@ def test_live_models_settle_what_recordings_leave_open(project, sides):
     done = project.align(locate=True)
     assert done.returncode == ExitCode.PASSED, done.stdout
     report = report_of(project)
-    (settled,) = [one for one in report["verdicts"] if one["subject"] == RANDOM]
+    (settled,) = [one for one in report["verdicts"] if one["subject"] == "forward/train"]
     assert settled["outcome"] == "PASS"
     assert settled["reason"].startswith("both models in one process: ")
     assert not report.get("diagnoses")
@@ -494,7 +493,9 @@ def test_what_is_random_in_eval_mode_on_both_sides_is_given_equal_random_numbers
     )
     done = project.align()
     assert "1 skipped" in done.stdout, done.stdout
-    assert "in eval mode, too, the results are random" in (project.latest() / "forward_diff.log").read_text()
+    (skipped,) = [one for one in report_of(project)["verdicts"] if one["outcome"] == "SKIP"]
+    assert skipped["subject"] == "forward/eval"
+    assert "in eval mode, too, the results are random" in skipped["reason"]
 
 
 def test_sides_recorded_apart_are_compared_in_train_mode_too(project, sides):

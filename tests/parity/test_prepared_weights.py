@@ -77,3 +77,13 @@ def test_results_of_hundreds_are_scaled_down_in_the_last_layer(tmp_path, forked)
     state = read_torch_state(next(tmp_path.rglob("torch.pth")))
     assert 1e-6 < abs(state["head.weight"]).max() < 1e-3
     assert abs(state["features.0.weight"]).max() > 1e-2
+
+
+def test_no_layer_is_scaled_down_of_a_model_that_raises_behind_it(tmp_path, forked):
+    project = make_tiny_project(tmp_path)
+    project.edit("tiny_torch.py", "nn.BatchNorm2d(8), ", "")
+    project.edit("tiny_paddle.py", "nn.BatchNorm2D(8), ", "")
+    project.edit("tiny_torch.py", "self.square(hidden)", "self.square(1e4 * hidden).reshape(7, 7)")
+    project.edit("case.yaml", ", fit_head: true", "")
+    state = read_torch_state(prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths["torch"])
+    assert abs(state["square.weight"]).max() > 1e-2

@@ -587,22 +587,25 @@ class _Alignment:
         )
         with self._erring("forward"), keep_memory():
             self.pace.tell("running both models with inputs of other sizes")
-            raised = ""
+            raised = refused = ""
             for given in other_inputs(batch, (last,)):
                 told = self._call_with(given, others(given))
                 if isinstance(told, Called):
+                    refused = ""
                     if told.differs:
                         self._judge_with(given, alike=alike)
                     break
+                shapes, counts = told_shapes(given), (len(self.inputs.arrays()[0]), len(given.arrays()[0]))
                 if told.by_port:
-                    shapes, counts = told_shapes(given), (len(self.inputs.arrays()[0]), len(given.arrays()[0]))
                     why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
                     # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
                     if told.fault and answers(located.reference.outputs, told.made, counts):
                         self._fail_model(why, _called(located, told.path))
                         return
                     raised = raised or why
-            self._add("forward", raised)
+                elif not refused:
+                    refused = f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
+            self._add("forward", raised or refused)
 
     def _judge_with(self, inputs: ModelInputs, *, alike: bool) -> None:
         """Judge what differs with inputs of other sizes, or in the second of two calls; ``alike``: the outputs' shapes were the same."""

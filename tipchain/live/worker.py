@@ -280,7 +280,7 @@ def _is_open(verdict: Verdict, rules: Rules) -> bool:
     """
     from tipchain.parity.stages.forward import RANDOM, may_be_rounding
 
-    return (verdict.subject == RANDOM and verdict.outcome is Outcome.SKIP) or may_be_rounding(verdict, rules)
+    return (verdict.subject in RANDOM and verdict.outcome is Outcome.SKIP) or may_be_rounding(verdict, rules)
 
 
 def _settled(report: RunReport, request: AlignRequest, out: Path, document: JsonObject, rules: Rules) -> RunReport:
@@ -297,7 +297,7 @@ def _settled(report: RunReport, request: AlignRequest, out: Path, document: Json
     outcome = Outcome.FAIL if wrong else Outcome.PASS if agree and not left else Outcome.SKIP
     settled = tuple(
         replace(one, outcome=outcome, reason=told, share=None)
-        if _is_open(one, rules) and (one.subject == RANDOM or outcome is Outcome.PASS)
+        if _is_open(one, rules) and (one.subject in RANDOM or outcome is Outcome.PASS)
         else one
         for one in report.verdicts
     )

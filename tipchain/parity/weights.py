@@ -209,11 +209,14 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
         for module in model.modules()
         if isinstance(module, torch.nn.modules.conv._ConvNd | torch.nn.Linear)  # noqa: SLF001
     ]
-    # What a model raises, the stages tell.
-    with torch.no_grad(), suppress(Exception):
-        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
-    for handle in handles:
-        handle.remove()
+    try:
+        with torch.no_grad():
+            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
+    except Exception:  # noqa: BLE001  (the stages tell it; the last layer that was called need not be the last one)
+        return
+    finally:
+        for handle in handles:
+            handle.remove()
     head, size = called[-1] if called else (None, 0.0)
     if head is None or not LARGEST < size < inf:
         return

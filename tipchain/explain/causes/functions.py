@@ -28,6 +28,7 @@ from tipchain.explain.preflight.table import (
 )
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
+from tipchain.numbers.tolerance import LOGIT_FLOOR
 
 # Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
 
@@ -324,6 +325,33 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
             fix=f"apply `{written}` after {called(op)}{where}",
             place=op.path if op.layer is not None and op.result is op.args[0] else None,
         )
+
+
+def by_floor(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield `log_softmax` as torch computes it, where Paddle's stops at `LOGIT_FLOOR` below the largest."""
+    for op in ops:
+        kind = type(op.layer).__name__ if op.name == LAYER else op.name
+        given = piece.floats(op.args[:1])
+        if kind.lower().replace("_", "") != "logsoftmax" or not given:
+            continue
+        axis = op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else getattr(op.layer, "_axis", -1))
+        axis = -1 if axis is None else axis
+        if float((given[0].max(axis=axis) - given[0].min(axis=axis)).max()) <= LOGIT_FLOOR:
+            continue
+        exact = f"x - paddle.logsumexp(x, axis={axis}, keepdim=True)"
+        yield Hypothesis(
+            code="other-activation",
+            acts={op.number: instead(partial(_log_softmax, piece.paddle, axis))},
+            confirmed=True,
+            message=f"Paddle's `{kind}`{place_of(op, piece)} takes inputs more than {LOGIT_FLOOR:g} below the largest for "
+            f"{LOGIT_FLOOR:g} below, torch's takes them as they are",
+            fix=f"write `{exact}` for `{kind}`{place_of(op, piece)}",
+            place=op.path if op.name == LAYER else None,
+        )
+
+
+def _log_softmax(paddle: ModuleType, axis: int, x: Tensor) -> Tensor:
+    return x - paddle.logsumexp(x, axis=axis, keepdim=True)
 
 
 def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:

@@ -20,6 +20,7 @@ from tipchain.explain.causes.functions import (
     by_activation,
     by_arguments,
     by_dropout,
+    by_floor,
     by_function_arguments,
     by_geometry,
 )
@@ -574,6 +575,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     )
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
+    yield by_floor(piece, ops)
     layers = [op for op in ops if op.name == LAYER]
     if len(ops) == 1 and layers:
         yield _of_layer(layers[0], piece, piece.reference)

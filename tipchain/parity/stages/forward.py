@@ -213,8 +213,8 @@ class _Besides:
 
 
 STAGE = "forward"
-RANDOM = f"{STAGE}/{TRAIN}"
-"""The verdict on results in train mode of which the recordings do not tell whether they are random or wrong."""
+RANDOM = f"{STAGE}/eval", f"{STAGE}/{TRAIN}"
+"""The verdicts on results in eval and in train mode of which the recordings do not tell whether they are random or wrong."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -369,7 +369,7 @@ def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> 
         if training
         else f"in eval mode, too, the results are random, and the recordings do not tell more: {told}"
     )
-    return Verdict(Outcome.SKIP, RANDOM, reason)
+    return Verdict(Outcome.SKIP, RANDOM[training], reason)
 
 
 def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
