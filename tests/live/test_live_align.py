@@ -139,6 +139,31 @@ def test_a_port_that_raises_is_an_error_and_the_optimizers_are_compared_all_the_
     assert report.exit_code == 1
 
 
+def test_a_gradient_that_torch_leaves_undefined_is_none():
+    class First(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, one, other):
+            return one + other
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, None
+
+    class Halves(torch.nn.Sequential):
+        def forward(self, x):
+            return First.apply(self[0](x), self[1](x))
+
+    class PortedHalves(paddle.nn.Sequential):
+        def forward(self, x):
+            return self[0](x) + self[1](x).detach()
+
+    reference = Halves(torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)).eval()
+    port = PortedHalves(paddle.nn.Linear(3, 4), paddle.nn.Linear(3, 4))
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    assert tipchain.align(reference, port, np.ones((2, 3), np.float32)).passed
+
+
 def test_outputs_of_zero_prove_nothing():
     reference, port = pair()
     with torch.no_grad():

@@ -47,12 +47,12 @@ class Port(paddle.nn.Layer):
         return self.act(self, *args)
 
 
-def aligned(act, ported, *inputs, kind="sequences"):
+def aligned(act, ported, *inputs, kind="sequences", training=False):
     torch.manual_seed(0)
-    reference, port = Net(act, kind).eval(), Port(ported, kind)
-    port.eval()
+    reference, port = Net(act, kind).train(training), Port(ported, kind)
+    port.train() if training else port.eval()
     tipchain.copy_weights(reference, port)
-    return tipchain.align(reference, port, inputs)
+    return tipchain.align(reference, port, inputs, training=training)
 
 
 def keeping(net, x):
@@ -152,6 +152,17 @@ def test_a_reference_that_takes_no_other_inputs_is_said_not_to_be_compared_with_
     assert report.passed, str(report)
     words = "; other inputs were not compared: the reference raises with those of shape [1, 7, 8]: "
     assert words in report.reasons["forward"]
+
+
+@pytest.mark.parametrize(("training", "more"), [(False, ()), (True, ()), (False, (np.zeros(3, np.float32),))])
+def test_a_port_that_runs_in_float64_alone_fails(training, more):
+    def mixed(net, x, *_):
+        return PF.linear(net.last(x), paddle.to_tensor(np.eye(8)))
+
+    report = aligned(lambda net, x, *_: net.last(x), mixed, SEQUENCES, *more, training=training)
+    assert report.stages["forward"] is Outcome.FAIL, str(report)
+    told = "the model (Port): in float32 the port raises, the reference does not: "
+    assert report.reasons["forward"].startswith(told)
 
 
 def test_the_layer_whose_code_raises_is_named():

@@ -82,9 +82,9 @@ class FrameworkSide:
         return takes_gradient(tensor)
 
     def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
-        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one: torch's hooks also get None."""
         if self.takes_gradient(tensor):
-            tensor.register_hook(take)
+            tensor.register_hook(lambda gradient: None if gradient is None else take(gradient))
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32."""

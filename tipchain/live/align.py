@@ -287,6 +287,8 @@ class _Alignment:
                 self._judge_other_mode(located)
             if self._agrees() and not self.training and not located.port.draws.made:
                 self._judge_other_inputs(located)
+            elif self._agrees() and located.exact:
+                self._judge_single(located)
         if self.fed.metrics is not None:
             self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None:
@@ -569,6 +571,18 @@ class _Alignment:
             elif told.changed and double:
                 self._judge_buffers(located, given, told.draws, training=training)
 
+    def _judge_single(self, located: Located) -> bool:
+        """Tell whether both run in float32, as their users run them: a layer may mix it with float64, and only then raise."""
+        if self.pace.over:
+            self._add("forward", f"float32 was not compared: {LATE}")
+            return True
+        told = call_both(self.sides, self.models, self.inputs, self.seed, training=self.training, double=False)
+        if isinstance(told, Called) or not told.by_port:
+            return True
+        why = f"in float32 the port raises, the reference does not: {told.told}"
+        self._fail_model(why, _called(located, told.path)) if told.fault else self._add("forward", why)
+        return False
+
     def _judge_other_inputs(self, located: Located) -> None:
         """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
 
@@ -577,6 +591,8 @@ class _Alignment:
         batch = other_batch(self.inputs)
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
         if batch is None or self.pace.over:
+            if located.exact and not self.pace.over and not self._judge_single(located):
+                return
             why = "out of time" if self.pace.over else "the inputs have no common first axis"
             self._add("forward", f"other inputs were not compared: {why}")
             return
@@ -596,6 +612,8 @@ class _Alignment:
                         self._judge_with(given, alike=alike)
                     break
                 shapes, counts = told_shapes(given), (len(self.inputs.arrays()[0]), len(given.arrays()[0]))
+                if told.by_port and not raised and located.exact and not self._judge_single(located):
+                    return
                 if told.by_port:
                     why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
                     # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
