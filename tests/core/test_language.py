@@ -461,6 +461,29 @@ def test_an_alignment_in_chinese(chinese):
     )
 
 
+def test_a_printed_report_of_live_models_is_in_chinese_and_the_stored_text_is_not(chinese):
+    report = failing()
+    said = str(report).splitlines()
+    assert said[0] == "FAIL：移植模型与参考模型不一致；比较了 19 个层"
+    assert next(line for line in said if line.startswith("首个出现差异的层："))
+    assert next(line for line in said if line.startswith("  修改："))
+    assert report.text.startswith("FAIL: the port is not the reference; 19 layers compared\n")
+    assert not CHINESE.search(report.text)
+
+
+def test_a_certificate_in_chinese(chinese, monkeypatch, capsys):
+    from tipchain.cli import main
+    from tipchain.live.certify import Certificate
+    from tipchain.live.worker import Launched
+
+    text = Certificate(report=failing(), possible=0, planted=()).text
+    monkeypatch.setattr(
+        "tipchain.live.worker.launch", lambda request, **_: Launched(text=text, exit_code=1, document=None)
+    )
+    assert main(["certify", "--reference", "a:b", "--port", "a:c", "--inputs", "x.npz"]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "移植模型本身没有通过：没有植入错误"
+
+
 def test_plan_in_chinese(shown):
     text, code = shown("--lang", "zh", "plan", "net.txt", "lite_train_lite_infer")
     assert (code, text[: len(PLANNED)]) == (0, PLANNED)
