@@ -282,7 +282,7 @@ def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
     assert f"<code>{report.diagnoses[0].code}</code>" in text or report.diagnoses[0].code in text
     assert report.to_json() == failing().to_json()
     assert not CHINESE.search(report.to_json())
-    assert not CHINESE.search(str(report))
+    assert not CHINESE.search(report.text)
 
 
 def test_a_summary_for_github_is_said_too(chinese):
@@ -459,6 +459,29 @@ def test_an_alignment_in_chinese(chinese):
         said
         == "超出允许值 · 40 个中有 3 个超出 · 平均差 5.3 · 差异最大处为 (1, 9)：期望 17.4，实际 0.43 · 允许相对容差 rtol 1e-05，绝对容差 atol 1e-08"
     )
+
+
+def test_a_printed_report_of_live_models_is_in_chinese_and_the_stored_text_is_not(chinese):
+    report = failing()
+    said = str(report).splitlines()
+    assert said[0] == "FAIL：移植模型与参考模型不一致；比较了 19 个层"
+    assert next(line for line in said if line.startswith("首个出现差异的层："))
+    assert next(line for line in said if line.startswith("  修改："))
+    assert report.text.startswith("FAIL: the port is not the reference; 19 layers compared\n")
+    assert not CHINESE.search(report.text)
+
+
+def test_a_certificate_in_chinese(chinese, monkeypatch, capsys):
+    from tipchain.cli import main
+    from tipchain.live.certify import Certificate
+    from tipchain.live.worker import Launched
+
+    text = Certificate(report=failing(), possible=0, planted=()).text
+    monkeypatch.setattr(
+        "tipchain.live.worker.launch", lambda request, **_: Launched(text=text, exit_code=1, document=None)
+    )
+    assert main(["certify", "--reference", "a:b", "--port", "a:c", "--inputs", "x.npz"]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "移植模型本身没有通过：没有植入错误"
 
 
 def test_plan_in_chinese(shown):

@@ -280,6 +280,18 @@ def test_the_command(nights, tmp_path, capsys, monkeypatch):
         assert said in capsys.readouterr().err, words
 
 
+def test_a_manifest_means_its_nights(nights, tmp_path, capsys):
+    manifest = nights.parent / "suite.yaml"
+    manifest.write_text("root: .\ncommands:\n  - {id: one, argv: [ls]}\n")
+    assert main(["nightly", "dashboard", str(manifest), "--html", str(tmp_path / "page.html"), "--nights", "3"]) == 0
+    assert (
+        main(["nightly", "dashboard", str(nights / "suite"), "--html", str(tmp_path / "same.html"), "--nights", "3"])
+        == 0
+    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.partition(": ")[2] == second.partition(": ")[2] != ""
+
+
 def test_what_changed_without_a_history(nights, tmp_path):
     found = find_nights(nights / "suite")
     database = str(tmp_path / "none.sqlite")

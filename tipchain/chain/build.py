@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tipchain.chain.params import NOTHING, ParamFile, Slot, Words, check_folder_name, flag, plain_list, split_words
@@ -256,6 +256,12 @@ class SlotReader:
         advice = f"; {hint}" if hint else f"; expected {expected}"
         self.tell(code, slot, f"{message}{unread}{advice}", severity)
 
+    def numbers(self, slot: Slot, values: Iterable[str], *, used: bool = True) -> None:
+        """Refuse words where the program takes a number: of epochs, samples, threads."""
+        for value in values:
+            if value.isalpha() and value != "null" and slot.key not in NOTHING:
+                self.complain(slot, f"{value!r} is no number", expected=f"{slot.key}:1", hint=None, used=used)
+
     def refuse_empty(self, slot: Slot, message: str) -> None:
         """Refuse a list without entries, with which a part of the chain would be left out; ``trainer`` without a colon is one."""
         if self.on("typos"):
@@ -317,6 +323,8 @@ class SlotReader:
         absent, fixed = slot.absent or slot.key == "null", self.suite.fixed_epoch
         usual = self.suite.usual_epoch if role == "epoch" and slot.key != "null" else ""
         value = usual if absent else self._mode_value(slot, self.entries(slot), usual)
+        if role in ("epoch", "batch"):
+            self.numbers(slot, (value,))
         if role == "epoch" and fixed and value != fixed and slot.key != "null":
             found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
             self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
@@ -503,6 +511,8 @@ class InferenceReader(SlotReader):
         absent, infers = slot.key in NOTHING or slot.absent, not self.slots["inference"].absent
         if role in ("device", "mkldnn", "trt") and not absent:
             self.boolean(slot, values, ("cpu", "gpu", *OTHER_DEVICES) if role == "device" else (), used=infers)
+        if role in ("threads", "infer_batch"):
+            self.numbers(slot, values, used=infers)
         if slot.key not in NOTHING and not values and infers:
             self.refuse_empty(slot, "is an empty list, so nothing is inferred")
         if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):

@@ -8,7 +8,7 @@ import sys
 from tipchain.commands.locate import add_source_arguments, read_request, without_text
 from tipchain.commands.options import count, write_document
 from tipchain.core.files import check_writable
-from tipchain.core.language import fold, terminal_width
+from tipchain.core.language import fold, say, terminal_width
 
 MOST = 24
 TIMEOUT_S = 7200.0
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable({"--json": args.json})
     request = read_request(args, causes=False)
     done = launch({**request, "certify": args.most}, timeout_s=args.timeout, quiet=args.quiet)
-    print(fold(done.text, terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)
+    print(fold(say(done.text), terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)
     if done.document is not None and args.json:
         write_document(args.json, without_text(done.document))
     return done.exit_code

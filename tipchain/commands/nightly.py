@@ -184,7 +184,7 @@ def add_dashboard(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="NIGHTS",
-        help="folder of nights, of one manifest or of all (default tipchain-nights)",
+        help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
     )
     parser.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
     parser.add_argument(
@@ -197,14 +197,17 @@ def run_dashboard(args: argparse.Namespace) -> int:
     """Write the page; the exit code is 1 if a latest night's shares leave items out or are not of one plan.
 
     Raises:
+        ManifestError: a manifest cannot be read.
         UsageError: there are no nights, or the page cannot be written.
     """
     from tipchain.nightly.dashboard import render
+    from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
 
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)
+    folder = load_manifest(folder).nights if folder.is_file() else folder
     page = Path() if args.html == "-" else Path(args.html).parent
     timelines, problems = read_timelines(find_nights(folder), args.nights, page)
     for problem in problems:

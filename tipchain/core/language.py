@@ -253,7 +253,7 @@ def _beside(left: str, right: str) -> str:
     if all(chinese):
         return one + other
     latin = other[0] if chinese[0] else one[-1]
-    return f"{one} {other}" if any(chinese) and re.match(r"[\w`]", latin) else left + right
+    return f"{one} {other}" if any(chinese) and re.match(r"[\w`-]", latin) else left + right
 
 
 def _place(name: str, text: str) -> tuple[str, int]:

@@ -11,6 +11,7 @@ from functools import wraps
 import numpy as np
 
 from tipchain.core.json_text import Json
+from tipchain.core.language import say
 from tipchain.core.progress import interrupted
 from tipchain.errors import BAD, ExitCode
 from tipchain.explain.causes.optimizer_builders import build_both
@@ -366,8 +367,13 @@ class Certificate:
         }
 
     def __str__(self) -> str:
-        """Return the verdict, a line per kind of fault, and what was not caught."""
-        lines = [str(self.report).splitlines()[0]]
+        """Return the verdict, a line per kind of fault, and what was not caught, in the reader's language."""
+        return say(self.text)
+
+    @property
+    def text(self) -> str:
+        """The same lines in English, as they are stored."""
+        lines = [self.report.headline]
         if not self.report.passed:
             return "\n".join([*lines, "the port itself does not pass: nothing was planted"])
         caught = sum(one.caught for one in self.planted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tipchain.core.json_text import as_json, parse_as, parse_json
-from tipchain.core.language import many
+from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
@@ -263,7 +263,12 @@ class AlignmentReport:
         return render_cell(self)
 
     def __str__(self) -> str:
-        """Return the report in at most 20 lines: the verdict first, then where, then why; the first cause and its fix are whole."""
+        """Return the report in at most 20 lines, in the reader's language: the verdict first, then where, then why."""
+        return say(self.text)
+
+    @property
+    def text(self) -> str:
+        """The printed lines in English, as logs have them; the first cause and its fix are whole."""
         lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]
         first = self.first_divergence
         if first is not None:

@@ -114,7 +114,7 @@ def _interrupt(process: subprocess.Popen[str]) -> str:
     Raises:
         KeyboardInterrupt: it takes too long, or the user cannot wait.
     """
-    print("interrupted: the result so far follows; Ctrl-C again ends at once", file=sys.stderr)
+    print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
     os.kill(process.pid, signal.SIGINT)
     try:
         return process.communicate(timeout=PATIENCE_S)[0]
@@ -450,7 +450,7 @@ def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> 
         tell=lambda number, of: pace.tell("planting faults", number - 1, of),
         **given,
     )
-    return {**found.to_document(), "text": str(found), "exit_code": int(found.exit_code)}
+    return {**found.to_document(), "text": found.text, "exit_code": int(found.exit_code)}
 
 
 def _aligned(
@@ -470,7 +470,7 @@ def _aligned(
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
         reasons=report.reasons | lacking,
     )
-    return {**json.loads(report.to_json()), "text": str(report), "exit_code": int(report.exit_code)}
+    return {**json.loads(report.to_json()), "text": report.text, "exit_code": int(report.exit_code)}
 
 
 @contextmanager
