@@ -126,11 +126,12 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytes
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Iterator[None]:
-    """Note in every report what this process and its ended children have computed since the one before, in seconds."""
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Note in a test's last report what this process and its ended children have computed since the last one's, in seconds."""
     report = yield
-    report.cpu_s = sum(os.times()[:4]) + forking.computed() - _computed.total()
-    _computed["all"] += report.cpu_s
+    if call.when == "teardown":
+        report.cpu_s = sum(os.times()[:4]) + forking.computed() - _computed.total()
+        _computed["all"] += report.cpu_s
     return report
 
 
@@ -142,10 +143,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     seconds, computed = Counter[str](), Counter[str]()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            if hasattr(report, "cpu_s"):
+            if hasattr(report, "duration"):
                 file = report.nodeid.partition("::")[0]
                 seconds[file] += report.duration
-                computed[file] += report.cpu_s
+                computed[file] += getattr(report, "cpu_s", 0.0)
     if len(seconds) < 2:
         return
     terminalreporter.section("seconds per file")

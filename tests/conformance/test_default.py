@@ -54,13 +54,16 @@ class Case:
         return f"{self.suite} {self.path} {self.mode.value}"
 
     def plan(self, fixes: frozenset[str] = ALL, *, lenient: bool = True) -> Plan:
-        file, suite = parse_params(self.text, str(self.path)), get_suite(self.suite)
+        file, suite = parsed(self.text, str(self.path)), get_suite(self.suite)
         spec = build_spec(file, suite, self.mode, lenient=lenient, text=self.text, fixes=fixes)
         return expand(spec, str(self.path), Options(root="/w"))
 
     def original(self) -> Plan:
         spec = legacy_spec(self.text, str(self.path), get_suite(self.suite), self.mode)
         return expand(spec, str(self.path), Options(root="/w"))
+
+
+parsed = cache(parse_params)
 
 
 def case(suite: str, path: Path, mode: Mode) -> Case:
@@ -119,7 +122,7 @@ def refusals(one: Case, default: Plan) -> Iterator[str]:
 def readings(one: Case, default: Plan) -> Iterator[str]:
     """Where the original is said to read a line otherwise, it does."""
     suite = get_suite(one.suite)
-    ours = checked_slots(parse_params(one.text, str(one.path)), suite)
+    ours = checked_slots(parsed(one.text, str(one.path)), suite)
     theirs = legacy_slots(one.text, str(one.path), suite)
     lines = {slot.line for role, slot in ours.items() if role in theirs and theirs[role] != slot}
     entries = {slot.line for role, slot in ours.items() if role in suite.mode_lists and "=" in slot.value}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ FILES = sorted(path.relative_to(SAMPLES).as_posix() for path in SAMPLES.glob("*/
 OTHER_LAYOUT = {(suite, "klquant_whole_infer") for suite in ("template", "alexnet", "paddlenlp", "paddlespeech")}
 
 
+@cache
 def recorded(name: str):
     return read_recorded((SAMPLES / name).with_suffix(".jsonl"))
 

@@ -7,8 +7,8 @@ frameworks, hands on what signals it gets, and ends as the fork ends. What overw
 
 from __future__ import annotations
 
+import _signal as signal  # signal itself imports enum, each time a process starts
 import os
-import signal
 import sys
 
 TYPE_CHECKING = False
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
 KINDS = ("torch", "paddle", "torch,paddle", "tipchain")
+FROM = {KINDS[2]: KINDS[0]}
+"""What a process with more is forked from; all others are forked from one that has imported nothing."""
 PROGRAMS = {
     "tipchain.parity.weights": KINDS[2],
     "tipchain.parity.stages.distributed": KINDS[1],
@@ -59,33 +61,35 @@ def kind_of(words: list[str]) -> str:
 
 def become_shadow(words: list[str], kind: str) -> None:
     """Have ``words`` run by a fork, and end as it does."""
-    import json
+    import _socket  # socket takes as long to import as Python takes to start; so does json
+    import marshal
     import resource
-    import socket
 
     limits = [(one, resource.getrlimit(getattr(resource, one))) for one in dir(resource) if one.startswith("RLIMIT_")]
     files = sorted(int(one) for one in os.listdir("/proc/self/fd"))
-    with socket.socket(socket.AF_UNIX) as other:
-        other.connect(os.path.join(os.environ[VARIABLE], kind))
-        files = [one for one in files if one != other.fileno() and os.path.exists(f"/proc/self/fd/{one}")]
-        umask = os.umask(0)
-        os.umask(umask)
-        given = {
-            "words": words,
-            "executable": sys.executable,
-            "path": sys.path,
-            "folder": os.getcwd(),
-            "variables": dict(os.environ),
-            "files": files,
-            "limits": limits,
-            "umask": umask,
-        }
-        text = json.dumps(given).encode()
-        socket.send_fds(other, [len(text).to_bytes(8, "big")], files)
-        other.sendall(text)
-        for one in HANDED_ON:
-            signal.signal(one, lambda number, _: other.send(bytes([number])))
-        code = int.from_bytes(other.recv(4), "big", signed=True)
+    other = _socket.socket(_socket.AF_UNIX)
+    other.connect(os.path.join(os.environ[VARIABLE], kind))
+    files = [one for one in files if one != other.fileno() and os.path.exists(f"/proc/self/fd/{one}")]
+    umask = os.umask(0)
+    os.umask(umask)
+    given = {
+        "words": words,
+        "executable": sys.executable,
+        "path": sys.path,
+        "folder": os.getcwd(),
+        "variables": dict(os.environ),
+        "files": files,
+        "limits": limits,
+        "umask": umask,
+    }
+    data = marshal.dumps(given)
+    numbers = b"".join(one.to_bytes(4, sys.byteorder) for one in files)
+    other.sendmsg([len(data).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)] if files else [])
+    other.sendall(data)
+    for one in HANDED_ON:
+        signal.signal(one, lambda number, _: other.send(bytes([number])))
+    end = other.recv(4)
+    code = int.from_bytes(end, "big", signed=True) if end else 1
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
@@ -97,12 +101,11 @@ if __name__ == "sitecustomize" and VARIABLE in os.environ and kind_of(sys.orig_a
     become_shadow(sys.orig_argv[1:], kind_of(sys.orig_argv[1:]))
 
 
-# The process that has imported the frameworks, and its forks.
+# The processes that have imported the frameworks, and their forks.
 
 
 def keep(folder: str) -> None:
-    """Listen for each kind; the first that comes has a process import the frameworks. All end with standard input."""
-    import select
+    """Listen for each kind; a process imports what the first that comes needs. All end with standard input."""
     import socket
 
     listening = {}
@@ -111,20 +114,55 @@ def keep(folder: str) -> None:
         listening[kind].bind(os.path.join(folder, kind))
         listening[kind].listen(64)
     print("ready", flush=True)
-    while True:
-        ready, _, _ = select.select([0, *listening.values()], [], [])
-        if 0 in ready:
-            os._exit(0)
-        for kind in [one for one in listening if listening[one] in ready]:
-            if os.fork() == 0:
-                serve(listening[kind], kind)
-            del listening[kind]
+    serve("", listening)
 
 
-def serve(listener: socket, kind: str) -> None:
-    """Import the frameworks and fork for each who comes."""
-    import gc
+def serve(own: str, listening: dict[str, socket]) -> None:
+    """Fork for each who comes for ``own``; the first that comes for more has a fork import that and serve it from then on."""
     import select
+
+    running: dict[int, tuple[socket, int]] = {}
+    told: dict[int, int] = {}
+    while True:
+        heard = {listener.fileno(): kind for kind, listener in listening.items()}
+        # Listeners come last: no number of a file is used again before all that is ready under it has been read.
+        for one in select.select([0, *running, *told, *heard], [], [])[0]:
+            if one == 0:
+                os._exit(0)
+            elif one in running:
+                connection, child = running.pop(one)
+                told.pop(connection.fileno(), None)
+                tell_end(connection, child)
+                os.close(one)
+            elif one in told:
+                if not hand_on(one, told[one]):
+                    del told[one]
+            elif one in heard and heard[one] == own:
+                connection, _ = listening[own].accept()
+                if child := begin(connection):
+                    running[os.pidfd_open(child)] = connection, child
+                    told[connection.fileno()] = child
+            elif one in heard and heard[one] in listening:
+                chosen = heard[one]
+                while FROM.get(chosen, "") != own:
+                    chosen = FROM[chosen]
+                given = {
+                    kind: listening.pop(kind)
+                    for kind in KINDS
+                    if kind in listening and chosen in (kind, FROM.get(kind))
+                }
+                if os.fork() == 0:
+                    for other in (*listening.values(), *(connection for connection, _ in running.values())):
+                        other.close()
+                    bring(chosen)
+                    serve(chosen, given)
+                for listener in given.values():
+                    listener.close()
+
+
+def bring(kind: str) -> None:
+    """Import what a kind has, which stays."""
+    import gc
     import warnings
 
     gc.disable()
@@ -134,58 +172,52 @@ def serve(listener: socket, kind: str) -> None:
     gc.freeze()
     gc.enable()
     warnings.resetwarnings()
-    signal.signal(signal.SIGCHLD, lambda *_: _reap())
-    while True:
-        ready, _, _ = select.select([0, listener], [], [])
-        if 0 in ready:
-            os._exit(0)
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            watch(connection)
-        connection.close()
 
 
-def _reap() -> None:
-    import contextlib
-
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def watch(connection: socket) -> None:
-    """Fork what does the work, give it the signals that come, kill it if who asked has ended, and tell how it ended."""
-    import json
-    import select
+def begin(connection: socket) -> int:
+    """Fork what does the work of who asks; return its number, or 0 if who asked has ended meanwhile."""
+    import marshal
     import socket
 
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     head, files, _, _ = socket.recv_fds(connection, 8, 250)
-    length, text = int.from_bytes(head, "big"), b""
-    while len(text) < length:
-        text += connection.recv(length - len(text))
-    child = os.fork()
-    if child == 0:
+    length, data, child = int.from_bytes(head, "big"), b"", 0
+    while len(data) < length and (more := connection.recv(length - len(data))):
+        data += more
+    if length and len(data) == length:
+        child = os.fork()
+        if child == 0:
+            work(marshal.loads(data), files)
+    for one in files:
+        os.close(one)
+    if not child:
         connection.close()
-        work(json.loads(text), files)
-    os.closerange(3, connection.fileno())
-    os.closerange(connection.fileno() + 1, 1024)
-    ended = os.pidfd_open(child)
-    while True:
-        ready, _, _ = select.select([ended, connection], [], [])
-        if ended in ready:
-            break
-        number = connection.recv(1)
-        if not number:
-            os.killpg(child, signal.SIGKILL)
-            break
-        os.kill(child, number[0])
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
+
+
+def hand_on(connection: int, child: int) -> bool:
+    """Give a fork the signal that came for it; kill it, and return False, if who asked has ended."""
     try:
+        number = os.read(connection, 1)
+    except ConnectionResetError:
+        number = b""
+    if number:
+        os.kill(child, number[0])
+        return True
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except ProcessLookupError:  # it has no group of its own yet
+        os.kill(child, signal.SIGKILL)
+    return False
+
+
+def tell_end(connection: socket, child: int) -> None:
+    """Tell who asked how its fork has ended."""
+    import contextlib
+
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(OSError):  # who asked has ended
         connection.send(code.to_bytes(4, "big", signed=True))
-    finally:
-        os._exit(0)
+    connection.close()
 
 
 def forget_another(path: list[str]) -> None:
