@@ -63,3 +63,18 @@ def test_a_key_that_no_rule_knows_must_be_equal():
 )
 def test_what_needs_a_reason(tolerance, looser):
     assert is_looser(tolerance, Tolerance(threshold=1e-5)) is looser
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "looser"),
+    [
+        (Tolerance(rtol=1e-4, atol=1e-9), False),
+        (Tolerance(rtol=1e-5, atol=0.0), False),
+        (Tolerance(rtol=2e-4, atol=0.0), True),
+        (Tolerance(rtol=0.0, atol=1e-8), True),
+        (Tolerance(rtol=1e-4, atol=1e-9, equal_nan=True), True),
+        (Tolerance(threshold=1e-12), True),
+    ],
+)
+def test_what_needs_a_reason_where_elements_are_compared(tolerance, looser):
+    assert is_looser(tolerance, Tolerance(rtol=1e-4, atol=1e-9)) is looser
