@@ -136,3 +136,11 @@ def test_the_text_for_people(machine, capsys):
     text = capsys.readouterr().out
     assert text.startswith("tipchain ")
     assert "ready for align and run" in text
+
+
+@pytest.mark.parametrize(("threads", "said"), [(1, ", 1 thread, "), (2, ", 2 threads, "), (0, "build, devices")])
+def test_threads_are_counted(monkeypatch, threads, said):
+    facts = {"version": "2.0", "build": "CPU", "devices": ["cpu"], "threads": threads, "checked": 1.0}
+    monkeypatch.setitem(doctor.PROBES, "torch", f"print({json.dumps(facts)!r})")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: name)
+    assert said in doctor.check_framework("torch").detail

@@ -223,6 +223,16 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "可解释 100% 的差异；修改前相对误差 0.2，修改后 1.7e-15；共 14 次 float64 运行",
         ),
         ("5 checks, under 1 % of what is allowed", "5 项检查，不到允许值的 1%"),
+        (
+            "in train mode other buffers are left: `a` changes in the port only, `c` changes otherwise; look at your code",
+            "在 train 模式下运行之后，buffer 与参考实现不同：`a` 只在移植中改变，`c` 的变化与参考实现不同；look at your code",
+        ),
+        (
+            "layout: axes in the order (0, 2, 1) (height and width exchanged)",
+            "布局：轴的顺序为 (0, 2, 1)（高和宽互换）",
+        ),
+        ("2.13.0+cpu, CPU build, 1 thread, devices: cpu", "2.13.0+cpu，CPU 版，1 个线程，设备：cpu"),
+        ("2.13.0 on cpu, 1 thread", "cpu 上的 2.13.0，1 个线程"),
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
         ("", ""),

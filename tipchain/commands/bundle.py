@@ -25,7 +25,7 @@ from tipchain.commands.options import (
     check_data_path,
     write_document,
 )
-from tipchain.core.language import escaped, escaped_lines, padded, say
+from tipchain.core.language import escaped, escaped_lines, many, padded, say
 from tipchain.errors import ExitCode
 from tipchain.modes import Mode, parse_device, parse_mode, parse_stages
 
@@ -114,7 +114,7 @@ def describe(folder: Path, manifest: BundleManifest) -> list[str]:
         "stages": ", ".join(manifest.stages),
         "float64": ", ".join(truths) or "none",
         **{f"  lacks {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
-        "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {manifest.threads} threads",
+        "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {many(manifest.threads, 'thread')}",
         "versions": ", ".join(f"{name} {one}" for name, one in manifest.versions.items() if name != "torch"),
         "made": f"{manifest.created} by tipchain {manifest.tipchain}"
         + (f" at {manifest.commit}" if manifest.commit else ""),

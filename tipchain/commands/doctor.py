@@ -18,7 +18,7 @@ from pathlib import Path
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_strict, show
 from tipchain.core.json_text import Json
-from tipchain.core.language import columns, in_rows, padded, say, terminal_width
+from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
 from tipchain.errors import DataError, ExitCode, Outcome
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
@@ -201,7 +201,7 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
     facts = _last_json(done.stdout)
     if done.returncode or facts is None:
         return unusable(_reason(done))
-    threads = f", {facts['threads']} threads" if facts["threads"] else ""
+    threads = f", {many(facts['threads'], 'thread')}" if facts["threads"] else ""
     detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
     if not facts["checked"]:
         return unusable(f"{detail}; a Linear layer does not give finite numbers")
