@@ -159,7 +159,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what needs torch or Paddle be forked from a process that has imported it (tests/forked)."""
-    for name, value in forking.environment(forking.HERE.parent).items():
+    for name, value in forking.variables(forking.HERE.parent).items():
         monkeypatch.setenv(name, value)
 
 

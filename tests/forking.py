@@ -36,10 +36,14 @@ def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
     return process, folder
 
 
+def variables(*paths: Path) -> dict[str, str]:
+    """Return the variables of forking, with ``paths`` to import from; the forks end with this process."""
+    return {VARIABLE: _keeper()[1].name, "PYTHONPATH": os.pathsep.join(map(str, (HERE / "forked", *paths)))}
+
+
 def environment(*paths: Path) -> dict[str, str]:
-    """Return this process's variables with those of forking, and ``paths`` to import from; the forks end with this process."""
-    path = os.pathsep.join(map(str, (HERE / "forked", *paths)))
-    return {**os.environ, VARIABLE: _keeper()[1].name, "PYTHONPATH": path}
+    """Return this process's variables with those of forking."""
+    return {**os.environ, **variables(*paths)}
 
 
 def computed() -> float:

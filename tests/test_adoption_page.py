@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import forking
 import pytest
 import yaml
 from chain_samples import PROGRAM, TEMPLATE, edit, stub
@@ -70,7 +72,8 @@ def suite(tmp_path):
     (folder / "test_tipc/prepare.sh").write_text("mkdir -p images\necho x > images/1.png\n")
     (folder / "test_tipc/test_train_inference_python.sh").write_text("echo theirs\n")
     (tmp_path / "bin").mkdir()
-    stub(tmp_path / "bin/tipchain", f'PYTHONPATH="{ROOT}" exec "{sys.executable}" -m tipchain "$@"')
+    forks = " ".join(f"{name}={shlex.quote(value)}" for name, value in forking.variables(ROOT).items())
+    stub(tmp_path / "bin/tipchain", f'{forks} exec "{sys.executable}" -m tipchain "$@"')
     stub(tmp_path / "bin/python", f'[[ "$1 $2" == "-m pip" ]] || exec "{sys.executable}" "$@"')
     for name in ("pipx", "apt-get"):
         stub(tmp_path / "bin" / name, "exit 0")

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import forking
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
 
@@ -256,7 +257,7 @@ def prepare(
     return subprocess.run(
         [sys.executable, "-m", "tipchain", "prepare", params, MODE, *arguments],
         cwd=suite / folder,
-        env=environment(suite, **env),
+        env=environment(suite, **{**forking.variables(), **env}),
         capture_output=True,
         text=True,
         check=False,

@@ -46,7 +46,7 @@ def words(*options, params="p.txt"):
 
 
 @pytest.fixture
-def go():
+def go(forked):
     """Return what runs a process of its own, as runs are held until theirs ends, and gives code and calls."""
 
     def start(*options, **more):

@@ -28,13 +28,21 @@ PROGRAMS = {
     "loading.py": KINDS[1],
 }
 """The frameworks of a module and of tests' own scripts; those of a recorder and of a tool stand in their arguments."""
-COMMANDS = {"bundle": KINDS[0], "convert-weights": KINDS[2], "init": KINDS[0], "align": KINDS[3], "judge": KINDS[3]}
+COMMANDS = {
+    "bundle": KINDS[0],
+    "convert-weights": KINDS[2],
+    "init": KINDS[0],
+    **dict.fromkeys(("align", "judge", "nightly", "prepare", "run"), KINDS[3]),
+}
 """The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
 OWN = (
     "numpy.random",
     "tipchain.cli",
     "tipchain.commands.align",
     "tipchain.commands.judge",
+    "tipchain.commands.nightly",
+    "tipchain.commands.prepare",
+    "tipchain.commands.run",
     "tipchain.parity.align",
     "tipchain.live.worker",
     "tipchain.report.write",
@@ -53,6 +61,8 @@ def kind_of(words: list[str]) -> str:
         return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))
     if words and words[0].startswith("tools/"):
         return KINDS[1]
+    if words and words[0].startswith("test_tipc/0"):
+        return KINDS[3]
     name = (words[1:] if words[:1] == ["-m"] else words or [""])[0]
     if name.rpartition("/")[2] == "tipchain":
         return COMMANDS.get(words[words.index(name) + 1], "") if words[-1] != name else ""
