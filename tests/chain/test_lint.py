@@ -176,6 +176,7 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
         ([("gpu_list", "gpu_list:0"), ("--device", "--device:cpu")], "warning", 5, "hands 'cpu' to the entry '0'"),
         ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
         ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),
+        ([("eval:", "eval:None")], "warning", 24, "'None' is taken for a program, in the original, too"),
     ],
 )
 def test_useless_values(lint, changes, severity, line, message):

@@ -263,6 +263,7 @@ def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
 
 
 PATHS_CODE = "paths"
+SPELT_NULL = ("null", "none", "nil", "~", "n/a")
 _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
 
@@ -370,6 +371,16 @@ def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> It
     eval_, extra = slots["eval"], slots.get("extra_eval")
     if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
         yield _value_finding(extra, "is never passed: eval is null")
+    for slot in slots.values():
+        if (
+            PROGRAMS.fullmatch(slot.role)
+            and slot.key not in NOTHING
+            and slot.value.lower() in SPELT_NULL
+            and not slot.absent
+        ):
+            yield _value_finding(
+                slot, f"{slot.value!r} is taken for a program, in the original, too; null leaves the step out"
+            )
 
 
 def _value_finding(slot: Slot, message: str, severity: str = "warning") -> LintFinding:
