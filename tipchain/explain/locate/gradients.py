@@ -116,6 +116,15 @@ def _values_of(models: Models, call: Call) -> Mapping[str, Array]:
         return {}
 
 
+def laid_otherwise(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Laid]:
+    """Return how a layer of the port keeps each parameter of the reference's that it keeps otherwise: their values tell."""
+    same = {name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])}
+    rest = {name: other for name, other in theirs.items() if name not in same}
+    return {
+        name: found for name, one in ours.items() if name not in same and (found := _find(name, one, rest)) is not None
+    }
+
+
 def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
     """Return which array holds the same values in another layout: the one of that name, or the only one."""
     told = [
@@ -331,15 +340,7 @@ class SharedParameters:
             ours, theirs = (
                 _values_of(one, call) for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
             )
-            same = {
-                name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])
-            }
-            rest = {name: other for name, other in theirs.items() if name not in same}
-            self._layouts[number] = {
-                name: found
-                for name, one in ours.items()
-                if name not in same and (found := _find(name, one, rest)) is not None
-            }
+            self._layouts[number] = laid_otherwise(ours, theirs)
         return self._layouts[number]
 
 
