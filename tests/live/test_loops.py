@@ -228,3 +228,62 @@ def test_the_command_line_names_both_steps(tmp_path, monkeypatch, forked, capsys
     assert main(["locate", *words]) == 1
     shown = capsys.readouterr().out
     assert "FAIL  step: after step 0 the loss" in shown
+
+
+class Turned(torch.nn.Module):
+    """Two matrices of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.linspace(-1, 1, 25).reshape(5, 5).sin())
+        self.second = torch.nn.Parameter(torch.linspace(-1, 1, 20).reshape(4, 5).cos())
+
+    def forward(self, x):
+        return torch.tanh(x @ self.first.T) @ self.second.T
+
+
+class TurnedPort(paddle.nn.Layer):
+    """The same, kept as Paddle's Linear keeps it."""
+
+    def __init__(self):
+        super().__init__()
+        for name, one in Turned().named_parameters():
+            value = paddle.nn.initializer.Assign(one.detach().numpy().T)
+            self.add_parameter(name, self.create_parameter(one.shape[::-1], default_initializer=value))
+
+    def forward(self, x):
+        return paddle.tanh(x @ self.first) @ self.second
+
+
+class Slow:
+    """A loop with an average of the parameters by their names."""
+
+    def __init__(self, model, optimizer, decay=0.8):
+        self.model, self.optimizer, self.decay = model, optimizer, decay
+        self.slow = {name: one.detach().clone() for name, one in model.named_parameters()}
+
+    def __call__(self, batch):
+        loss = (CE if isinstance(self.model, Turned) else PE)(self.model(batch["args"]), batch["labels"])
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.clear_grad() if hasattr(self.optimizer, "clear_grad") else self.optimizer.zero_grad()
+        self.slow = {
+            name: self.decay * self.slow[name] + (1 - self.decay) * one.detach()
+            for name, one in self.model.named_parameters()
+        }
+        return loss
+
+
+@pytest.mark.parametrize(("decay", "outcome"), [(0.8, Outcome.PASS), (0.81, Outcome.FAIL)])
+def test_matrices_of_a_models_own_are_compared_as_the_port_keeps_them(decay, outcome):
+    report = tipchain.align(
+        Turned(),
+        TurnedPort(),
+        INPUTS,
+        loss=(CE, PE),
+        optimizers=OPTIMIZERS,
+        step=(Slow, lambda model, optimizer: Slow(model, optimizer, decay)),
+    )
+    assert (report.stages["train"], report.stages["step"]) == (Outcome.PASS, outcome), str(report)
+    assert "2 tensors after them" in report.reasons["train"]
+    assert "slow" in report.reasons["step"]

@@ -541,6 +541,47 @@ def test_a_gradient_that_the_reference_cuts_off():
     assert found.code == "missing-detach"
 
 
+def judged_twice(side, *, cut, cut_first=False):
+    """A prediction, and what a layer with a list of tensors inside says of it: of it as it is, and cut off."""
+    nn = torch.nn if side is torch else paddle.nn
+
+    def forward(self, x):
+        made = self.a(x)
+
+        def judge(y):
+            return self.c(side.concat([self.b(y), y], -1) if side is paddle else torch.cat([self.b(y), y], -1))
+
+        if cut_first:
+            apart = judge(made.detach())
+            return judge(made) + 2 * apart
+        return judge(made) + 2 * judge(made.detach() if cut else made)
+
+    return model(side, lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8), "c": nn.Linear(16, 4)}, forward)
+
+
+def test_calls_that_a_gradient_alone_tells_apart_may_come_in_another_order():
+    assert align(judged_twice(torch, cut=True), judged_twice(paddle, cut=True), ROWS).passed
+    report = align(judged_twice(torch, cut=True), judged_twice(paddle, cut=True, cut_first=True), ROWS)
+    assert report.passed, str(report)
+    assert not align(judged_twice(torch, cut=True), judged_twice(paddle, cut=False), ROWS).passed
+
+
+def test_a_layer_that_the_reference_gives_something_cut_off():
+    nn = {torch: torch.nn, paddle: paddle.nn}
+
+    def build(side, cut):
+        def forward(self, x):
+            both = [self.a(x), x]
+            wide = side.concat(both, -1) if side is paddle else torch.cat(both, -1)
+            return self.b(wide.detach() if cut else wide) + self.c(wide)
+
+        return model(side, lambda: {name: nn[side].Linear(8 if name == "a" else 16, 8) for name in "abc"}, forward)
+
+    found = told(build(torch, True), build(paddle, False), ROWS)
+    assert found.code == "missing-detach"
+    assert "`b`" in found.message
+
+
 def test_states_that_are_not_carried_on_are_told():
     def build(side, carried):
         nn = torch.nn if side is torch else paddle.nn

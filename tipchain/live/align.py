@@ -65,7 +65,7 @@ from tipchain.live.causes import (
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
-from tipchain.live.training import Recipe, check_buffers, train_both
+from tipchain.live.training import Recipe, check_buffers, laid_of, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.given_names import check_names, with_ignored
 
@@ -867,7 +867,7 @@ class _Alignment:
             self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(loops, done.step))
 
     def _recipe(self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None) -> Recipe:
-        return Recipe(
+        recipe = Recipe(
             sides=self.sides,
             copied=self._copied,
             inputs=self.inputs,
@@ -879,6 +879,7 @@ class _Alignment:
             clips=self.clips,
             draws=Draws(self.seed) if located is None else located.port.draws,
         )
+        return replace(recipe, laid=laid_of(recipe, self.models))
 
     def _copied(self, number: int, *, training: bool | None = None) -> object:
         """Return a fresh float64 copy of a model; the rules of optimizers may read the names of parameters."""

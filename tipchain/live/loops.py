@@ -15,6 +15,7 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import slots_of
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
+from tipchain.explain.locate.gradients import Laid, laid_otherwise
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
@@ -44,12 +45,14 @@ class Loops:
             ``(model, optimizer)``, where something is kept from one step to the next.
         names: Paddle's path by torch's.
         drawn: the random numbers of the reference's last run of each step.
+        laid: what the port's loop keeps otherwise than the reference's, by its attribute and the tensor's name.
     """
 
     recipe: Recipe
     steps: tuple[Step, Step]
     names: Mapping[str, str] = field(default_factory=dict)
     drawn: dict[int, Draws] = field(default_factory=dict)
+    laid: dict[str, Mapping[str, Laid]] = field(default_factory=dict)
 
     def open(self, *, rate: float = 1.0) -> tuple[Loop, Loop]:
         """Return both loops over fresh copies of the models; the reference's learning rates times ``rate``."""
@@ -132,6 +135,10 @@ class Loop:
         """Return what the loop keeps beside the model, by the attribute that holds it and torch's names of tensors."""
         found: dict[str, dict[str, Array]] = {}
         self._gather(self.kept, "", found, {id(self.model), id(self.optimizer)}, DEPTH)
+        for what, held in list(found.items()) if self.number else ():
+            laid = self.loops.laid.get(what, {})
+            put = {name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}
+            found[what] = {**held, **put}
         return found
 
     def _context(self, number: int) -> ExitStack:
@@ -290,6 +297,8 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
     (one, other), (moved, _) = loops.open(), loops.open(rate=1 + CONSTANT)
     shake(recipe.sides.reference, moved.model, _share(loops) if same else NOISE, recipe.seed)
     start = {"model": one.state(), **one.extras()}
+    kept = other.extras()
+    loops.laid.update({name: laid_otherwise(start[what], kept[name]) for what, name in paired(start, kept).items()})
     first = dict(start)
     curves: dict[str, list[float]] = {"step/reference": [], "step/port": []}
     allowed_loss: dict[str, float] = {}

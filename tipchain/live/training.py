@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
@@ -15,6 +15,7 @@ from tipchain.explain.causes.optimizer_builders import Clips, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, relative, rms
+from tipchain.explain.locate.gradients import Laid, laid_otherwise
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.runs import ModelInputs, Precise, bind, buffers_of, call_model, labels_of
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -84,6 +85,7 @@ class Recipe:
         seed: of random numbers.
         draws: those of the port's run before, which tell what belongs together.
         clips: what each side's loop does to the gradients before an update.
+        laid: what the port's layers keep otherwise than the reference's, by the reference's path and the tensor's name.
     """
 
     sides: Sides
@@ -96,6 +98,7 @@ class Recipe:
     seed: int
     draws: Draws
     clips: Clips = (None, None)
+    laid: Mapping[str, Mapping[str, Laid]] = field(default_factory=dict)
 
     def copies(self) -> tuple[object, object]:
         """Return fresh float64 copies of both models."""
@@ -316,8 +319,24 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
 
     ``shared``: parameters may be the model's own memory.
     """
-    side = recipe.sides[number]
     found: dict[str, Array] = {}
+    for path, held in _own_tensors(recipe, number, model, shared=shared).items():
+        laid = recipe.laid.get(path, {}) if number else {}
+        put = {name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}
+        found.update((f"{path}:{name}", array) for name, array in {**held, **put}.items())
+    return found
+
+
+def laid_of(recipe: Recipe, models: tuple[Model, Model]) -> dict[str, Mapping[str, Laid]]:
+    """Return what the port's layers keep otherwise than the reference's, as equal values of both models tell."""
+    ours, theirs = (_own_tensors(recipe, number, one, shared=True) for number, one in enumerate(models))
+    return {path: laid for path, held in ours.items() if (laid := laid_otherwise(held, theirs.get(path, {})))}
+
+
+def _own_tensors(recipe: Recipe, number: int, model: object, *, shared: bool) -> dict[str, dict[str, Array]]:
+    """Return the tensors that each paired layer holds itself, by the reference's path."""
+    side = recipe.sides[number]
+    found: dict[str, dict[str, Array]] = {}
     buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
     seen: set[int] = set()
     layers = dict(side.layers(model))  # a name of Paddle's may have dots
@@ -335,7 +354,7 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
         else:
             start = f"{path}." if path else ""
             held = {**held, **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)}}
-        found.update((f"{pair.reference}:{name}", array) for name, array in held.items() if _is_own(name, layer, side))
+        found[pair.reference] = {name: array for name, array in held.items() if _is_own(name, layer, side)}
     return found
 
 

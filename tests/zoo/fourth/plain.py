@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from zoo.fourth.faults import planted, sound
+from zoo.fourth import faults as fourth
 from zoo.fourth.planting import NETS, FourthFault
 from zoo.third.plain import FLOAT32, SEEN, distances, measure
 from zoo.third.planting import load
@@ -13,17 +14,17 @@ SINGLE = 1e-6
 """What constants that Paddle keeps in float32 amount to: a slope, a smoothing, rates."""
 
 
-def fault_gaps(fault: FourthFault) -> dict[str, float]:
-    """Return what a fault changes in float64, by name, beyond what its sound pair is off."""
-    convert = load(f"{fault.family}_paddle", nets=NETS).convert
-    allowed = distances(*measure(sound(fault), convert, double=True))
-    faulty = distances(*measure(planted(fault, double=True), convert, double=True))
+def fault_gaps(fault: FourthFault, of: Any = fourth, nets: Path = NETS) -> dict[str, float]:
+    """Return what a fault of a list changes in float64, by name, beyond what its sound pair is off."""
+    convert = load(f"{fault.family}_paddle", nets=nets).convert
+    allowed = distances(*measure(of.sound(fault), convert, double=True))
+    faulty = distances(*measure(of.planted(fault, double=True), convert, double=True))
     return {name: gap for name, gap in faulty.items() if gap > max(SEEN, 2 * allowed.get(name, 0))}
 
 
-def clean_gaps(clean: Any) -> dict[str, float]:
+def clean_gaps(clean: Any, nets: Path = NETS) -> dict[str, float]:
     """Return what is off in an equal pair beyond rounding; a batch's variance is divided by n in Paddle, by n - 1 in torch."""
-    convert = load(f"{clean.family}_paddle", clean.port_edits, NETS).convert
+    convert = load(f"{clean.family}_paddle", clean.port_edits, nets).convert
     gaps = distances(*measure(clean.build(double=True), convert, double=True))
     return {
         name: gap

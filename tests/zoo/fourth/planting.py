@@ -97,5 +97,5 @@ class FourthFault:
         if cause is None or str(cause.code) == "unknown":
             return False
         text = " ".join(str(part or "") for part in (cause.code, cause.message, cause.fix))
-        text = re.sub(r"fourth_\w+\.py(:\d+)?", "", text)
+        text = re.sub(r"(fourth|fifth)_\w+\.py(:\d+)?", "", text)
         return all(re.search(pattern, text, re.IGNORECASE) for pattern in self.says)

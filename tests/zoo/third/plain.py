@@ -115,7 +115,15 @@ def measure(pair: ThirdPair, convert: Any, *, double: bool = False) -> tuple[dic
         if pair.optimizers is not None:
             pair.reference.zero_grad()
             pair.port.clear_gradients()
-            _train(pair, given, paddle_given)
+            for side, step, named in zip(
+                (theirs, ours), _train(pair, given, paddle_given), (convert, dict), strict=True
+            ):
+                for name, held in vars(step).items() if pair.step is not None else ():
+                    if isinstance(held, Mapping):
+                        side |= {
+                            f"kept {name} {key}": one
+                            for key, one in named({k: _array(v) for k, v in held.items()}).items()
+                        }
             theirs |= _state(pair.reference, convert, "trained")
             ours |= {f"trained {name}": one.numpy() for name, one in pair.port.state_dict().items()}
     for number, sample in enumerate(pair.samples or ()):
@@ -183,16 +191,25 @@ def _state(model: Any, convert: Any, when: str) -> dict[str, np.ndarray]:
     return {f"{when} {name}": one for name, one in values.items()}
 
 
-def _train(pair: ThirdPair, given: tuple[Any, Any], paddle_given: tuple[Any, Any]) -> None:
+def _train(pair: ThirdPair, given: tuple[Any, Any], paddle_given: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Train both models and return what took the steps."""
     optimizer = pair.optimizers[0](list(pair.reference.parameters()))
     if pair.schedulers is not None:
         scheduler, paddle_scheduler = pair.schedulers[0](optimizer), pair.schedulers[1]()
         paddle_optimizer = pair.optimizers[1](list(pair.port.parameters()), paddle_scheduler)
     else:
         paddle_optimizer = pair.optimizers[1](list(pair.port.parameters()))
+    if pair.step is not None:
+        steps = pair.step[0](pair.reference, optimizer), pair.step[1](pair.port, paddle_optimizer)
+        for one, (args, labels) in zip(steps, (given, paddle_given), strict=True):
+            for _ in range(ITERATIONS):
+                one({"args": args[0] if len(args) == 1 else args, "labels": labels})
+        return steps
     for _ in range(ITERATIONS):
         optimizer.zero_grad()
         pair.loss[0](pair.reference(*given[0]), given[1]).backward()
+        if pair.clip is not None:
+            pair.clip(pair.reference.parameters())
         optimizer.step()
         paddle_optimizer.clear_grad()
         pair.loss[1](pair.port(*paddle_given[0]), paddle_given[1]).backward()
@@ -200,6 +217,7 @@ def _train(pair: ThirdPair, given: tuple[Any, Any], paddle_given: tuple[Any, Any
         if pair.schedulers is not None:
             scheduler.step()
             paddle_scheduler.step()
+    return optimizer, paddle_optimizer
 
 
 def distances(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, float]:

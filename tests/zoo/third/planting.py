@@ -51,6 +51,8 @@ class ThirdPair:
     data: Any = None
     samples: Any = None
     metrics: Any = None
+    clip: Any = None
+    step: Any = None
 
 
 class EditError(ValueError):
@@ -139,6 +141,7 @@ def pair(
     updates: bool = False,
     data: bool = False,
     metrics: bool = False,
+    step: bool = False,
     double: bool = False,
     strict: bool = True,
     nets: Path = NETS,
@@ -154,6 +157,7 @@ def pair(
         updates: whether it is trained: with optimizers, and with schedulers where the family has some.
         data: whether the samples and both transforms go along.
         metrics: whether both metrics go along.
+        step: whether it is trained by the steps of the family.
         double: whether the models hold float64.
         strict: whether the port must hold all that was converted.
         nets: where the files of the family are.
@@ -188,4 +192,6 @@ def pair(
         data=(theirs.transform, ours.transform) if data else None,
         samples=theirs.samples() if data else None,
         metrics=(theirs.metric, ours.metric) if metrics else None,
+        clip=getattr(theirs, "clip", None) if updates and not step else None,
+        step=(theirs.Step, ours.Step) if step else None,
     )

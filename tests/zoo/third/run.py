@@ -43,7 +43,7 @@ class FaultList:
 
 
 def read_list(name: str) -> FaultList:
-    """Return a list by its name: `third`, `fourth`, `codes`."""
+    """Return a list by its name: `third`, `fourth`, `fifth`, `codes`."""
     if name == "codes":
         from zoo import codes
 
@@ -78,6 +78,8 @@ def align_third(pair: ThirdPair) -> Any:
         data=pair.data,
         samples=pair.samples,
         metrics=pair.metrics,
+        clip=pair.clip,
+        step=pair.step,
     )
 
 
@@ -265,7 +267,7 @@ def _row(title: str, group: Sequence[Mapping[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for and print the table."""
     parser = argparse.ArgumentParser(prog="python -m zoo.third.run", description=__doc__)
-    parser.add_argument("--list", default="third", choices=("third", "fourth"), help="which zoo")
+    parser.add_argument("--list", default="third", choices=("third", "fourth", "fifth"), help="which zoo")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--json", type=Path, help="where the results are written")
     parser.add_argument("--ids", nargs="+", default=[], help="items, or beginnings of their ids")

@@ -19,6 +19,7 @@ from tipchain.errors import WeightsError
 from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative_arranged, rms
+from tipchain.explain.locate.gradients import Laid, laid_otherwise, values_of
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, put_back, take_out
@@ -85,6 +86,7 @@ class CallRecord:
         constants: numbers among their arguments, by function, Paddle's names.
         steps: the calls of the code's own, with what they were given and returned.
         values: the tensors of these, by number.
+        detached: of those whose gradient the code's own calls stop.
     """
 
     def __init__(self, torch: ModuleType) -> None:
@@ -94,6 +96,7 @@ class CallRecord:
         self.constants: dict[str, tuple[object, ...]] = defaultdict(tuple)
         self.steps: list[ReferenceCall] = []
         self.values: list[RecordedTensor] = []
+        self.detached: list[Sketch] = []
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []
         self._room = KEPT
@@ -179,6 +182,7 @@ class CallRecord:
             tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
             number = self._numbers.get(id(args[0])) if name == "detach" and args else None
             if number is not None:  # the same tensor
+                self.detached.append(self.values[number].sketch)
                 self._alive.append(result)
                 self._numbers[id(result)] = number
             elif self._depth:
@@ -389,6 +393,7 @@ class Piece:
     _unmended: float = inf
     _forward: float = inf
     _statistics: tuple[tuple[Tensor, Array], ...] = ()
+    _laid: Mapping[str, Laid] = field(default_factory=dict)
 
     @property
     def port(self) -> Model:
@@ -600,7 +605,9 @@ class Piece:
             for theirs, leaf in given.items()
             if side.takes_gradient(leaf) and leaf.grad is not None
         }
-        return {**found, **(side.parameter_gradients(layer) or {})}
+        found |= side.parameter_gradients(layer) or {}
+        laid = self._laid.items() if number else ()
+        return found | {name: array for name, one in laid if (array := one.arranged(found)) is not None}
 
     def _run_reference(self) -> Truth:
         side = self.sides.reference
@@ -629,6 +636,8 @@ class Piece:
                 generator = np.random.default_rng([self.seed, 5])
                 self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
                 gradients = self._gradients_of(0, self.reference, outputs, leaves)
+                both = zip(self.sides, (self.reference, self.port), strict=True)
+                self._laid = laid_otherwise(*(values_of(*each) for each in both))
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]

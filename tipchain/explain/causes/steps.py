@@ -33,7 +33,7 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.program import in_order as reordered
 from tipchain.explain.locate.differences import Sketch, known_numbers, relative
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.numbers.tolerance import SAME_DOUBLE
+from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 # The order of things as the cause: axes and lists; and factors that are missing.
 
@@ -616,25 +616,12 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
-        for op in ops:
-            if any(not one.stop_gradient for one in piece.floats(op.result)):
-                yield Hypothesis(
-                    code="missing-detach",
-                    acts={op.number: then_first(lambda one: one.detach())},
-                    message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
-                    fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
-                )
-        for op in ops:
-            given = [number for number, one in enumerate(op.args) if piece.floats([one]) and not one.stop_gradient]
-            names = list(op.parameters)
-            for number in given if len(given) > 1 and op.written is None else ():
-                name = names[number] if number < len(names) else str(number)
-                yield Hypothesis(
-                    code="missing-detach",
-                    acts={op.number: with_argument_detached(number)},
-                    message=f"the reference stops the gradient of `{name}` of {called(op)}{place_of(op, piece)}",
-                    fix=f"detach `{name}` of {called(op)}{place_of(op, piece)}: `{op.line}`",
-                )
+        found, wanted = list(_missing_detaches(piece, ops)), piece.truth.record.detached
+        first = {
+            id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
+            for one, _ in (found if wanted else ())
+        }
+        yield from (one for _, one in sorted(found, key=lambda each: not first.get(id(each[0]))))
     if len(cut) > 1:
         places = list(dict.fromkeys(f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in cut))[:3]
         yield Hypothesis(
@@ -643,6 +630,40 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             message=f"{len(cut)} of its calls stop the gradient: {', '.join(places)}",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
         )
+
+
+def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[tuple[Tensor, Hypothesis]]:
+    """Yield the tensors whose gradient may have to be stopped, each with what stops it."""
+    for op in ops:
+        made = piece.floats(op.result)
+        if any(not one.stop_gradient for one in made):
+            yield (
+                made[0],
+                Hypothesis(
+                    code="missing-detach",
+                    acts={op.number: then_first(lambda one: one.detach())},
+                    message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
+                    fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                ),
+            )
+    for op in ops:
+        given = [
+            n
+            for n, one in enumerate(op.args)
+            if any(each is one and not one.stop_gradient for each in piece.floats([one]))
+        ]
+        names = list(op.parameters)
+        for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
+            name = names[number] if number < len(names) else str(number)
+            yield (
+                op.args[number],
+                Hypothesis(
+                    code="missing-detach",
+                    acts={op.number: with_argument_detached(number)},
+                    message=f"the reference stops the gradient of `{name}` of {called(op)}{place_of(op, piece)}",
+                    fix=f"detach `{name}` of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                ),
+            )
 
 
 # One step of a layer's code as the cause: a step left out, added, or done to other tensors.

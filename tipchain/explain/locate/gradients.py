@@ -14,9 +14,9 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
-from tipchain.explain.locate.replay import BothModels, Models, PairReplays, Replayed
+from tipchain.explain.locate.replay import BothModels, PairReplays, Replayed
 from tipchain.explain.locate.runs import LargeWeight
-from tipchain.explain.locate.trace import Call, NotHeld
+from tipchain.explain.locate.trace import NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -109,11 +109,21 @@ class Laid:
         return None if found is None else self.layout.back(found)
 
 
-def _values_of(models: Models, call: Call) -> Mapping[str, Array]:
+def values_of(side: LiveSide, layer: Model) -> Mapping[str, Array]:
+    """Return a layer's parameters by torch's names, not copied; none where they cannot be told."""
     try:
-        return dict(models.side.framework.parameters(call.layer, {}, shared=True))
+        return dict(side.framework.parameters(layer, {}, shared=True))
     except WeightsError:
         return {}
+
+
+def laid_otherwise(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, Laid]:
+    """Return how a layer of the port keeps each parameter of the reference's that it keeps otherwise: their values tell."""
+    same = {name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])}
+    rest = {name: other for name, other in theirs.items() if name not in same}
+    return {
+        name: found for name, one in ours.items() if name not in same and (found := _find(name, one, rest)) is not None
+    }
 
 
 def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
@@ -331,17 +341,10 @@ class SharedParameters:
             return {}
         if number not in self._layouts:
             ours, theirs = (
-                _values_of(one, call) for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
+                values_of(one.side, call.layer)
+                for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
             )
-            same = {
-                name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])
-            }
-            rest = {name: other for name, other in theirs.items() if name not in same}
-            self._layouts[number] = {
-                name: found
-                for name, one in ours.items()
-                if name not in same and (found := _find(name, one, rest)) is not None
-            }
+            self._layouts[number] = laid_otherwise(ours, theirs)
         return self._layouts[number]
 
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -458,7 +458,32 @@ def _same_turns(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> l
             left = [one for one in left if one is not partner]
     for number in loose:
         both[number] = both[number][0], partners.get(number) or left.pop(0)
+    return _parted_by_gradients(both, close)
+
+
+def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
+    """Return pairs of calls, those of equal inputs exchanged whose gradients are each other's: a detached tensor may come first."""
+    loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike_gradients(*pair, close)]
+    for first, second in combinations(loose, 2):
+        (one, its), (other, others) = both[first], both[second]
+        if (
+            _alike_gradients(one, others, close)
+            and _alike_gradients(other, its, close)
+            and _alike(one.inputs, others.inputs, close)
+            and _alike(other.inputs, its.inputs, close)
+            and not (_alike_gradients(one, its, close) or _alike_gradients(other, others, close))
+        ):
+            both[first], both[second] = (one, others), (other, its)
     return both
+
+
+def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
+    """Tell whether what two calls were given and returned first got the same gradients, or none."""
+    ours, theirs = ([value.gradient for value in (*each.inputs[:1], *each.outputs[:1])] for each in (one, other))
+    return len(ours) == len(theirs) and all(
+        mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
+        for mine, its in zip(ours, theirs, strict=True)
+    )
 
 
 def _turns(trace: Trace) -> Mapping[str, list[Call]]:
