@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tipchain.numbers import compare
-from tipchain.numbers.compare import count_outside, diff_arrays
+from tipchain.numbers.compare import count_outside, diff_arrays, largest
 
 
 def diff(expected, actual, **options):
@@ -101,7 +101,25 @@ def test_long_double_is_not_narrowed():
     if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
         pytest.skip("long double is no wider than double here")
     expected = np.array([1], np.longdouble)
-    assert diff(expected, expected + np.finfo(np.longdouble).eps).max_abs > 0
+    actual = expected + np.finfo(np.longdouble).eps
+    assert diff(expected, actual).max_abs > 0
+    assert diff(expected.astype(np.float64), actual).max_abs > 0
+    assert diff(actual, expected.astype(np.float64)).max_abs > 0
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        ([], 0.0),
+        ([[1.0, -3.0]], 3.0),
+        ([np.inf, -2.0], 2.0),
+        ([np.nan, -np.inf], 0.0),
+        (np.array([-128, 1], np.int8), 128.0),
+        ([3 + 4j], 5.0),
+    ],
+)
+def test_the_largest_finite_size(array, expected):
+    assert largest(array) == expected
 
 
 def test_nothing_is_broadcast_or_compared_across_shapes():

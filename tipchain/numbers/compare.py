@@ -411,7 +411,7 @@ def _integer_gaps(e: Array, a: Array) -> Array:
     if all(unsigned):
         left, right = e.astype(np.uint64), a.astype(np.uint64)
         return (np.maximum(left, right) - np.minimum(left, right)).astype(np.float64)
-    if not any(unsigned) or max(array.dtype.itemsize for array in (e, a) if array.dtype.kind != "i") < 8:
+    if not any(unsigned):
         left, right = e.astype(np.int64), a.astype(np.int64)
         # Modulo 2**64 the difference of two int64 is right as an unsigned number.
         gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
