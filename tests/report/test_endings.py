@@ -414,3 +414,21 @@ def test_what_does_not_pass_is_never_left_out_of_the_rows():
     text = render_ending(chained(*results))
     assert "ERROR  s29     1 of 1 command: c29: killed" in text
     assert "PASS   others  17 more rows" in text
+
+
+@pytest.mark.parametrize("code", ["nan", "unknown"])
+def test_what_no_cause_explains_is_not_told_with_a_share(code):
+    from alignment_samples import failing
+    from run_samples import CAUSE, aligned, verdict
+
+    from tipchain.live.html import render
+
+    cause = replace(CAUSE, code=code, explained=0.0, evidence="12 causes were tried in 14 runs, 0 could not be run")
+    failed = [verdict(one, Outcome.FAIL, "NaN", share=530.0) for one in cause.explains]
+    ending = render_ending(aligned(*failed, diagnoses=(cause,)))
+    assert "12 causes were tried" in ending
+    assert "explains" not in ending
+    live = replace(failing(), diagnoses=[cause], findings=[])
+    assert f"cause: {code}: " in live.text
+    assert "of the error" not in render(live)
+    assert "rests on a difference" not in render(live)

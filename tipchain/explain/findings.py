@@ -73,6 +73,10 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
+UNEXPLAINED = ("unknown", "nan")
+"""Codes of diagnoses that no hypothesis explains: their fraction is that of the best one tried, which is not the cause."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """A cause that explains an error.

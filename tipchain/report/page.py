@@ -14,7 +14,7 @@ from math import ceil, floor, inf, isfinite, isnan, log10
 
 from tipchain.core.language import clean, language, many, say
 from tipchain.errors import Outcome
-from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.explain.findings import PIECES, UNEXPLAINED, Diagnosis, SourceLine
 from tipchain.report.model import UNKNOWN
 
 Part = str | Iterable[str | Iterable[str] | None] | None
@@ -320,7 +320,7 @@ def _cause(one: Diagnosis) -> Markup:
     return markup(
         head,
         element("p", prose(one.message)),
-        None if one.code == UNKNOWN else _explained(one.explained),
+        None if one.code in UNEXPLAINED else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
         fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
         _lines(one),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
-from tipchain.explain.findings import PIECES, Diagnosis
+from tipchain.explain.findings import PIECES, UNEXPLAINED, Diagnosis
 from tipchain.modes import LOCATABLE, SOLO, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
@@ -326,7 +326,8 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     others = len(cause.layers) - 1
     more = f", and in {many(others, 'more layer')}" if others else ""
     lines += _fix(cause, more, width) if cause.fix else []
-    share = "" if cause.explained is None else f"explains {cause.explained:.0%} of the difference; "
+    explains = cause.explained is not None and cause.code not in UNEXPLAINED
+    share = f"explains {cause.explained:.0%} of the difference; " if explains else ""
     lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
     stages = [
         one for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains) if one != cause.stage
