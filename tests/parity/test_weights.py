@@ -66,6 +66,33 @@ def test_norms_are_calibrated_on_the_cases_own_batch_where_each_channel_has_valu
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize(("scale", "samples", "runs"), [(1.0, 8, 1), (1e4, 8, 2), (1.0, 3, 3)])
+def test_a_model_is_run_again_only_where_its_results_may_be_large(scale, samples, runs):
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.head = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4)
+            self.runs, self.size = 0, 0.0
+
+        def forward(self, image):
+            self.runs += 1
+            given = self.head(scale * self.norm(image))
+            self.size = float(given.square().mean().sqrt())
+            return given
+
+    model, inputs = Net(), {"image": InputSpec(name="image", shape=(samples, 4))}
+    spec = SimpleNamespace(seed=0, fit_head=False, calibrate="inputs")
+    weights.initialize(SimpleNamespace(weights=spec, inputs=inputs), model, Path())
+    # Three samples are too few for the norm: that run ends, a larger batch follows.
+    assert model.runs == runs
+    with torch.no_grad():
+        model(torch.from_numpy(make_input(inputs["image"])))
+    assert 0.1 < model.size < weights.LARGEST
+
+
+@pytest.mark.frameworks
 def test_what_would_switch_off_a_branch_or_hide_a_mix_up_is_drawn():
     torch = pytest.importorskip("torch")
     begin = {

@@ -72,12 +72,14 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
     for module in model.modules():
         _initialize_module(torch, module, generator)
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]  # noqa: SLF001
-    if norms:
-        _calibrate(torch, case, model, norms, train_data)
+    size = _calibrate(torch, case, model, norms, train_data) if norms else inf
     if case.weights.fit_head:
         _fit_head(torch, case, model, train_data)
+        size = inf
     model.eval()
-    _tame_head(torch, case, model)
+    # Norms that take their batch's own statistics change it by a sixth at most (`LEAST_VALUES`): it need not be run again.
+    if size > LARGEST / 2:
+        _tame_head(torch, case, model)
 
 
 def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
@@ -127,8 +129,12 @@ def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
-def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> None:
-    """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
+def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> float:
+    """Set the running statistics to the average over the training data's batches, or to the fake inputs'.
+
+    Return the RMS of what the last layer with weights gives for the fake inputs, infinity where those were not run.
+    """
+    size = inf
     momenta = [norm.momentum for norm in norms]
     model.eval()
     for norm in norms:
@@ -137,19 +143,20 @@ def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], 
         norm.train()
     with torch.no_grad():
         if case.weights.calibrate == "inputs":
-            _calibrate_on_inputs(torch, case, model, norms)
+            size = _calibrate_on_inputs(torch, case, model, norms)
         else:
             for image, _, _ in _train_batches(torch, case, train_data):
                 model(image)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
+    return size
 
 
 class _TooFewValues(Exception):  # noqa: N818  (nothing that goes wrong)
     """A norm has fewer than `LEAST_VALUES` values of a channel in the case's own batch."""
 
 
-def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: list[Model]) -> None:
+def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: list[Model]) -> float:
     """Run the model on the fake inputs; where a norm has too few values, as behind a global pooling, on a larger batch."""
 
     def check(norm: Model, given: tuple[Tensor, ...]) -> None:  # noqa: ARG001
@@ -159,8 +166,7 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
     handles = [norm.register_forward_pre_hook(check) for norm in norms]
     try:
         with suppress(_TooFewValues):
-            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
-            return
+            return _last_called(torch, case, model)[1]
     finally:
         for handle in handles:
             handle.remove()
@@ -171,6 +177,7 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
     larger = [(LEAST_VALUES, *one.shape[1:]) if one.shape[0] == batch else one.shape for one in specs]
     arrays = [make_input(replace(one, shape=shape)) for one, shape in zip(specs, larger, strict=True)]
     model(*map(torch.from_numpy, arrays))
+    return inf
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
@@ -198,26 +205,36 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
             head.bias.copy_(torch.from_numpy(bias))
 
 
+def _last_called(torch: ModuleType, case: Case, model: Model) -> tuple[Model | None, float]:
+    """Run the model on the fake inputs; return its last layer with weights and the RMS of what that gives, if it has one."""
+    called: list[tuple[Model, float]] = []
+
+    def note(layer: Model, _: object, output: Tensor) -> None:
+        if isinstance(output, torch.Tensor) and output.is_floating_point():
+            called.append((layer, float(output.square().mean().sqrt())))
+
+    handles = [
+        module.register_forward_hook(note)
+        for module in model.modules()
+        if isinstance(module, torch.nn.modules.conv._ConvNd | torch.nn.Linear)  # noqa: SLF001
+    ]
+    try:
+        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return called[-1] if called else (None, 0.0)
+
+
 def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
     """Scale down the last layer with weights where its results are large, as behind sums and many layers without a norm.
 
     Of such logits Paddle's softmax and log_softmax take most for 64 below the largest, and nothing is left to compare.
     """
-    called: list[tuple[Model, float]] = []
-    handles = [
-        module.register_forward_hook(lambda one, _, output: called.append((one, float(output.square().mean().sqrt()))))
-        for module in model.modules()
-        if isinstance(module, torch.nn.modules.conv._ConvNd | torch.nn.Linear)  # noqa: SLF001
-    ]
-    try:
-        with torch.no_grad():
-            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
-    except Exception:  # noqa: BLE001  (the stages tell it; the last layer that was called need not be the last one)
-        return
-    finally:
-        for handle in handles:
-            handle.remove()
-    head, size = called[-1] if called else (None, 0.0)
+    head, size = None, 0.0
+    # What a model raises, the stages tell; the last layer that was called need not be the last one then.
+    with torch.no_grad(), suppress(Exception):
+        head, size = _last_called(torch, case, model)
     if head is None or not LARGEST < size < inf:
         return
     with torch.no_grad():
