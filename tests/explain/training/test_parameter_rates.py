@@ -35,3 +35,21 @@ def test_lr_ratio_is_part_of_the_rates_of_the_lr_stage(pieces, kits):
     rates = pieces.sides.port.framework.updates(pieces.port, adamw(kits, pieces.port, 2.0), {}).rates()
     assert rates["3.weight"] == pytest.approx(2e-3)
     assert rates["0.weight"] == pytest.approx(1e-3)
+
+
+def test_of_a_group_whose_factor_is_wrong_the_other_group_is_not_blamed(pieces, kits):
+    def ours(parameters):
+        return kits.ours.Adam([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 5e-3}], lr=1e-3)
+
+    def theirs(parameters, learning_rate):
+        groups = [{"params": parameters[:1]}, {"params": parameters[1:], "learning_rate": 5e-3}]
+        return kits.theirs.Adam(learning_rate, parameters=groups)
+
+    schedules = (
+        lambda optimizer: kits.our_lr.StepLR(optimizer, 2, 0.5),
+        lambda learning_rate: kits.their_lr.StepDecay(learning_rate, 2, 0.5),
+    )
+    found = pieces.optimizers(ours, theirs, schedulers=schedules)
+    assert found.outcome is Outcome.FAIL
+    assert "learning rate is 5e-06, 0.001 times the reference's 0.005" in found.diagnoses[0].message
+    assert "0.weight" not in found.diagnoses[0].message

@@ -20,6 +20,7 @@ from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
 from tipchain.frameworks.paddle_ import PaddleUpdates, held_parameters, own_schedule
 from tipchain.frameworks.torch_ import TorchUpdates
+from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.matching import match_models
 from tipchain.weights.sides import TensorSlot, paddle_layers, torch_view
 
@@ -395,9 +396,13 @@ def _rate(builder: Builder, rate: float, *, always: bool) -> dict[str, float]:
 
 
 def _same_rate(one: TorchUpdates, other: PaddleUpdates) -> None:
-    """Let the port start from the reference's learning rates; factors of parameters stay its own."""
-    ours = one.rates()
+    """Let the port start from the reference's learning rates; factors of parameters stay its own.
+
+    Its own rate stands where it is right for some of the parameters: the factors of the others are wrong.
+    """
+    ours, own = one.rates(), float(other.optimizer.get_lr())
     factors = {name: other.factor(name) for name in other.rates() if name in ours}
     ratios = [ours[name] / factor for name, factor in factors.items() if factor]
-    rate = float(np.median(ratios)) if ratios else 0.0
+    right = any(abs(ratio - own) <= SAME_SINGLE * own for ratio in ratios)
+    rate = own if right else float(np.median(ratios)) if ratios else 0.0
     other.hold_rate(rate if rate > 0 else RATE)
