@@ -366,6 +366,28 @@ def test_layers_that_are_called_several_times_may_be_in_another_order(act, train
     assert "random" not in report.reasons["forward"]
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("act", [branch, lambda net, x: net.drop(x)], ids=["layers", "dropout"])
+def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act, training):
+    """Of a tensor and its flip, which hold the same values, each is told from the other."""
+
+    def in_order(net, x):
+        x = net.wide(x)
+        first = act(net, x)
+        return first - 2 * act(net, x.flip(-1))
+
+    def other_first(net, x):
+        x = net.wide(x)
+        other = act(net, x.flip(-1))
+        return act(net, x) - 2 * other
+
+    ours = {"act": in_order, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
+    theirs = {"act": other_first, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
+    report = aligned(ours, theirs, training=training)
+    assert report.passed, str(report)
+    assert "random" not in report.reasons["forward"]
+
+
 def test_branches_that_draw_alike_may_run_in_another_order():
     def branches(net, x):
         return net.drop(net.side(x)) + 2 * net.other(x)

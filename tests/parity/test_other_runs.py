@@ -372,6 +372,15 @@ def test_a_dump_that_tells_nothing_of_it_is_said_to(judge):
     assert judged.notes == ("other inputs and train mode were not compared: a side did not record them",)
 
 
+@pytest.mark.parametrize(("scale", "noted"), [(1 + 2e-6, True), (1, False)])
+def test_a_difference_within_the_tolerance_that_is_no_rounding_is_told(judge, scale, noted):
+    judged = judge(plain, lambda net, x: plain(net, x) * scale, SEQUENCES, random=False)
+    assert failed(judged) == {}
+    assert len(judged.notes) == noted, judged.notes
+    assert all(one.startswith("the outputs are within their tolerance, but differ") for one in judged.notes)
+    assert all("`y` (relative 2e-06); `tipchain locate` with this case" in one for one in judged.notes)
+
+
 def test_what_was_recorded_must_be_there(judge):
     judged = judge(dropping, dropping, SEQUENCES, lose="forward_paddle.safetensors")
     assert set(failed(judged)) == {"forward/tensors"}

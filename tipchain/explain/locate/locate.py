@@ -23,6 +23,7 @@ from tipchain.explain.locate.matching import (
     LayerPair,
     Matching,
     TensorLink,
+    is_twin,
     match_calls,
     pair_layers,
     pair_packed,
@@ -572,15 +573,14 @@ class Locator:
             if partner is not None and number not in found:
                 found[number] = partner
 
-        for number, values in enumerate(port_given):
-            pair(
-                number,
-                (
+        for same in (is_twin, self._close):  # of a tensor and its flip, which are close, one is the very same
+            for number, values in enumerate(port_given):
+                fitting = (
                     one
                     for one, other in enumerate(given)
-                    if len(other) == len(values) and all(map(self._close, other, values))
-                ),
-            )
+                    if len(other) == len(values) and all(map(same, other, values))
+                )
+                pair(number, fitting)
         for number in range(1, len(port_made)):
             pair(number, (found[number - 1] + 1,) if number - 1 in found else ())
         return _with_others(found, made, port_made)

@@ -441,24 +441,27 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], cl
     return [
         CallPair(reference=one, port=other)
         for pair in layers
-        for one, other in _same_turns(ours[pair.reference], theirs[pair.port], close)
+        for one, other in _same_turns([*zip(ours[pair.reference], theirs[pair.port], strict=False)], close)
     ]
 
 
-def _same_turns(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[tuple[Call, Call]]:
-    both = list(zip(ours, theirs, strict=False))
-    loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike(pair[0].inputs, pair[1].inputs, close)]
+def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
+    """Return calls of one layer paired by what they are given, where that tells, else turn by turn."""
+
+    def given_alike(one: Call, other: Call) -> bool:
+        own = any(_alike(each.inputs, other.inputs, is_twin) for each, _ in both)
+        return _alike(one.inputs, other.inputs, is_twin if own else close)
+
+    loose = [number for number, pair in enumerate(both) if len(both) > 1 and not given_alike(*pair)]
     left = [both[number][1] for number in loose]
     partners = {}
     for number in loose:
-        given = both[number][0].inputs
-        partner = next((one for one in left if _alike(given, one.inputs, close)), None)
+        partner = next((one for one in left if given_alike(both[number][0], one)), None)
         if partner is not None:
             partners[number] = partner
             left = [one for one in left if one is not partner]
-    for number in loose:
-        both[number] = both[number][0], partners.get(number) or left.pop(0)
-    return _parted_by_gradients(both, close)
+    paired = {number: partners.get(number) or left.pop(0) for number in loose}
+    return _parted_by_gradients([(one, paired.get(number, other)) for number, (one, other) in enumerate(both)], close)
 
 
 def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
@@ -591,7 +594,11 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
     if not ours or not theirs:
         return []
     scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
-    return [CallPair(reference=ours[i], port=theirs[j]) for i, j in _best_pairs(scores)]
+    found: dict[tuple[str, str], list[tuple[Call, Call]]] = defaultdict(list)
+    for i, j in _best_pairs(scores):
+        found[ours[i].path, theirs[j].path].append((ours[i], theirs[j]))
+    turns = (_same_turns(pairs, close) for pairs in found.values())
+    return [CallPair(reference=one, port=other) for pairs in turns for one, other in pairs]
 
 
 def _best_pairs(scores: Array) -> list[tuple[int, int]]:
@@ -643,6 +650,11 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
         return False
     change, other_change = ([value.shape for value in (*call.inputs, *call.outputs)] for call in (one, other))
     return None not in families or change != other_change
+
+
+def is_twin(one: TracedValue, other: TracedValue) -> bool:
+    """Tell whether a value of the port's was found to hold what that of the reference's holds, element by element."""
+    return other.stored.twin is one.stored
 
 
 def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:

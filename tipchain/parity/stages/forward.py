@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import product
-from math import inf
+from math import inf, isfinite
 from os import sep
 from os.path import relpath
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.randomness import SAME_RATE, Draw, Draws
 from tipchain.numbers.compare import common_factor
-from tipchain.numbers.tolerance import ROUGH, Tolerance
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.settings import TRAIN
@@ -42,7 +42,7 @@ def record(bench: Bench) -> Recording:
     """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``.
 
     Beside the dump: outputs on inputs that are made of those, and in train mode, as ``train/name``; what the model draws there,
-    and the buffers that it changes, as ``buffer/name``.
+    and the buffers that it changes, as ``buffer/name``; outputs in float64, as ``double/name``.
     """
     arrays = _outputs(bench, bench.eval_output(), "")
     others = bench.inputs_of_other_shapes()
@@ -55,11 +55,11 @@ def record(bench: Bench) -> Recording:
     if bench.truth:
         return Recording(arrays=arrays)
     more = _Besides(bench, model, arrays)
-    drawn = more.told(draws)
+    drawn, in_double = more.told(draws), {} if draws.made else more.in_double()
     tensors, inputs_facts = more.other_inputs()
     in_train_mode, train_facts = more.train_mode()
     facts = {EVAL_MODE: {"draws": drawn}, OTHER_INPUTS: inputs_facts, TRAIN_MODE: train_facts}
-    return Recording(arrays=arrays, tensors={**tensors, **in_train_mode}, details=facts)
+    return Recording(arrays=arrays, tensors={**tensors, **in_train_mode, **in_double}, details=facts)
 
 
 def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
@@ -74,6 +74,8 @@ EVAL_MODE, OTHER_INPUTS, TRAIN_MODE = "eval_mode", "other_inputs", "train_mode"
 """Facts beside the dump."""
 BUFFER = "buffer/"
 """What the names of buffers begin with that the call in train mode changes: before and after it."""
+DOUBLE = "double/"
+"""What the names of outputs in float64 begin with."""
 Besides = tuple[dict[str, Array], JsonObject]
 """Outputs by name, and facts."""
 
@@ -136,6 +138,18 @@ class _Besides:
             }
             return made, {"refused": refused, "faults": faults, **facts}
         return {}, {"refused": refused, "faults": faults} if refused else {"without": "the case names them all"}
+
+    def in_double(self) -> dict[str, Array]:
+        """Return the outputs for a few samples, or for all, in eval mode and float64; none where the model does not run so."""
+        from tipchain.explain.locate.other_runs import call_seeded
+        from tipchain.explain.locate.runs import few_of
+
+        seed, given = self.bench.case.seed, few_of(self.several) or self.several
+        with suppress(Exception):
+            made = self.side.copied(self.model, double=True)
+            output = call_seeded(self.side, made, given, Draws(seed), seed=seed, double=True)
+            return {f"{DOUBLE}{name}": one for name, one in _outputs(self.bench, output, "").items()}
+        return {}
 
     def train_mode(self) -> Besides:
         """Return the outputs for a few samples, or for all, in train mode with the seed's random numbers, and what was drawn.
@@ -247,7 +261,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         except RecordError as error:
             return judged + Judged(verdicts=(Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error)),))
         besides = _judge_other_inputs(ours, theirs, rules) + _judge_train_mode(ours, theirs, rules)
-        return judged + besides + _judge_buffers(ours, theirs)
+        return judged + besides + _judge_buffers(ours, theirs) + _note_no_rounding(judged, ours, theirs)
 
 
 def may_be_rounding(verdict: Verdict, rules: Rules) -> bool:
@@ -374,6 +388,27 @@ def _random(ours: Sequence[Draw], theirs: Sequence[Draw], *, training: bool) -> 
 
 def _both_told(ours: Sequence[Draw], theirs: Sequence[Draw]) -> str:
     return f"the reference draws {_told(ours)}, the port draws {_told(theirs)}"
+
+
+def _note_no_rounding(judged: Judged, ours: _Recorded, theirs: _Recorded) -> Judged:
+    """Note outputs within their tolerance that differ in float64, where little rounds, about as they do in float32."""
+    expected, actual = (one.named(prefix=DOUBLE) for one in (ours, theirs))
+    told = []
+    for one in judged.verdicts:
+        name = one.subject.removeprefix(f"{STAGE}/")
+        reference, port = expected.get(f"{DOUBLE}{name}"), actual.get(f"{DOUBLE}{name}")
+        if one.diff is None or reference is None or port is None or reference.shape != port.shape:
+            continue
+        largest = float(np.abs(reference).max(initial=0))
+        apart = float(np.abs(reference - port).max(initial=0))
+        single = one.diff.max_abs * largest / (one.diff.expected_max_abs or inf)
+        if isfinite(apart) and apart > max(SAME_SINGLE * largest, single / 2):
+            told.append(f"`{name}` (relative {apart / largest:.3g})")
+    note = (
+        f"the outputs are within their tolerance, but differ by more than rounding, in float64, too: {listed(told, SHOWN)}; "
+        "`tipchain locate` with this case looks for the layer and the cause"
+    )
+    return Judged(verdicts=(), notes=(note,) if told else ())
 
 
 def _judge_buffers(ours: _Recorded, theirs: _Recorded) -> Judged:
