@@ -232,6 +232,8 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "布局：轴的顺序为 (0, 2, 1)（高和宽互换）",
         ),
         ("2.13.0+cpu, CPU build, 1 thread, devices: cpu", "2.13.0+cpu，CPU 版，1 个线程，设备：cpu"),
+        ("data/lite: made, 40 images", "data/lite：已生成，40 幅图像"),
+        ("processor", "处理器"),
         ("2.13.0 on cpu, 1 thread", "cpu 上的 2.13.0，1 个线程"),
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
