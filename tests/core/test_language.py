@@ -234,6 +234,12 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
         ("2.13.0+cpu, CPU build, 1 thread, devices: cpu", "2.13.0+cpu，CPU 版，1 个线程，设备：cpu"),
         ("data/lite: made, 40 images", "data/lite：已生成，40 幅图像"),
         ("processor", "处理器"),
+        (
+            "a full-width colon stands after the key; expected `:` in place of `：`; found: trainer：norm",
+            "键之后是全角冒号；应写 `:`，而非 `：`；实际：trainer：norm",
+        ),
+        ("is not a builder; expected 'module:callable'", "不是构建函数；应为 'module:callable'"),
+        ("is not YAML; found: did not find expected key", "不是 YAML；实际：此处应为键"),
         ("2.13.0 on cpu, 1 thread", "cpu 上的 2.13.0，1 个线程"),
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
