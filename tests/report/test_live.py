@@ -89,6 +89,23 @@ def test_a_long_reason_goes_on_in_its_column_on_a_terminal(screen):
     assert stream.getvalue() == f"FAIL         1.2  train[y]: {reason}\n"
 
 
+def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_is_not(screen, monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    clock = Clock()
+    view = LiveView(screen, clock)
+    align = command("align[01]")._replace(step="align")
+    for one, line in ((align, "starting torch and paddle"), (command("train[a]"), "loss: 0.5")):
+        view.started(one, 1, 2)
+        view.output(one, line)
+    clock.now += 1
+    view.tick()
+    view.ended(ended("train[a]", Outcome.FAIL, "exit code 2"))
+    shown = screen.getvalue()
+    assert "align[01]  正在启动 torch 和 paddle" in shown
+    assert "train[a]  loss: 0.5" in shown
+    assert "train[a]：退出码 2" in shown
+
+
 def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(screen):
     clock = Clock()
     view = LiveView(screen, clock)

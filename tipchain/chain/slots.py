@@ -571,7 +571,7 @@ def refusal(error: InputError, code: str) -> LintFinding:
     elif error.expected is not None:
         parts.append(f"expected {error.expected}")
     if error.found is not None and not error.key and str(error.found) not in error.message:
-        parts.append(f"found {error.found}")
+        parts.append(f"found: {error.found}")
     return LintFinding(code, "error", str(error.file), error.line or 0, error.key or "", "; ".join(parts))
 
 

@@ -141,7 +141,7 @@ def _place(one: Linted, found: Found) -> str:
 def _said(one: Linted, found: Found) -> str:
     """Return a finding in the reader's language."""
     finding = found.finding
-    key = f"{finding.key}: " if finding.key and finding.line else ""
+    key = f"{finding.key}: " if finding.key else ""
     said = len(found.modes) == 1 and found.modes[0] in finding.message
     return f"{key}{say(finding.message)}{'' if said else say(_modes_text(found.modes, one.modes))}"
 

@@ -117,7 +117,7 @@ class LiveView:
         """Keep a running command's last line of output; called by the thread that reads it."""
         row = self._rows.get(command.id)
         if row is not None:
-            row.line = line
+            row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
 
     def ended(self, result: Result) -> None:
         """Show the outcome, above what still runs."""
@@ -125,7 +125,7 @@ class LiveView:
             self.log(result)
         self._rows.pop(result.command.id, None)
         self._pending.discard(result.command.id)
-        reason = f": {say(clean(result.reason))}" if result.reason else ""
+        reason = say(f": {clean(result.reason)}") if result.reason else ""
         reason += say(" (earlier)") if result.reused else ""
         head = f"{mark(result.outcome, self.color)}  {result.seconds:7.1f}"
         self._redraw()
