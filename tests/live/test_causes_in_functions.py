@@ -210,3 +210,40 @@ def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer,
     assert report.passed is (scale == 1), str(report)
     assert [one.code for one in report.diagnoses] == ["other-activation"] * (scale != 1)
     assert all("x - paddle.logsumexp(x, axis=1, keepdim=True)" in one.fix for one in report.diagnoses)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * ctx.saved_tensors[0] * gradient
+
+
+class PortSquare(paddle.autograd.PyLayer):
+    """Its backward is wrong in a way that nothing tried explains."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensor()
+        return (x * x - x.abs()) * gradient
+
+
+def test_a_function_whose_own_backward_is_wrong_is_named_with_its_line():
+    """What was tried with its results ended the process: Paddle runs such a backward on what it has freed."""
+    torch.manual_seed(0)
+    models = of_images(Square.apply, lambda x: PortSquare.apply(x + 0))[:2]
+    tipchain.copy_weights(*models)
+    apply = PortSquare.apply
+    (cause,) = tipchain.align(*models, IMAGES).diagnoses
+    assert cause.code == "unknown"
+    assert "its results agree, and `PortSquare` at test_causes_in_functions.py:" in cause.message
+    assert PortSquare.apply == apply, "Paddle's is left as it was"

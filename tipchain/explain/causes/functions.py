@@ -371,6 +371,11 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
+def has_own_backward(op: Op) -> bool:
+    """Tell whether what was called is a `PyLayer`."""
+    return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
+
+
 def called(op: Op) -> str:
     """Return what a call is called in messages."""
     return f"`{op.path}`" if op.name == LAYER and op.path else f"`{op.name}`" if op.name != LAYER else "the layer"

@@ -16,6 +16,7 @@ import numpy as np
 
 from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
+from tipchain.frameworks.base import map_nested
 
 # Paddle's operators, functions and methods that a model's code may call, and one name for each.
 
@@ -172,6 +173,9 @@ class Recorder:
         writes: whether a function wrote to its argument.
         entered: the tensors that layers were given, by path.
         inside: the paths of the layers whose own code is running, the innermost last.
+        own_backward: whether a function with a backward of its own was called: what follows is remembered without its graph, since
+            Paddle ends the process where such a backward runs again (3.3.1).
+        held: tensors by their id, with what is remembered of them.
     """
 
     acts: Mapping[int, Act]
@@ -187,6 +191,22 @@ class Recorder:
     hopeless: Callable[[Sequence[Tensor]], bool] = bool
     entered: dict[str, list[Sequence[Tensor]]] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
+    own_backward: bool = False
+    held: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def _hold(self, value: Nested, *, made: bool = False) -> Nested:
+        """Return tensors as they are remembered, of a result that was just ``made``, or of arguments."""
+
+        def hold(one: Nested) -> Nested:
+            if not self.is_tensor(one):
+                return one
+            if made and self.own_backward and id(one) not in self.held:
+                self.depth += 1
+                self.held[id(one)] = one, one.detach()
+                self.depth -= 1
+            return self.held.get(id(one), (one, one))[1]
+
+        return map_nested(hold, value) if self.own_backward else value
 
     def _has_tensor(self, values: Iterable[Nested]) -> bool:
         """Tell whether there is a tensor among some values, or in a list or tuple of them."""
@@ -233,9 +253,9 @@ class Recorder:
                 Op(
                     number=number,
                     name=name,
-                    args=before,
-                    kwargs=kwargs,
-                    result=made,
+                    args=self._hold(before),
+                    kwargs=self._hold(kwargs),
+                    result=self._hold(made, made=True),
                     place=place,
                     line=line,
                     scope=scope,
@@ -275,6 +295,7 @@ class Tap:
                     self._wrap(holder, name, name)
             for name, told in SPECIAL.items():
                 self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
+            self._wrap_own_backward()
             self._wrap_held(layers.values())
             for path, layer in layers.items():
                 self._wrap_layer(layer, path, whole=atomic(path))
@@ -297,6 +318,20 @@ class Tap:
             self._wrapped[id(original)] = self._wrapper(original, told)
         self._undo.append((holder, name, original))
         setattr(holder, name, self._wrapped[id(original)])
+
+    def _wrap_own_backward(self) -> None:
+        """Take a function with a backward of its own as one call: what is changed inside of its forward may end the process."""
+        base = self.paddle.autograd.PyLayer
+
+        def apply(kind: type, *args: Nested, **kwargs: Nested) -> Nested:
+            original, recorder = super(base, kind).apply, self.recorder  # type: ignore[misc]
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            recorder.own_backward = True
+            return recorder.call(kind.__name__, original, args, kwargs)
+
+        base.apply = classmethod(apply)
+        self._undo.append((base, "apply", None))
 
     def _wrapper(self, original: Function, told: str) -> Function:
         bare = told.rstrip("_")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
@@ -23,6 +24,9 @@ from tipchain.explain.causes.functions import (
     by_floor,
     by_function_arguments,
     by_geometry,
+    called,
+    has_own_backward,
+    place_of,
 )
 from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
 from tipchain.explain.causes.piece import Consumer, Piece, PieceSide
@@ -717,6 +721,10 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     best = trials.best()
     tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
     tried += only_in_one(trials.base.ops, piece.truth.record.steps) if piece.backward else ""
+    own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
+    if piece.backward and own:
+        told = f"its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
+        verdict = replace(verdict, reason=f"{verdict.reason}; {told}")
     if best is None or not best.explained:
         return _unknown(verdict, tried, 0.0 if trials.trials else None)
     told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
