@@ -421,6 +421,44 @@ def test_a_gradient_that_goes_elsewhere_is_told_and_the_results_stay_right(mix, 
     assert (found.code, words in found.message) == (code, True)
 
 
+def counted(side, scatter, bucket):
+    """Return a model that adds its tokens into the buckets of their first numbers."""
+
+    def forward(self, x):
+        y = self.a(x)
+        edges = side.linspace(-1, 1, 5)
+        place = bucket(x[..., 0].round(), edges.to(x.dtype) if side is torch else edges.astype(x.dtype))
+        return self.b(scatter(y * 0, place.unsqueeze(-1) + 0 * y.long() if side is torch else place, y))
+
+    return model(side, lambda: {name: side.nn.Linear(8, 8) for name in "ab"}, forward)
+
+
+def added(zeros, place, y, **how):
+    index = place.unsqueeze(-1).expand(y.shape) % y.shape[1]
+    return paddle.put_along_axis(zeros, index, y, 1, **how)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "right", "code", "words"),
+    [
+        (None, False, "reduction", "behaves like 'add'"),
+        ("mul", False, "reduction", "behaves like 'add'"),
+        ("add", True, "right", "`right` of `bucketize`"),
+    ],
+)
+def test_how_numbers_are_put_together_and_where_they_go(reduce, right, code, words):
+    reference = counted(torch, lambda zeros, place, y: zeros.scatter_add(1, place % y.shape[1], y), torch.bucketize)
+
+    def port(reduce, right):
+        how = {} if reduce is None else {"reduce": reduce}
+        bucket = (lambda x, edges: paddle.bucketize(x, edges, right=True)) if right else paddle.bucketize
+        return counted(paddle, lambda zeros, place, y: added(zeros, place, y, **how), bucket)
+
+    assert align(reference, port("add", False), ROWS).passed
+    found = told(reference, port(reduce, right), ROWS)
+    assert (found.code, words in found.message) == (code, True), found.message
+
+
 SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)
 TARGETS = np.random.default_rng(4).integers(0, 5, (6, 7))
 TARGETS[:, 5:] = 0

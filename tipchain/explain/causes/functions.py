@@ -428,6 +428,7 @@ OWN_ARGUMENTS: Mapping[str, Sequence[Trait]] = {
     "temporal_shift": (Trait("shift-ratio", "shift_ratio", usual=(0.25, 0.125)),),
     **dict.fromkeys(("tril", "triu"), (Trait("causal-mask", "diagonal", usual=(0, 1, -1)),)),
     "flip": (Trait("axis", "axis", usual=(0, 1, 2, 3, -1)),),
+    "put_along_axis": (Trait("reduction", "reduce", usual=("add", "assign", "amax", "mean")),),
 }
 """Arguments of functions that no layer is made with."""
 CALLED = {"pad": "Pad2D", "interpolate": "Upsample"}

@@ -50,7 +50,9 @@ PLAIN = tuple(
         argmin argsort sort median cumprod less_than less_equal greater_than greater_equal floor_divide
         remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis index_put
         index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
-        expm1 log2 log10 erfinv atan2 multiplex
+        expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
+        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
+        hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
     """.split()
 )
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
@@ -93,7 +95,7 @@ OF_TORCH = {
         true_divide:divide rdiv:rdiv reshape:reshape to:astype type:astype float:astype double:astype half:astype
         type_as:astype clamp:clip repeat:tile gather:take_along_axis fmod:remainder bitwise_not:logical_not
         upsample:interpolate T:transpose mT:transpose absolute:abs linalg_vector_norm:norm vector_norm:norm
-        scatter:put_along_axis
+        scatter:put_along_axis scatter_add:put_along_axis
     """.split()
     ),
 }
