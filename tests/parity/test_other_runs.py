@@ -486,6 +486,28 @@ def test_rounding_beyond_the_default_tolerance_is_no_other_model(project, sides)
     assert project.align(locate=True).returncode == ExitCode.FAILED, "so small a fault is no rounding in float64"
 
 
+def test_rounding_of_a_large_loss_is_no_other_loss(project):
+    files = [project.case, project.root / "tiny_torch.py", project.root / "tiny_paddle.py"]
+    before = {file: file.read_text() for file in files}
+
+    def scale(*factors):
+        for file, factor in zip(files[1:], factors, strict=True):
+            function = f"lambda given, label: nn.functional.cross_entropy(given, label) * {factor}"
+            file.write_text(before[file].replace("nn.CrossEntropyLoss()", function))
+
+    try:
+        project.case.write_text(before[project.case].replace("stages: [forward]", "stages: [forward, loss]"))
+        scale(1e5, "1e5 + 1e8 - 1e8")
+        assert project.align().returncode == ExitCode.FAILED, "recordings alone do not tell it from a fault"
+        assert project.align(locate=True).returncode == ExitCode.PASSED
+        assert "FAIL" not in (project.latest() / "loss_diff.log").read_text()
+        scale(1e5, 1.000001e5)
+        assert project.align(locate=True).returncode == ExitCode.FAILED, "so small a fault is no rounding in float64"
+    finally:
+        for file, text in before.items():
+            file.write_text(text)
+
+
 def test_what_is_random_in_eval_mode_on_both_sides_is_given_equal_random_numbers(project, sides):
     """`functional.dropout(x)` drops in eval mode in both frameworks: a published reference does, and so does its right port."""
     ours, theirs = (one.replace("self.dropout(", "nn.functional.dropout(") for one in (TORCH_FORWARD, FORWARD))

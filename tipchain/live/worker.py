@@ -295,13 +295,17 @@ def _settled(report: RunReport, request: AlignRequest, out: Path, document: Json
     agree = all(stages.get(one) in AGREEING for one in ("preflight", "forward", "backward"))
     left = re.search("mode was not compared|the results are random", told)
     outcome = Outcome.FAIL if wrong else Outcome.PASS if agree and not left else Outcome.SKIP
+    same_loss = outcome is Outcome.PASS and stages.get("loss") == Outcome.PASS.value
+    tolds = {"forward": told, "loss": f"both models in one process: {reasons.get('loss', '')}"}
     settled = tuple(
-        replace(one, outcome=outcome, reason=told, share=None)
-        if _is_open(one, rules) and (one.subject in RANDOM or outcome is Outcome.PASS)
+        replace(one, outcome=outcome, reason=tolds[stage_of(one)], share=None)
+        if _is_open(one, rules)
+        and (one.subject in RANDOM or (same_loss if stage_of(one) == "loss" else outcome is Outcome.PASS))
         else one
         for one in report.verdicts
     )
-    amend_stage("forward", settled, request, out)
+    for stage in dict.fromkeys(stage_of(one) for one in report.verdicts if _is_open(one, rules)):
+        amend_stage(stage, settled, request, out)
     return replace(report, verdicts=settled)
 
 
