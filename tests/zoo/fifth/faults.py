@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zoo.fifth.planting import PARTS, PLACED, pair
 from zoo.fourth.planting import FourthFault
 from zoo.third.planting import ThirdPair
 
 __all__ = ["FIFTH_FAULTS", "PARTS", "PLACED", "planted", "sound"]
 
+_fault = FourthFault.of
 ORDER = r"\border|swap|exchang|revers|permut"
 MASK = r"mask|\bpad"
 SCALE = r"\bscal|factor|multipl|\bdivi|sqrt|\bratio|\btimes\b"
@@ -18,19 +17,6 @@ CUT = r"detach|stop_gradient|no_grad|stops?\b|\bcut|gradient.*(flow|pass|reach)"
 MEAN = r"mean|averag|\bsum\b|reduction|normali|divi|count"
 DECAY = r"decay"
 CONVERTED = 'return named_for_paddle(values, kept=("words.", "positions.", "kinds."))'
-
-
-def _fault(part: str, kind: str, name: str, where: str, says: Any, *edits: tuple[str, str], **how: Any) -> FourthFault:
-    """Make a fault; ``where`` holds the paths apart by spaces, a dot is the model."""
-    return FourthFault(
-        id=name,
-        part=part,
-        kind=kind,
-        edits=edits,
-        where=tuple("" if one == "." else one for one in where.split()),
-        says=(says,) if isinstance(says, str) else says,
-        how=how,
-    )
 
 
 MODELS = (

@@ -15,8 +15,7 @@ LEVELS = r"mean|\bstd|scal|range|normali|\bdivi"
 
 
 def _fault(part: str, kind: str, name: str, says: Any, *edits: tuple[str, str], **how: Any) -> FourthFault:
-    patterns = (says,) if isinstance(says, str) else says
-    return FourthFault(id=name, part=part, kind=kind, edits=edits, says=patterns, how=how)
+    return FourthFault.of(part, kind, name, "", says, *edits, **how)
 
 
 def _loss(*fields: Any, **how: Any) -> FourthFault:

@@ -19,33 +19,20 @@ STOPPED = (
 MISSING_DETACH = r"detach|stop_gradient|no_grad|stops?\b|\bcut|gradient.*(flow|pass|reach)|(flow|pass|reach).*gradient"
 
 
-def _fault(part: str, kind: str, name: str, where: str, says: Any, *edits: tuple[str, str], **how: Any) -> FourthFault:
-    """Make a fault; ``where`` holds the paths apart by spaces, a dot is the model."""
-    return FourthFault(
-        id=name,
-        part=part,
-        kind=kind,
-        edits=edits,
-        where=tuple("" if one == "." else one for one in where.split()),
-        says=(says,) if isinstance(says, str) else says,
-        how=how,
-    )
-
-
 def _layer(*fields: Any, **how: Any) -> FourthFault:
-    return _fault("layer", *fields, **how)
+    return FourthFault.of("layer", *fields, **how)
 
 
 def _code(*fields: Any, **how: Any) -> FourthFault:
-    return _fault("code", *fields, **how)
+    return FourthFault.of("code", *fields, **how)
 
 
 def _values(*fields: Any, **how: Any) -> FourthFault:
-    return _fault("values", *fields, **how)
+    return FourthFault.of("values", *fields, **how)
 
 
 def _training(*fields: Any, **how: Any) -> FourthFault:
-    return _fault("training", *fields, **how)
+    return FourthFault.of("training", *fields, **how)
 
 
 RETINA = (

@@ -87,6 +87,15 @@ class FourthFault:
     says: Sequence[str] = ()
     how: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls, part: str, kind: str, name: str, where: str, says: Any, *edits: tuple[str, str], **how: Any
+    ) -> FourthFault:
+        """Make a fault; ``where`` holds the paths apart by spaces, a dot is the model."""
+        paths = tuple("" if one == "." else one for one in where.split())
+        patterns = (says,) if isinstance(says, str) else says
+        return cls(id=name, part=part, kind=kind, edits=edits, where=paths, says=patterns, how=how)
+
     @property
     def family(self) -> str:
         """The net."""
