@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zoo.fifth.planting import PARTS, PLACED, pair
 from zoo.fourth.planting import FourthFault
 from zoo.third.planting import ThirdPair
