@@ -15,7 +15,7 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import slots_of
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
-from tipchain.explain.locate.gradients import Laid, laid_otherwise
+from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
@@ -135,11 +135,8 @@ class Loop:
         """Return what the loop keeps beside the model, by the attribute that holds it and torch's names of tensors."""
         found: dict[str, dict[str, Array]] = {}
         self._gather(self.kept, "", found, {id(self.model), id(self.optimizer)}, DEPTH)
-        for what, held in list(found.items()) if self.number else ():
-            laid = self.loops.laid.get(what, {})
-            put = {name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}
-            found[what] = {**held, **put}
-        return found
+        laid = self.loops.laid if self.number else {}
+        return {what: as_reference(held, laid.get(what, {})) for what, held in found.items()}
 
     def _context(self, number: int) -> ExitStack:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""

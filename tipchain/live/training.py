@@ -15,7 +15,7 @@ from tipchain.explain.causes.optimizer_builders import Clips, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, relative, rms
-from tipchain.explain.locate.gradients import Laid, laid_otherwise
+from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.runs import ModelInputs, Precise, bind, buffers_of, call_model, labels_of
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -321,9 +321,8 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
     """
     found: dict[str, Array] = {}
     for path, held in _own_tensors(recipe, number, model, shared=shared).items():
-        laid = recipe.laid.get(path, {}) if number else {}
-        put = {name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}
-        found.update((f"{path}:{name}", array) for name, array in {**held, **put}.items())
+        put = as_reference(held, recipe.laid.get(path, {})) if number else held
+        found.update((f"{path}:{name}", array) for name, array in put.items())
     return found
 
 

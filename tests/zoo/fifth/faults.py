@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.fifth.planting import PARTS, PLACED, pair
+from zoo.fourth.around_faults import MEAN
+from zoo.fourth.model_faults import AXES, ORDER
 from zoo.fourth.planting import FourthFault
 from zoo.third.planting import ThirdPair
 
 __all__ = ["FIFTH_FAULTS", "PARTS", "PLACED", "planted", "sound"]
 
 _fault = FourthFault.of
-ORDER = r"\border|swap|exchang|revers|permut"
 MASK = r"mask|\bpad"
 SCALE = r"\bscal|factor|multipl|\bdivi|sqrt|\bratio|\btimes\b"
-AXES = r"transpos|permut|\baxis|\baxes|\border|layout|reshape|\bview"
 CUT = r"detach|stop_gradient|no_grad|stops?\b|\bcut|gradient.*(flow|pass|reach)"
-MEAN = r"mean|averag|\bsum\b|reduction|normali|divi|count"
 DECAY = r"decay"
 CONVERTED = 'return named_for_paddle(values, kept=("words.", "positions.", "kinds."))'
 

@@ -19,7 +19,7 @@ from tipchain.errors import WeightsError
 from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative_arranged, rms
-from tipchain.explain.locate.gradients import Laid, laid_otherwise, values_of
+from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, put_back, take_out
@@ -606,8 +606,7 @@ class Piece:
             if side.takes_gradient(leaf) and leaf.grad is not None
         }
         found |= side.parameter_gradients(layer) or {}
-        laid = self._laid.items() if number else ()
-        return found | {name: array for name, one in laid if (array := one.arranged(found)) is not None}
+        return as_reference(found, self._laid) if number else found
 
     def _run_reference(self) -> Truth:
         side = self.sides.reference

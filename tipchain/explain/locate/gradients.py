@@ -109,6 +109,11 @@ class Laid:
         return None if found is None else self.layout.back(found)
 
 
+def as_reference(held: Mapping[str, Array], laid: Mapping[str, Laid]) -> dict[str, Array]:
+    """Return the tensors of a layer of the port, those that it keeps otherwise as the reference's layer keeps them."""
+    return {**held, **{name: array for name, one in laid.items() if (array := one.arranged(held)) is not None}}
+
+
 def values_of(side: LiveSide, layer: Model) -> Mapping[str, Array]:
     """Return a layer's parameters by torch's names, not copied; none where they cannot be told."""
     try:
