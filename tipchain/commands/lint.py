@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +19,6 @@ from tipchain.core.language import aligned, clean, columns, in_rows, many, padde
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-from tipchain.report.ci import workflow_command
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
 
@@ -108,7 +106,8 @@ def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
             "files": one.files,
             "run": one.run,
             "kinds": {
-                kind.kind: {name: value for name, value in asdict(kind).items() if name != "kind"} for kind in one.kinds
+                kind.kind: {name: value for name, value in kind._asdict().items() if name != "kind"}
+                for kind in one.kinds
             },
             "other_drivers": list(one.others),
         }
@@ -182,7 +181,7 @@ def _as_json(one: Linted) -> dict[str, object]:
             for found in one.found
         ],
     }
-    return data | ({"lines": [asdict(line) for line in one.lines]} if one.lines else {})
+    return data | ({"lines": [line._asdict() for line in one.lines]} if one.lines else {})
 
 
 # ``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else.
@@ -261,7 +260,7 @@ def run(args: argparse.Namespace) -> int:
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
     if not all(one.readable for one in files):
         return ExitCode.USAGE
-    wrong = any(one.count("error") or (args.strict and one.count("warning")) for one in files)
+    wrong = any(one.number_of("error") or (args.strict and one.number_of("warning")) for one in files)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
 
 
@@ -292,6 +291,8 @@ def _lint_case(path: Path) -> Linted:
 
 def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
     if args.github:
+        from tipchain.report.ci import workflow_command
+
         lines = []
         for one in files:
             for found in one.found:
