@@ -724,10 +724,11 @@ def _planned(
     except ParamsError as error:
         refused.append(refusal(error, "alignment"))
     compared = _compared(slots, original, suite)
+    options = Options(root=str(Path.cwd()))
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
-        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared)
+        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared, options)
         found[mode] += findings
         if plan is not None:
             plans[mode] = plan
@@ -748,6 +749,7 @@ def _mode_plan(
     mode: Mode,
     alignment: AlignmentParams | None,
     compared: list[LintFinding],
+    options: Options,
 ) -> tuple[Plan | None, list[LintFinding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[LintFinding] = []
@@ -756,7 +758,7 @@ def _mode_plan(
         reader.findings += compared
         try:
             spec = reader.spec(alignment)
-            plan = expand(spec, next(iter(slots.values())).file, Options(root=str(Path.cwd())))
+            plan = expand(spec, next(iter(slots.values())).file, options)
         except ParamsError as error:
             operator = shell_operator(str(error.found or ""))
             found += [*reader.findings, refusal(error, "no-shell" if operator else "value")]

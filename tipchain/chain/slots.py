@@ -112,6 +112,7 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in suite.lacks}
 
 
+@lru_cache(maxsize=256)
 def _is_mistyped(section: str) -> bool:
     from difflib import get_close_matches
 
