@@ -77,8 +77,9 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
     other = "tipchain" if legacy else "template"  # the two have one layout
-    suites = all_suites(driver_text(root))
-    if best := next((suite for suite in suites if is_driver_of(suite, root) and has_headers(file, suite)), None):
+    driver = driver_text(root)
+    suites = all_suites(driver)
+    if best := next((suite for suite in suites if is_driver_of(suite, driver) and has_headers(file, suite)), None):
         return best
     scores = {suite.name: score(file, suite, root) for suite in suites}
     # Sorted is stable: of equals the first by name, as the maximum would be.
@@ -140,12 +141,13 @@ def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
 def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the checkout bears, in words."""
     folders = () if root is None else suite.marks.folders
-    return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
+    # A file is held against the folders of all suites, and Path takes longer than the system does to look.
+    return tuple(f"the folder {folder}" for folder in folders if os.path.isdir(f"{root}/{folder}"))  # noqa: PTH112
 
 
-def is_driver_of(suite: Suite, root: Path | None) -> bool:
-    """Return whether the checkout's own driver has the texts that ``suite`` is recognised by."""
-    return bool(suite.marks.driver) and all(text in driver_text(root) for text in suite.marks.driver)
+def is_driver_of(suite: Suite, driver: str) -> bool:
+    """Return whether the text of a checkout's own driver has those that ``suite`` is recognised by."""
+    return bool(suite.marks.driver) and all(text in driver for text in suite.marks.driver)
 
 
 # What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
@@ -186,8 +188,9 @@ def driver_text(root: Path | None) -> str:
 
 def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
     """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
-    found = TRAINS.search(driver_text(root))
-    known = is_driver_of(suite, root) or marks_in_checkout(suite, root)
+    driver = driver_text(root)
+    found = TRAINS.search(driver)
+    known = is_driver_of(suite, driver) or marks_in_checkout(suite, root)
     if found is None or root is None or (root / OWN).is_file() or known:
         return ""
     names = re.findall(r"\$\{(\w+)\}", found[1])

@@ -348,9 +348,11 @@ def read_profile(path: Path, driver: str = "") -> Suite:
         ProfileError: it cannot be read, or something in it is wrong; with file, line and key.
     """
     suite = read_versions(path)
+    if not suite.versions:
+        return suite
     for index in range(len(suite.versions)) if path.parent != SHIPPED else ():
         read_versions(path, (index,))  # what is wrong in a version counts though the version does not
-    words = " ".join(driver.split()) if suite.versions else ""
+    words = " ".join(driver.split())
     found = tuple(index for index, one in enumerate(suite.versions) if words and one.is_of(words))
     return read_versions(path, found) if found else suite
 
