@@ -20,6 +20,7 @@ from tipchain.chain.load import (
     DRIVER,
     FOLDER,
     checkout,
+    driver_advice,
     driver_text,
     file_kind,
     fits,
@@ -592,6 +593,9 @@ def lint_file(
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
         found.append(_remark(file, advice, "sections"))
+    training = "" if suite or slots is None else training_advice(slots, chosen, root)
+    if advice := training or driver_advice(chosen, root):
+        found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
     )
@@ -600,8 +604,6 @@ def lint_file(
     plans, per_mode = _planned(text, file, slots, chosen, modes)
     found += useless_values(slots, chosen, plans)
     found += missing_paths(slots, chosen, root, disk or Disk())
-    if not suite and (advice := training_advice(slots, chosen, root)):
-        found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     lines = explain(file, chosen, slots, plans) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
