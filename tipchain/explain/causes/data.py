@@ -159,7 +159,9 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         cause = explain_labels(all_es, all_acts)
         first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
         if cause is None and all(one.size == 1 and one.dtype.kind in "biu" for one in es):
-            cause = DataCause("unknown", "label: others, in no known way", "compare how the two sides find a sample's label")
+            cause = DataCause(
+                "unknown", "label: others, in no known way", "compare how the two sides find a sample's label"
+            )
         if cause is not None:
             yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
             return
