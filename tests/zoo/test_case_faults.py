@@ -33,6 +33,21 @@ def project(tmp_path_factory):
     return make_pictures_project(tmp_path_factory.mktemp("pictures"))
 
 
+def test_transforms_that_a_case_names_tell_how_images_are_resized(tmp_path):
+    from tipchain.explain.causes.data import check_data
+    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+    from tipchain.live.sources import feed_case
+
+    port = make_pictures_project(tmp_path)
+    (fault,) = (one for one in CASE_FAULTS if one.id == "data/resize-bicubic")
+    for old, new in fault.edits:
+        port.edit("pictures_paddle.py", old, new)
+    data = feed_case(port.case, "lite_train_lite_infer", only=("data",))["data"]["data"]
+    (found,) = check_data(Sides(TorchSide(), PaddleSide()), data).diagnoses
+    assert found.code == "interpolation"
+    assert found.message.endswith("the port's bicubic, antialiased (Pillow's BICUBIC, torch with antialias=True)")
+
+
 @pytest.mark.nightly
 def test_the_port_without_a_mistake_passes(project):
     done = project.align(timeout=600)
