@@ -366,8 +366,15 @@ def test_layers_that_are_called_several_times_may_be_in_another_order(act, train
     assert "random" not in report.reasons["forward"]
 
 
+def by_functions(net, x):
+    framework = torch if isinstance(x, torch.Tensor) else paddle
+    return framework.nn.functional.dropout(x, RATE, training=net.training)
+
+
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("act", [branch, lambda net, x: net.drop(x)], ids=["layers", "dropout"])
+@pytest.mark.parametrize(
+    "act", [branch, lambda net, x: net.drop(x), by_functions], ids=["layers", "dropout", "functions"]
+)
 def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act, training):
     """Of a tensor and its flip, which hold the same values, each is told from the other."""
 

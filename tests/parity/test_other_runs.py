@@ -366,6 +366,24 @@ def test_what_a_refused_call_leaves_in_a_model_counts_for_nothing(judge, mode):
     assert ("forward/train/y" if mode else "forward/y@1x6x8") in [one.subject for one in judged.verdicts]
 
 
+def test_what_other_inputs_leave_in_a_model_counts_for_nothing_in_train_mode(judge):
+    """The port refuses the first size, so that the sides take different ones."""
+
+    def counted(net, x):
+        net.calls = getattr(net, "calls", 0) + 1
+        return plain(net, x) * (net.calls if net.training else 1)
+
+    def refusing(net, x):
+        if x.shape[1] == 7:
+            raise ValueError("not seven steps")
+        return counted(net, x)
+
+    judged = judge(counted, refusing, SEQUENCES)
+    assert failed(judged) == {}
+    assert judged.notes[0].startswith("the port raises with inputs of shape [1, 7, 8]")
+    assert "forward/train/y" in [one.subject for one in judged.verdicts]
+
+
 def test_a_dump_that_tells_nothing_of_it_is_said_to(judge):
     judged = judge(dropping, plain, SEQUENCES, forget=True)
     assert failed(judged) == {}

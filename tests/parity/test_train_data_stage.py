@@ -263,6 +263,25 @@ def test_another_range_of_crops_is_named():
     assert "flip" not in found
 
 
+def test_another_ratio_of_two_numbers_is_named_though_each_alone_has_its_distribution():
+    def build(spread, salt):
+        def build_augmentation(root, seed):
+            generator = np.random.default_rng([seed, salt])
+
+            def draw(number):
+                size, ratio = generator.uniform(5, 20), np.exp(generator.uniform(-spread, spread))
+                return None, {"box": (generator.integers(9), size * ratio, size / ratio)}
+
+            return draw
+
+        return {"augmentation": build_augmentation}
+
+    assert faults(build(0.1, 2), GOOD | build(0.1, 1), draws=1000) == {}
+    found = faults(build(0.12, 2), GOOD | build(0.1, 1), draws=1000)
+    assert set(found) == {"box[1]/box[2]"}
+    assert "std" in found["box[1]/box[2]"]
+
+
 def test_another_mean_is_seen_in_the_pixels():
     found = faults({"augmentation": augmentation_of(bright=0.2, salt=2)})
     assert set(found) == {"pixels/mean", "pixels/mean[0]", "pixels/mean[1]", "pixels/mean[2]"}

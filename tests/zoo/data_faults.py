@@ -263,8 +263,8 @@ def in_chunks(size: int) -> Callable[[Any, Any], float]:
 class Counting:
     """An accuracy that counts, with torchmetrics' protocol."""
 
-    def __init__(self, *, by_batch: bool = False, resets: bool = True) -> None:
-        self.by_batch, self.resets, self.seen = by_batch, resets, []
+    def __init__(self, *, by_batch: bool = False, resets: bool = True, forgets: bool = False) -> None:
+        self.by_batch, self.resets, self.forgets, self.seen = by_batch, resets, forgets, []
 
     def reset(self) -> None:
         if self.resets:
@@ -286,6 +286,8 @@ class PaddleCounting(Counting):
         return outputs.argmax(1) == labels
 
     def update(self, right: Any) -> None:  # type: ignore[override]
+        if self.forgets:
+            self.seen = []
         self.seen.append((float(right.sum()), len(right)))
 
     def accumulate(self) -> float:
@@ -309,6 +311,7 @@ METRIC_FAULTS = (
     _metric("mean-of-batches", "batch-average", Counting(), PaddleCounting(by_batch=True)),
     _metric("mean-of-its-own-batches", "batch-average", plain, in_chunks(4)),
     _metric("not-reset", "not-reset", Counting(), PaddleCounting(resets=False)),
+    _metric("last-batch-of-what-is-not-reset", "last-batch", Counting(resets=False), PaddleCounting(forgets=True)),
     _metric("axis", "argmax-axis", plain, lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean())),
     _metric("ignored-255", "ignored-label", without(255), plain),
     _metric("class-0-left-out", "ignored-label", plain, without(0)),

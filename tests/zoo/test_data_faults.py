@@ -52,6 +52,13 @@ def test_a_fault_is_caught_and_its_cause_comes_first(sides, fault):
     assert first.fix
 
 
+@pytest.mark.parametrize("name", ["not-divided-by-255", "divided-twice"])
+def test_pixels_in_another_range_are_to_be_divided_once_not_normalized_otherwise(sides, name):
+    """Mean and std are the reference's already."""
+    first = check(sides, next(one for one in DATA_FAULTS if one.id == name)).diagnoses[0]
+    assert first.fix == "divide by 255 once, before the normalization"
+
+
 @pytest.mark.parametrize("pair", [*CLEAN_DATA, *CLEAN_METRICS], ids=lambda one: one.id)
 def test_an_equal_pair_raises_no_alarm(sides, pair):
     found = check(sides, pair)

@@ -157,6 +157,12 @@ class _Operators:
         """Return numbers as a tensor."""
         return self.paddle.to_tensor(np.ascontiguousarray(numbers)).astype(dtype)
 
+    def mask(self, x: Any, rate: float) -> Any:
+        """Return a mask for a tensor."""
+        made = self.tensor(self.draws.kept(x.shape, rate), x.dtype)
+        self.draws.apply_to(x.detach().numpy())
+        return made
+
     def filled(self, out: Any, numbers: Any, dtype: Any) -> Any:
         """Return numbers as a tensor: ``out``, if there is one."""
         made = self.tensor(numbers, dtype)
@@ -169,7 +175,7 @@ def _dropout(to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_te
         return original(x, seeds, rate, is_test, mode, *more)
     if rate == 1:  # as torch, which draws nothing then
         return x * 0
-    mask = to.tensor(to.draws.kept(x.shape, rate), x.dtype)
+    mask = to.mask(x, rate)
     return x * mask if mode.startswith("down") else x * (mask * (1 / (1 - rate)))
 
 
@@ -179,7 +185,7 @@ def _dropout_in_place(
     rate = float(rate)
     if is_test or rate == 0:
         return original(x, seeds, rate, is_test, mode, *more)
-    mask = to.tensor(to.draws.kept(x.shape, rate), x.dtype) if rate < 1 else 0 * x.detach()
+    mask = to.mask(x, rate) if rate < 1 else 0 * x.detach()
     return x.multiply_(mask if mode.startswith("down") or rate == 1 else mask * (1 / (1 - rate)))
 
 

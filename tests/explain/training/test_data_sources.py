@@ -92,6 +92,16 @@ FAULTS = {
     "only the port augments": (TorchImages(), PaddleImages(sometimes), "random"),
     "a fault behind shuffling": (torch_loader(shuffle=True), paddle_loader(PaddleImages(flip), shuffle=True), "flip"),
     "a shorter data set": (TorchImages(), PaddleImages(length=28), "missing-samples"),
+    "other labels": (
+        list(zip(IMAGES, LABELS, strict=True)),
+        list(zip(IMAGES, np.where(np.arange(30) % 3, LABELS, LABELS + 1), strict=True)),
+        "unknown",
+    ),
+    "a longer list with other labels": (
+        list(zip(IMAGES, LABELS, strict=True)),
+        list(zip([*IMAGES, *IMAGES], np.arange(60) // 7, strict=True)),
+        "extra-samples",
+    ),
     "fields": (list(zip(IMAGES, LABELS, strict=True)), list(IMAGES), "fields"),
 }
 

@@ -23,3 +23,16 @@ def test_a_knob_that_the_port_has_already_is_not_told_to_be_passed(pieces, kits)
     assert "says that it has this momentum already" in found.diagnoses[0].fix
     plain = pieces.optimizers(ours, lambda parameters: kits.theirs.Momentum(0.1, 0.5, parameters))
     assert plain.diagnoses[0].fix == "pass momentum=0.9"
+
+
+def test_a_setting_of_all_parameters_is_told_once_though_only_some_are_decayed(pieces, kits):
+    def ours(parameters):
+        groups = [{"params": parameters[:4]}, {"params": parameters[4:], "weight_decay": 0.0}]
+        return kits.ours.AdamW(groups, lr=0.1, weight_decay=0.1, betas=(0.9, 0.95))
+
+    def theirs(parameters):
+        groups = [{"params": parameters[:4]}, {"params": parameters[4:], "weight_decay": 0.0}]
+        return kits.theirs.AdamW(0.1, parameters=groups, weight_decay=0.1)
+
+    (told,) = pieces.optimizers(ours, theirs).diagnoses
+    assert told.message == "the port's beta2 is 0.999, the reference's 0.95"

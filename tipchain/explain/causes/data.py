@@ -157,8 +157,12 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
     if all(one.size == 1 or (one.ndim == 1 and one.dtype.kind in "biu") for one in es):
         all_es, all_acts = pair.values(name, range(count))
         cause = explain_labels(all_es, all_acts)
+        first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
+        if cause is None and all(one.size == 1 and one.dtype.kind in "biu" for one in es):
+            cause = DataCause(
+                "unknown", "label: others, in no known way", "compare how the two sides find a sample's label"
+            )
         if cause is not None:
-            first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
             yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
             return
     sequence = explain_tokens(*pair.values(name, range(count)))
@@ -405,6 +409,9 @@ def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> 
             diagnoses=(order.diagnosis("", evidence, path),),
         )
     causes = tuple(explain(replace(pairing, off=off, fields=fields)))
+    if None not in counts and len(set(counts)) > 1 and all(one.explained is None for one in causes):
+        other = explain_counts(counts, (len(ours), len(theirs)), (read.batch, port_read.batch))
+        causes = (other.diagnosis("", "the number of samples; nothing explains those that differ", path), *causes)
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)
 
 

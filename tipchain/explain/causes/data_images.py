@@ -212,8 +212,8 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
     if kept and odd:
         if not told:
             how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
-            named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
-        return DataCause("scale", _line(factor, shift) + named, fix)
+            named = f": is {how} before the normalization?"
+        return DataCause("scale", _line(factor, shift) + named, "divide by 255 once, before the normalization")
     if turned:
         fix = "give mean and std in the order of the image's channels"
         return DataCause(REVERSED, _line(factor, shift) + named, fix)

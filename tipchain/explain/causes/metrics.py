@@ -685,9 +685,11 @@ def _judge(case: MetricPair) -> PieceCheck:
     one, two = ours.get(name), theirs.get(other)
     which = f" {name}" if name else ""
     reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    causes = [] if lasting is None else [lasting]
-    for pair in off if lasting is None else ():
+    causes: list[Diagnosis] = []
+    for pair in off:
         causes += [one for one in why(case, *pair) if one not in causes]
+    if lasting is not None and not all(one.explained for one in causes):
+        causes = [lasting]  # else it follows from what tells one evaluation from the other's
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
 
 

@@ -286,8 +286,9 @@ def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, U
     for name, cause in found.items():
         knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
         for knob in knobs:
+            form = cause.port.form if knob == "decay" else ""  # of another knob what is decayed differs in nothing
             one = _KnobFound(
-                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
+                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=form
             )
             told.setdefault(one, []).append(name)
     by_name = {course.name: course for course in courses}

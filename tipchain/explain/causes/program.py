@@ -202,7 +202,7 @@ class Recorder:
         def hold(one: Nested) -> Nested:
             if not self.is_tensor(one):
                 return one
-            if made and self.own_backward and id(one) not in self.held:
+            if (made or _is_of_own_backward(one)) and id(one) not in self.held:
                 self.depth += 1
                 self.held[id(one)] = one, one.detach()
                 self.depth -= 1
@@ -334,6 +334,27 @@ class Tap:
 
         base.apply = classmethod(apply)
         self._undo.append((base, "apply", None))
+        for kind in _below(base):
+            held = vars(kind).get("forward")
+            if held is not None:
+                self._undo.append((kind, "forward", held))
+                kind.forward = staticmethod(self._unseen(kind.forward))  # type: ignore[attr-defined]
+
+    def _unseen(self, forward: Function) -> Function:
+        """Return a forward of which nothing is seen, where its `apply` was bound to a name before, as `f = Square.apply`."""
+
+        def unseen(*args: Nested, **kwargs: Nested) -> Nested:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return forward(*args, **kwargs)
+            recorder.own_backward = True
+            recorder.depth += 1
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                recorder.depth -= 1
+
+        return unseen
 
     def _wrapper(self, original: Function, told: str) -> Function:
         bare = told.rstrip("_")
@@ -389,6 +410,19 @@ class Tap:
         vars(forward)["__wrapped__"] = original  # what inspect.signature follows
         object.__setattr__(layer, "forward", forward)
         self._undo.append((layer, "forward", None))
+
+
+def _is_of_own_backward(tensor: Tensor) -> bool:
+    """Tell whether a tensor is what a function with a backward of its own gave."""
+    node = getattr(tensor, "grad_fn", None)
+    return node is not None and "PyLayer" in node.name()
+
+
+def _below(kind: type[object]) -> Iterator[type[object]]:
+    """Yield all classes that are made of one."""
+    for one in kind.__subclasses__():
+        yield one
+        yield from _below(one)
 
 
 def _within_bounds(getitem: Function) -> Function:

@@ -50,7 +50,7 @@ class Shape:
         family: ``constant``, ``steps``, ``pieces``, ``exponential``, ``cosine``, ``cosine with restarts``, ``one cycle``,
             ``polynomial``, ``inverse time``, ``inverse root`` or ``noam``.
         knobs: its settings: ``rate`` (the first after the warm-up), ``warmup_steps``, ``warmup_start``, and the family's:
-            ``gamma``, ``milestones``, ``values``, ``step_size``, ``length``, ``times``, ``end``, ``power``, ``start``,
+            ``warmup_rises`` where that is less than ``warmup_steps``, ``gamma``, ``milestones``, ``values``, ``step_size``, ``length``, ``times``, ``end``, ``power``, ``start``,
             ``pct_start``.
     """
 
@@ -79,7 +79,7 @@ def shape_of(curve: Array) -> Shape | None:
     noam = _noam(curve)
     if noam is not None:
         return noam
-    for warmup in _warmups(curve):
+    for warmup, rises in _warmups(curve):
         rest = curve[warmup:]
         for find in FINDERS:
             found = find(rest)
@@ -87,6 +87,8 @@ def shape_of(curve: Array) -> Shape | None:
                 knobs = {"rate": float(rest[0]), **found.knobs, "warmup_steps": warmup}
                 if warmup:
                     knobs["warmup_start"] = float(curve[0])
+                if rises != warmup:
+                    knobs["warmup_rises"] = rises
                 shape = Shape(family=found.family, knobs=knobs)
                 if same(curve, draw(shape, len(curve))):
                     return shape
@@ -106,20 +108,22 @@ def draw(shape: Shape, count: int) -> Array:
     steps = np.arange(count)
     after = _DRAWN[shape.family](knobs, np.maximum(steps - warmup, 0), rate)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rising = start + (rate - start) * steps / max(warmup, 1)
+        rising = start + (rate - start) * steps / max(int(knobs.get("warmup_rises", warmup)), 1)
     return np.asarray(np.where(steps < warmup, rising, after))
 
 
-def _warmups(curve: Array) -> Iterator[int]:
-    """Yield the lengths of a straight rise at the start, then none."""
+def _warmups(curve: Array) -> Iterator[tuple[int, int]]:
+    """Yield the steps of a warm-up, and those of the straight rise in it: its last step may have the rate already."""
     rises = np.diff(curve)
     if len(rises) > 1 and rises[0] > 0:
         straight = np.abs(rises - rises[0]) <= SAME_SINGLE * rises[0] + NOISE * np.abs(curve).max()
         length = int(np.argmin(straight)) if not straight.all() else len(rises)
-        yield length
+        yield length, length
         if length > 1:
-            yield length - 1
-    yield 0
+            yield length - 1, length - 1
+        if length < len(rises) and rises[length] == 0:  # as (step + 1) / warmup
+            yield length + 1, length
+    yield 0, 0
 
 
 def _constant(curve: Array) -> Shape | None:
@@ -466,13 +470,20 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
         if shape is None or not 0 < steps < count:
             continue
-        main = draw(replace(shape, knobs={**shape.knobs, "warmup_steps": 0}), count)
-        end = min(count, int(shape.knobs.get("length", count)) + 1)
-        if end - steps > 2 and np.ptp(main[steps:end]) > 0 and same(main[steps:end], curve[steps:end]):
-            words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
-            moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
-            fix = "let the schedule behind the warm-up begin where the reference's does"
-            yield _CurveGuess("schedule-shift", words, fix, moved)
+        length = shape.knobs.get("length", count)
+        for whole in dict.fromkeys((length, length + steps if "length" in shape.knobs else length)):
+            knobs = {**shape.knobs, "warmup_steps": 0} | ({"length": whole} if "length" in shape.knobs else {})
+            main, end = draw(replace(shape, knobs=knobs), count), min(count, int(whole) + 1)
+            if end - steps > 2 and np.ptp(main[steps:end]) > 0 and same(main[steps:end], curve[steps:end]):
+                words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
+                words += (
+                    ""
+                    if whole == length
+                    else f": it takes {whole:g} steps from the first on, not {length:g} after them"
+                )
+                moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
+                fix = "let the schedule behind the warm-up begin where the reference's does"
+                yield _CurveGuess("schedule-shift", words, fix, moved)
 
 
 def _guesses(

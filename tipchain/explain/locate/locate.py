@@ -573,6 +573,8 @@ class Locator:
             if partner is not None and number not in found:
                 found[number] = partner
 
+        for number, draw in enumerate(port_made):
+            pair(number, (one for one, other in enumerate(made) if draw.is_given_alike(other)))
         for same in (is_twin, self._close):  # of a tensor and its flip, which are close, one is the very same
             for number, values in enumerate(port_given):
                 fitting = (

@@ -81,7 +81,7 @@ Besides = tuple[dict[str, Array], JsonObject]
 
 
 class _Besides:
-    """Runs a model that is ready for the stage with other inputs and in train mode; it may be changed by that."""
+    """Runs a model that is ready for the stage with other inputs and in train mode: copies of it, which stays as it is."""
 
     def __init__(self, bench: Bench, model: Model, arrays: Mapping[str, Array]) -> None:
         from tipchain.explain.locate.runs import ModelInputs
@@ -123,12 +123,11 @@ class _Besides:
             if suffix in self.named:
                 continue
             try:
-                output = call_seeded(self.side, self.model, given, Draws(seed), seed=seed, before=others(given))
+                output = call_seeded(self.side, self._copied(), given, Draws(seed), seed=seed, before=others(given))
                 made = _outputs(self.bench, output, suffix)
             except Exception as error:  # noqa: BLE001  (a model may raise anything at inputs that nobody meant for it)
                 refused[shapes] = self._told(error)
                 faults += [shapes] * self._is_fault(error)
-                self._renew()
                 continue
             counts = len(self.inputs.arrays()[0]), len(given.arrays()[0])
             facts: JsonObject = {
@@ -168,7 +167,7 @@ class _Besides:
         for given, double in product((self.several,) if few is None else (few, self.several), precisions):
             draws = Draws(seed)
             try:
-                made = self.side.copied(self.model, double=True, training=True) if double else self.model
+                made = self.side.copied(self.model, double=True) if double else self._copied()
                 made.train()
                 self.bench.framework.watch_variances(made)
                 held = self._buffers(made)
@@ -177,7 +176,6 @@ class _Besides:
                 left = self._buffers(made)
             except Exception as error:  # noqa: BLE001  (a model may lack what it needs in train mode)
                 refused, fault = refused or self._told(error), fault and self._is_fault(error)
-                self._renew()
                 continue
             for name in held.keys() & left.keys():
                 if held[name].shape == left[name].shape and not np.array_equal(held[name], left[name]):
@@ -186,10 +184,13 @@ class _Besides:
             return outputs, {"minds": minds, **facts}
         return {}, {"minds": minds, "refused": refused, "fault": fault}
 
-    def _renew(self) -> None:
-        """Build the model anew: what it refused may have left something in it, at another place than in the other side's."""
-        self.bench.forget()
-        self.model = self.bench.eval_model()
+    def _copied(self) -> Model:
+        """Return a copy, built anew if it cannot be copied: what a call leaves in it counts for no other, for the sides may refuse others."""
+        try:
+            return self.side.copied(self.model, double=False)
+        except Exception:  # noqa: BLE001  (a model may hold anything)
+            self.bench.forget()
+            return self.bench.eval_model()
 
     def _named(self, output: Nested) -> dict[str, Array]:
         """Return all outputs, named as far as the case names them: in train mode there may be others."""

@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -465,6 +466,13 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
     """Judge every random quantity; Holm's correction counts all tests of them."""
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
+    for one, other in pairwise([name for name in left if name in right]):
+        # Of the height and width of a crop each may be as it should be, and their ratio not.
+        numbers = [side[name] for side in (left, right) for name in (one, other)]
+        together = _vector(one) is not None and _vector(one) == _vector(other)
+        if together and all(values.size and (values > 0).all() for values in numbers):
+            for side in (left, right):
+                side[f"{one}/{other}"] = side[one] / side[other]
     quantities, verdicts = [], []
     for name in [*left, *(name for name in right if name not in left)]:
         reason, outcome, finite = "", Outcome.FAIL, True
@@ -513,6 +521,12 @@ def _drawn(record: Record) -> dict[str, Array]:
         elif kind == "draw":
             found |= {f"{name}[{column}]": values[:, column] for column in range(values.shape[1])}
     return found
+
+
+def _vector(name: str) -> str | None:
+    """Return what a number is one of several of, that are drawn together."""
+    whole, bracket, _ = name.rpartition("[")
+    return whole if bracket and not name.startswith("pixels/") else None
 
 
 def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array, Array]:

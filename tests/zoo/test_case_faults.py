@@ -1,0 +1,75 @@
+"""What is said of mistakes in the parts of a case beside its model: the stage that fails, and no other is blamed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+
+import pytest
+from tiny_project import TinyProject
+
+for _name in ("torch", "paddle", "PIL"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+from zoo.case_faults import CASE_FAULTS, PICTURES, make_pictures_project  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+STAGES = ("init", "train_data", "data", "regularization", "lr", "optimizer", "metric", "distributed")
+SIDES = {"edits": PICTURES / "pictures_paddle.py", "case": PICTURES / "pictures.yaml"}
+
+
+def test_the_list_is_what_it_is_said_to_be():
+    assert len({fault.id for fault in CASE_FAULTS}) == len(CASE_FAULTS) >= 50
+    assert {fault.stage for fault in CASE_FAULTS} == set(STAGES)
+    for fault in CASE_FAULTS:
+        for kind, file in SIDES.items():
+            assert all(file.read_text().count(old) == 1 for old, _ in getattr(fault, kind)), fault.id
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return make_pictures_project(tmp_path_factory.mktemp("pictures"))
+
+
+def test_transforms_that_a_case_names_tell_how_images_are_resized(tmp_path):
+    from tipchain.explain.causes.data import check_data
+    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+    from tipchain.live.sources import feed_case
+
+    port = make_pictures_project(tmp_path)
+    (fault,) = (one for one in CASE_FAULTS if one.id == "data/resize-bicubic")
+    for old, new in fault.edits:
+        port.edit("pictures_paddle.py", old, new)
+    data = feed_case(port.case, "lite_train_lite_infer", only=("data",))["data"]["data"]
+    (found,) = check_data(Sides(TorchSide(), PaddleSide()), data).diagnoses
+    assert found.code == "interpolation"
+    assert found.message.endswith("the port's bicubic, antialiased (Pillow's BICUBIC, torch with antialias=True)")
+
+
+@pytest.mark.nightly
+def test_the_port_without_a_mistake_passes(project):
+    done = project.align(timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", CASE_FAULTS, ids=lambda one: one.id)
+def test_a_mistake_fails_the_stage_that_it_belongs_to(project, tmp_path, fault):
+    root = tmp_path / "project"
+    shutil.copytree(project.root, root, ignore=shutil.ignore_patterns("out", "__pycache__"))
+    port = TinyProject(root)
+    for old, new in fault.edits:
+        port.edit("pictures_paddle.py", old, new)
+    for old, new in fault.case:
+        port.edit("case.yaml", old, new)
+    done = port.align(locate=True, every=False, timeout=600)
+    assert done.returncode == 1, done.stdout + done.stderr
+    (report,) = (root / "out" / "runs").rglob("alignment*.json")
+    checks = json.loads(report.read_text())["verdicts"]
+    failed = {one["subject"].partition("/")[0] for one in checks if one["outcome"] in ("FAIL", "ERROR")}
+    assert fault.stage in failed
+    assert failed <= {fault.stage, *fault.also}, failed
+    said = " ".join(done.stdout.split())
+    assert all(one in said for one in fault.words), said
