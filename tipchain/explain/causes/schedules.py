@@ -516,14 +516,12 @@ def _warmup_shifts(expected: Array, actual: Array, shape: Shape | None) -> Itera
     steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
     if not 2 < steps < len(expected) or not same(expected[steps:], actual[steps:]):
         return
-    for where, places, moved in (
-        ("behind", slice(1, steps), expected[: steps - 1]),
-        ("ahead of", slice(0, steps - 1), expected[1:steps]),
-    ):
+    first = f"{actual[0]:.6g}"
+    late = f"the port's warm-up is one step behind the reference's, from {first}; what follows is equal"
+    early = f"the port's warm-up is one step ahead of the reference's, from {first}; what follows is equal"
+    shifts = (late, slice(1, steps), expected[: steps - 1]), (early, slice(0, steps - 1), expected[1:steps])
+    for words, places, moved in shifts:
         if same(moved, actual[places]):
-            words = (
-                f"the port's warm-up is one step {where} the reference's, from {actual[0]:.6g}; what follows is equal"
-            )
             fix = f"let the warm-up begin with {expected[0]:.6g}, as the reference's does"
             yield _CurveGuess("schedule-shift", words, fix, actual)
 
