@@ -97,6 +97,13 @@ def attended(x, mask):
         ),
         (
             of_tokens,
+            lambda x, mask: torch.softmax(x.masked_fill(~mask[:, :, None, None], float("-inf")), 1),
+            lambda x, mask: PF.softmax(x + mask.unsqueeze([2, 3]).astype(x.dtype), 1),
+            "mask",
+            "the reference `masked_fill(x, y)`",
+        ),
+        (
+            of_tokens,
             causal,
             lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
             "missing-mask",
