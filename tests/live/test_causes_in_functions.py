@@ -89,6 +89,20 @@ def attended(x, mask):
             "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
         ),
         (
+            of_images,
+            lambda x: 0.25 * (y := x.tanh()) + 0.75 * (1 - y),
+            lambda x: 0.75 * (y := x.tanh()) + 0.25 * (1 - y),
+            "arithmetic",
+            "it writes 0.75, 0.25 at test_causes_in_functions.py:",
+        ),
+        (
+            of_tokens,
+            lambda x, mask: torch.softmax(x.masked_fill(~mask[:, :, None, None], float("-inf")), 1),
+            lambda x, mask: PF.softmax(x + mask.unsqueeze([2, 3]).astype(x.dtype), 1),
+            "mask",
+            "the reference `masked_fill(x, y)`",
+        ),
+        (
             of_tokens,
             causal,
             lambda x, mask: attended(x, mask.unsqueeze([1, 2])),

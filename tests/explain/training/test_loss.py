@@ -322,6 +322,28 @@ def test_what_no_formula_explains_is_told_by_its_line(pieces, kits):
     assert "its `multiply` at test_loss.py" in found.diagnoses[0].message
 
 
+@pytest.mark.parametrize("layer", [False, True])
+def test_a_mean_of_what_paddle_does_not_ignore_in_the_count_is_named(pieces, kits, layer):
+    """Of a term alone the factor of the whole loss tells; beside another one the call must be known."""
+    labels = np.where(np.arange(8) % 3, LABELS, -100)
+    held = kits.paddle.nn.CrossEntropyLoss()
+
+    def built(o, y):
+        return held(o, y) if layer else kits.their_loss.cross_entropy(o, y)
+
+    found = pieces.loss(
+        lambda o, y: kits.our_loss.cross_entropy(o, y) + o.square().mean(),
+        lambda o, y: built(o, y) + o.square().mean(),
+        LOGITS,
+        labels,
+    )
+    (cause,) = found.diagnoses
+    assert cause.code == "reduction"
+    assert (
+        "divides by all 8 labels where `ignore_index` is negative, torch's by the 5 that are not -100" in cause.message
+    )
+
+
 def test_zero_losses_prove_nothing(pieces, kits):
     found = pieces.loss(lambda o, y: our_ce(kits)(o, y) * 0, lambda o, y: their_ce(kits)(o, y) * 0, LOGITS, LABELS)
     assert found.outcome is Outcome.ERROR

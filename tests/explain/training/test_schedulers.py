@@ -170,6 +170,11 @@ FAULTS = {
         lambda k: k.their_lr.LambdaDecay(0.1, lambda t: risen(t, length=105, whole=True)),
         "schedule-shift",
     ),
+    "a warm-up that begins a step later": (
+        "risen",
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda t: t / 5 if t < 5 else risen(t)),
+        "schedule-shift",
+    ),
     "period after a full warm-up": (
         "risen",
         lambda k: k.their_lr.LambdaDecay(0.1, lambda t: risen(t, length=90)),

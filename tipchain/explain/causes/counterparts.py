@@ -66,6 +66,8 @@ ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings that say where a result is kept, not what it is."""
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?!\w)")
+"""A number in a line of code."""
 FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
@@ -608,14 +610,21 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
     told = (late or [found[0][0]])[0]
     acts = {number: act for _, several in found for number, act in several.items()}
     code, what, wanted = told.words(piece, walk, late=bool(late))
-    yield Hypothesis(
-        code=code,
-        message=what,
-        confirmed=True,
-        acts=acts,
-        changes=len(acts),
-        fix=f"give {called(told.op)}{place_of(told.op, piece)} {wanted}: `{told.op.line}`",
-    )
+    fix = f"give {called(told.op)}{place_of(told.op, piece)} {wanted}: `{told.op.line}`"
+    alike = next((one.line for each in group for one in each.steps if _masked(one.line) == _masked(told.op.line)), "")
+    both = zip(*(NUMBER.findall(one) for one in (alike, told.op.line)), strict=False) if alike else ()
+    if apart := [
+        pair for pair in both if pair[0] != pair[1]
+    ]:  # exchanged factors give each call what the other is given
+        code, fix = "arithmetic", f"write as the reference does: `{alike}`"
+        numbers, port_numbers = (", ".join(side) for side in zip(*apart, strict=True))
+        what = f"it writes {port_numbers}{place_of(told.op, piece)}, the reference writes {numbers}: `{alike}`"
+    yield Hypothesis(code=code, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
+
+
+def _masked(line: str) -> str:
+    """Return a line of code without its numbers."""
+    return NUMBER.sub("#", line)
 
 
 def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:

@@ -350,6 +350,39 @@ def by_floor(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         )
 
 
+def by_ignored(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield a mean cross entropy without what it ignores: Paddle's divides by all labels where `ignore_index` is negative (3.3.1)."""
+    for op in ops:
+        kind = type(op.layer).__name__ if op.name == LAYER else op.name
+        if kind.lower().replace("_", "").removesuffix("loss") != "crossentropy":
+            continue
+        usual = {"label": None, "weight": None, "ignore_index": -100, "reduction": "mean"}
+        order = ("input", "label") if op.name == LAYER else ("input", *usual)
+        given = {**usual, **op.kwargs, **dict(zip(order, op.args, strict=False))}
+        if op.name == LAYER:
+            given |= {name: getattr(op.layer, name) for name in ("weight", "ignore_index", "reduction")}
+        labels, ignored = given["label"], given["ignore_index"]
+        if given["reduction"] != "mean" or given["weight"] is not None or ignored >= 0 or labels.is_floating_point():
+            continue
+        kept = int((labels != ignored).sum())
+        if not 0 < kept < labels.size:
+            continue
+        where = place_of(op, piece)
+        yield Hypothesis(
+            code="reduction",
+            acts={op.number: then(partial(_scaled, labels.size / kept))},
+            confirmed=True,
+            message=f"Paddle's `{kind}`{where} divides by all {labels.size} labels where `ignore_index` is negative, "
+            f"torch's by the {kept} that are not {ignored}",
+            fix=f"sum in `{kind}`{where} with `reduction='sum'`, and divide by the number of labels that are not {ignored}",
+            place=op.path if op.name == LAYER else None,
+        )
+
+
+def _scaled(factor: float, x: Tensor) -> Tensor:
+    return x * factor
+
+
 def _log_softmax(paddle: ModuleType, axis: int, x: Tensor) -> Tensor:
     return x - paddle.logsumexp(x, axis=axis, keepdim=True)
 

@@ -495,6 +495,7 @@ def _guesses(
         yield _CurveGuess(
             "missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0])
         )
+    yield from _warmup_shifts(expected, actual, one)
     if one is not None and other is not None and one.family == other.family:
         yield from _missing_warmup(one, other, len(expected))
         if one.family != "exponential":
@@ -508,6 +509,21 @@ def _guesses(
         yield from _shifts(expected, actual, scaled=True)
     if one is not None and other is not None and one.family == other.family == "exponential":
         yield from _one_knob(one, other, len(expected), port)
+
+
+def _warmup_shifts(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_CurveGuess]:
+    """Yield that the port's warm-up alone is a step away from the reference's: one divides step, the other step + 1."""
+    steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
+    if not 2 < steps < len(expected) or not same(expected[steps:], actual[steps:]):
+        return
+    first = f"{actual[0]:.6g}"
+    late = f"the port's warm-up is one step behind the reference's, from {first}; what follows is equal"
+    early = f"the port's warm-up is one step ahead of the reference's, from {first}; what follows is equal"
+    shifts = (late, slice(1, steps), expected[: steps - 1]), (early, slice(0, steps - 1), expected[1:steps])
+    for words, places, moved in shifts:
+        if same(moved, actual[places]):
+            fix = f"let the warm-up begin with {expected[0]:.6g}, as the reference's does"
+            yield _CurveGuess("schedule-shift", words, fix, actual)
 
 
 def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_CurveGuess]:

@@ -24,6 +24,7 @@ from tipchain.explain.causes.functions import (
     by_floor,
     by_function_arguments,
     by_geometry,
+    by_ignored,
     called,
     has_own_backward,
     place_of,
@@ -487,7 +488,7 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
         if trials.before[0] <= NOISE:
             return None
         ops = trials.base.ops
-        trials.run(gradients(piece, ops))
+        trials.run(chain(by_ignored(piece, ops), gradients(piece, ops)))
         if not trials.settled():
             walk = Walk(piece, ops, trials.before[0])
             walk.run()
@@ -580,6 +581,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
     yield by_floor(piece, ops)
+    yield by_ignored(piece, ops)
     layers = [op for op in ops if op.name == LAYER]
     if len(ops) == 1 and layers:
         yield _of_layer(layers[0], piece, piece.reference)

@@ -162,7 +162,9 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         if isinstance(value, int | float) and value
     }
     told.update({1 / value: f"1/{value:.6g}" for value in told})
-    for value, name in {**told, **{key: one for key, one in known_numbers(sizes).items() if key not in told}}.items():
+    # A softmax hides how much is added where a mask is: any number that is large enough explains as much.
+    known = {} if np.isin(numpy_of(first), (0, 1)).all() else known_numbers(sizes)
+    for value, name in {**told, **{key: one for key, one in known.items() if key not in told}}.items():
         if value == 1:
             continue
         code = "sign" if value == -1 else "scale-factor"
