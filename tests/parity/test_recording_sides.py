@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tiny_project import make_tiny_project
 
+from tipchain.errors import Outcome
+from tipchain.modes import Mode
 from tipchain.parity import align, recorder
 from tipchain.parity.align import AlignRequest, _help, _start
-from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingProcess, RecordingSide, StageNeeds
+from tipchain.parity.case import load_case
+from tipchain.parity.recorder import NOISE_ORDER, EarlyStart, RecordingJob, RecordingProcess, RecordingSide, StageNeeds
 
 STAGES = ("forward", "data", "loss", "backward")
 
@@ -28,7 +33,7 @@ class Process(RecordingProcess):
 
     @classmethod
     def start(cls, job, spec, log):
-        assert spec.is_file()
+        assert spec.is_file() or not job.stages
         process = SimpleNamespace()
         return cls(process), cls(process)
 
@@ -289,3 +294,56 @@ def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeyp
     events = []
     recorder.run_job(job, STAGES, events.append)
     assert len({event["drawn"] for event in events if "drawn" in event}) == 1
+
+
+def test_a_process_that_was_started_early_records_if_it_takes_its_memory_as_the_job_asks(side, tmp_path):
+    def early(size):
+        weights = tmp_path / f"{size}.pdparams"
+        with weights.open("wb") as file:
+            file.truncate(size)
+        job = replace(side("paddle", STAGES).job, stages=(), needs={"": StageNeeds(weights=str(weights), digests={})})
+        return EarlyStart(job)
+
+    small, large = early(1), early(recorder.LARGE_WEIGHTS)
+    assert side("paddle", STAGES, early=small).processes == [small.pair[0]]
+    assert small.pair[0].told[0] == "forward"
+    assert side("paddle", STAGES, early=large).processes[0] not in large.pair
+    assert side("paddle", (), early=small).processes == []
+
+
+@pytest.mark.frameworks
+def test_after_an_edit_the_port_is_imported_while_its_weights_are_made(tmp_path, monkeypatch):
+    project = make_tiny_project(tmp_path)
+    assert project.align("--only", "forward").returncode == 0
+    project.edit("tiny_paddle.py", "def build_model(", "# an edit\ndef build_model(")
+    case, seen = load_case(project.case), []
+    begin, run = RecordingProcess.start.__func__, subprocess.run
+
+    def start(cls, job, *more):
+        seen.append(job.side)
+        return begin(cls, job, *more)
+
+    def run_program(words, **more):
+        if "tipchain.parity.weights" in words:
+            seen.append("weights")
+        return run(words, **more)
+
+    monkeypatch.setattr(RecordingProcess, "start", classmethod(start))
+    monkeypatch.setattr(subprocess, "run", run_program)
+    asked = request(case=case, mode=Mode.LITE_TRAIN_LITE_INFER, stages=("forward",), folder=tmp_path / "run")
+    (judged,) = align.align(asked, lambda _: None)
+    assert {one.outcome for one in judged.verdicts} == {Outcome.PASS}
+    assert seen == ["paddle", "weights", "torch"]
+
+
+@pytest.mark.frameworks
+def test_a_process_that_was_started_early_ends_quietly_where_nothing_is_recorded(tmp_path):
+    project = make_tiny_project(tmp_path)
+    assert project.align("--only", "forward").returncode == 0
+    project.edit("tiny_paddle.py", "def build_model(", "raise KeyError('mine')\ndef build_model(")
+    done = project.align("--only", "forward")
+    assert done.returncode == 1
+    assert "mine" in done.stdout
+    logs = sorted(tmp_path.rglob("recorder_paddle.log"))
+    assert len(logs) == 2
+    assert not any("Traceback" in one.read_text() for one in logs)

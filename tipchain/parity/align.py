@@ -36,7 +36,15 @@ from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
-from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, has_large_weights, listen
+from tipchain.parity.recorder import (
+    NOISE_ORDER,
+    EarlyStart,
+    RecordingJob,
+    RecordingSide,
+    StageNeeds,
+    has_large_weights,
+    listen,
+)
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
@@ -456,6 +464,7 @@ def align(
         arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
         meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
         save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
+    early = _start_early(request)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
@@ -464,7 +473,7 @@ def align(
                 tell(unjudged(stage, "needs", reason))
             at = commit(request.case.root)
             jobs = [_job(request, prepared, pending, side, at) for side in request.recorded_sides]
-            cache = _start(request, jobs, pending, since, sides) if pending else None
+            cache = _start(request, jobs, pending, since, sides, early) if pending else None
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
@@ -480,7 +489,35 @@ def align(
     finally:
         for one in sides:
             one.stop()
+        if early is not None:
+            early.stop()
     return judged
+
+
+def _start_early(request: AlignRequest) -> EarlyStart | None:
+    """Start the port's process, which imports its framework while weights are made anew, as after every edit of a model.
+
+    Without weights of an earlier run nobody knows how it takes its memory; torch may have nothing to record.
+    """
+    case, side = request.case, "paddle"
+    known = [*(case.root / DATA_FOLDER / "weights" / case.id).glob(f"*/{side}.pdparams")]
+    if side not in request.recorded_sides or request.truth or not known:
+        return None
+    needs = {"": StageNeeds(weights=str(max(known, key=lambda one: one.stat().st_size)), digests={})}
+    job = RecordingJob(
+        side=side,
+        case="",
+        stages=(),
+        device=request.device,
+        threads=request.threads or default_threads(len(request.recorded_sides)),
+        folder=str(request.folder.resolve()),
+        needs=needs,
+        train_data="",
+        eval_data="",
+        epochs=0,
+        commit="",
+    )
+    return EarlyStart(job)
 
 
 def _prepare(
@@ -615,7 +652,12 @@ def _records_both(request: AlignRequest) -> bool:
 
 
 def _start(
-    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str], since: float, sides: list[RecordingSide]
+    request: AlignRequest,
+    jobs: Sequence[RecordingJob],
+    stages: Sequence[str],
+    since: float,
+    sides: list[RecordingSide],
+    early: EarlyStart | None = None,
 ) -> ReferenceCache | None:
     """Start recording on each side that has anything to record, and add it to ``sides``; torch's waits where it may be asked for more.
 
@@ -625,7 +667,8 @@ def _start(
     for job in sorted(jobs, key=lambda one: SIDES.index(one.side), reverse=True):
         if job.side == "torch":
             job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
-        sides.insert(0, RecordingSide(job, stages, request.timeout_s, waits=both and job.side == "torch"))
+        begun, waits = early if job.side == "paddle" else None, both and job.side == "torch"
+        sides.insert(0, RecordingSide(job, stages, request.timeout_s, waits=waits, early=begun))
     alone = sum(bool(side.job.stages) for side in sides) == 1
     two = both and request.device == "cpu" and core_count() > 1
     for side in sides:

@@ -94,10 +94,10 @@ def _moved(shifted: Array, array: Array) -> float:
 
 # The process that records one side: it imports one framework, once, and runs stages one after another.
 #
-# Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json EVENTS ORDERS``; events go
+# Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder FRAMEWORK JOB.json EVENTS ORDERS``; events go
 # as JSON lines to a file descriptor of their own, so that whatever user code prints cannot be taken for them. Orders
 # come as lines from another; where no more can come, the process ends. Two more are those of a copy, which there is if it
-# gets an order.
+# gets an order. The framework, if one is named, is imported at once; the job need not be there before the first order.
 
 
 NOISE_ORDER = " noise"
@@ -302,15 +302,17 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``; two more are a copy's."""
+    """Import the framework ``argv[0]`` and run the job in ``argv[1]``; events go to the file descriptor ``argv[2]``, orders come from ``argv[3]``; two more are a copy's."""
     end_with_parent()
-    spec, *numbers = argv
-    job = parse_as(RecordingJob, json.loads(Path(spec).read_text()))
+    ahead, spec, *numbers = argv
     pipes = [(int(events), int(orders)) for events, orders in zip(numbers[::2], numbers[1::2], strict=True)]
-    if not job.since:  # else all that it opens is listened for
+    if ahead:
         with suppress(MissingFrameworkError):  # which is told in a moment
-            load_framework(job.side, wide=job.truth)
-    own = _become_two(spec, pipes) if len(pipes) > 1 and _is_ordered(pipes[1][1]) else pipes[0]
+            load_framework(ahead)
+    own = _become_two(argv[:2], pipes) if len(pipes) > 1 and _is_ordered(pipes[1][1]) else pipes[0]
+    if not _is_ordered(own[1]):  # the run is over before there was anything to record
+        return 0
+    job = parse_as(RecordingJob, json.loads(Path(spec).read_text()))
     with os.fdopen(own[0], "w", buffering=1) as events, os.fdopen(own[1]) as orders:
 
         def emit(event: Mapping[str, object]) -> None:
@@ -325,12 +327,12 @@ def main(argv: list[str]) -> int:
 
 
 def _is_ordered(orders: int) -> bool:
-    """Wait until a copy has orders or will have none, and tell whether it has."""
+    """Wait until there are orders or will be none, and tell whether there are."""
     select.select([orders], [], [])
     return bool(array("i", fcntl.ioctl(orders, termios.FIONREAD, bytes(4)))[0])
 
 
-def _become_two(spec: str, pipes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _become_two(given: Sequence[str], pipes: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Go on as two copies, with the framework imported once, and return the pipes of each; this process tells how they ended."""
     parent, running = os.getpid(), {}
     for own in pipes:
@@ -338,7 +340,7 @@ def _become_two(spec: str, pipes: Sequence[tuple[int, int]]) -> tuple[int, int]:
         if not child:
             end_with_parent(parent)
             if has_threads():  # such a one cannot be doubled
-                words = [sys.executable, "-m", "tipchain.parity.recorder", spec, *map(str, own)]
+                words = [sys.executable, "-m", "tipchain.parity.recorder", *given, *map(str, own)]
                 os.execv(sys.executable, words)  # noqa: S606
             for end in {end for pipe in pipes for end in pipe} - {*own}:
                 os.close(end)
@@ -364,13 +366,20 @@ class RecordingSide:
         stages: the stages of the whole run.
         timeout_s: how long the side may take in all.
         waits: whether the processes wait for `order` when nothing is left.
+        early: a process that was started before the job was known.
 
     Attributes:
         unmet: why what was ordered besides could not be recorded, or "".
     """
 
     def __init__(
-        self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None, *, waits: bool = False
+        self,
+        job: RecordingJob,
+        stages: Sequence[str],
+        timeout_s: float | None,
+        *,
+        waits: bool = False,
+        early: EarlyStart | None = None,
     ) -> None:
         self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
@@ -383,14 +392,15 @@ class RecordingSide:
         self.processes: list[RecordingProcess] = []
         self._copy: RecordingProcess | None = None
         if self.left:
-            self._start()
+            self._start(early)
 
-    def _start(self) -> None:
-        """Start a process beside those that record; it imports its framework while it has no order."""
+    def _start(self, early: EarlyStart | None = None) -> None:
+        """Start a process beside those that record, or take the early one; it imports its framework while it has no order."""
         spec = self.log.with_suffix(".json")
         if not self.processes:  # others may be reading it
             spec.write_text(json.dumps(as_json(self.job)))
-        process, self._copy = RecordingProcess.start(self.job, spec, self.log)
+        fits = early is not None and early.large == has_large_weights(self.job)
+        process, self._copy = early.pair if early and fits else RecordingProcess.start(self.job, spec, self.log)
         self.processes.append(process)
 
     def begin(self, second: str = "") -> None:
@@ -545,9 +555,10 @@ class RecordingProcess:
         (reading, writing), (orders, ordering) = os.pipe(), os.pipe()
         (reading_copy, writing_copy), (orders_copy, ordering_copy) = os.pipe(), os.pipe()
         theirs = writing, orders, writing_copy, orders_copy
+        ahead = "" if job.since or job.truth else job.side  # all that is opened since then is listened for
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), *map(str, theirs)],
+                [sys.executable, "-m", "tipchain.parity.recorder", ahead, str(spec), *map(str, theirs)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -602,6 +613,26 @@ class RecordingProcess:
                 except subprocess.TimeoutExpired:
                     continue
         self.events.close()
+
+
+class EarlyStart:
+    """A process of a side that is started while its job is prepared, to have imported its framework by then.
+
+    Args:
+        job: what is known of the job, with a weight file of an earlier run.
+    """
+
+    def __init__(self, job: RecordingJob) -> None:
+        log = Path(job.folder) / f"recorder_{job.side}.log"
+        self.large = has_large_weights(job)
+        self.pair = RecordingProcess.start(job, log.with_suffix(".json"), log)
+
+    def stop(self) -> None:
+        """End the process, unless it has ended."""
+        for one in self.pair:
+            one.discard()
+        self.pair[0].process.kill()  # it has done nothing but import
+        self.pair[0].process.wait()
 
 
 LARGE_WEIGHTS = 2**26
