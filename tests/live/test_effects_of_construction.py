@@ -13,6 +13,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
+from tipchain.explain.causes.hypotheses import Trials  # noqa: E402
 from tipchain.explain.locate.trace import LARGE, Store  # noqa: E402
 from tipchain.live import align as live_align  # noqa: E402
 
@@ -640,3 +641,30 @@ def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens,
     report = tipchain.align(ours, theirs, {"args": tokens}, causes=False)
     assert {one.port_path for one in report.findings if one.code == "padding-idx"} >= {"b.embed"}
     assert report.passed is passed, str(report)
+
+
+def tied(framework, base, *, apart):
+    """Return a model of two ends that share one matrix, or each have a copy of it."""
+
+    class Tied(base):
+        def __init__(self):
+            super().__init__()
+            self.words, self.norm = framework.nn.Embedding(11, 5), framework.nn.LayerNorm(5)
+            if apart:
+                self.out = self.create_parameter([11, 5])
+
+        def forward(self, tokens):
+            return self.norm(self.words(tokens)) @ (self.out if apart else self.words.weight).T
+
+    return Tied()
+
+
+def test_a_weight_that_the_port_trains_twice_is_shown_by_gradients_that_add_up(monkeypatch):
+    monkeypatch.setattr(Trials, "_outcome", lambda *_: pytest.fail("nothing is left to be tried"))
+    reference, port = tied(torch, torch.nn.Module, apart=False), tied(paddle, paddle.nn.Layer, apart=True)
+    for one in (port.words.weight, port.out):
+        one.set_value(reference.words.weight.detach().numpy())
+    report = tipchain.align(reference, port, {"args": np.arange(6).reshape(2, 3)})
+    assert report.stages["backward"] is Outcome.FAIL
+    (cause,) = report.diagnoses
+    assert (cause.code, cause.explained) == ("tied-weights", 1.0)

@@ -26,6 +26,10 @@ LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 
 
+PLAIN = frozenset((str, int, float, bool, type(None)))
+"""Types of most values that layers keep, none of which holds a tensor."""
+
+
 Widening = Literal["casts", "claims", "plain"]
 """How a model is run in float64: ``"casts"``: float32 that it asks for by name is float64 too; ``"claims"``: so it is, and
 its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
@@ -93,8 +97,8 @@ class FrameworkSide:
     def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
         """Return copies of what layers keep of an earlier forward, by what they are copies of: `copy.deepcopy` refuses a graph's tensors."""
         held: list[Tensor] = []
-        for layer in layers:
-            map_nested(held.append, vars(layer))
+        for value in (one for layer in layers for one in vars(layer).values() if type(one) not in PLAIN):
+            map_nested(held.append, value)
         return {id(one): one.detach().clone() for one in held if self.is_tensor(one) and not one.is_leaf}
 
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:

@@ -192,9 +192,14 @@ def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, 
             if len(its.parts) == 1
         ]
         whole = len(arrays) == len(ours)
-        telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
+        telling = any(_varies(array) for array, _ in arrays)
         if whole and telling and all(np.array_equal(*both) for both in arrays):
             yield one, other
+
+
+def _varies(array: Array) -> bool:
+    """Tell whether an array has elements that are not equal; in most the first rows tell."""
+    return any(bool((some != array.flat[0]).any()) for some in (array[:1], array) if some.size)
 
 
 def _parameters(layer: LayerTensors) -> list[TensorSlot]:
