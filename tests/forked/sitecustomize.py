@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
-KINDS = ("torch", "paddle", "torch,paddle", "tipchain")
-FROM = {KINDS[0]: KINDS[3], KINDS[1]: KINDS[3], KINDS[2]: KINDS[0]}
+KINDS = ("torch", "paddle", "torch,paddle", "tipchain", "nights")
+FROM = {KINDS[0]: KINDS[3], KINDS[1]: KINDS[3], KINDS[2]: KINDS[0], KINDS[4]: KINDS[3]}
 """What a process with more is forked from; tipchain's alone is forked from one that has imported nothing."""
 PROGRAMS = {
     "tipchain.parity.weights": KINDS[2],
@@ -32,7 +32,8 @@ COMMANDS = {
     "bundle": KINDS[0],
     "convert-weights": KINDS[2],
     "init": KINDS[0],
-    **dict.fromkeys(("align", "judge", "nightly", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("align", "judge", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("history", "nightly"), KINDS[4]),
 }
 """The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
 OWN = (
@@ -40,7 +41,6 @@ OWN = (
     "tipchain.cli",
     "tipchain.commands.align",
     "tipchain.commands.judge",
-    "tipchain.commands.nightly",
     "tipchain.commands.prepare",
     "tipchain.commands.run",
     "tipchain.parity.align",
@@ -52,6 +52,10 @@ OWN = (
     "tipchain.live.sources",
     "tipchain.weights.convert",
     "tipchain.report.write",
+)
+"""What most programs of tipchain import, without a framework; nothing that reads files behind Python's back."""
+NIGHTS = (
+    "tipchain.commands.nightly",
     "tipchain.nightly.coordinator",
     "tipchain.nightly.expand",
     "tipchain.nightly.night_report",
@@ -59,7 +63,7 @@ OWN = (
     "tipchain.nightly.timeline",
     "tipchain.history.ingest",
 )
-"""What most programs of tipchain import, without a framework."""
+"""What the commands of nights import besides."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -191,7 +195,7 @@ def bring(kind: str) -> None:
 
     gc.disable()
     warnings.simplefilter("ignore")
-    for name in OWN if kind == KINDS[3] else kind.split(","):
+    for name in {KINDS[3]: OWN, KINDS[4]: NIGHTS}.get(kind) or kind.split(","):
         __import__(name)
     gc.freeze()
     gc.enable()
