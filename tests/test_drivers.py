@@ -16,6 +16,9 @@ MODE = "lite_train_lite_infer"
 DRIVERS = ("test_train_inference_python.sh", "test_tipc/test_train_inference_python.sh")
 
 
+pytestmark = pytest.mark.usefixtures("forked")
+
+
 @pytest.fixture
 def project(tmp_path):
     folder = tmp_path / "my project"

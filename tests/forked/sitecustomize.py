@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
-KINDS = ("torch", "paddle", "torch,paddle", "tipchain")
-FROM = {KINDS[2]: KINDS[0]}
-"""What a process with more is forked from; all others are forked from one that has imported nothing."""
+KINDS = ("torch", "paddle", "torch,paddle", "tipchain", "nights")
+FROM = {KINDS[0]: KINDS[3], KINDS[1]: KINDS[3], KINDS[2]: KINDS[0], KINDS[4]: KINDS[3]}
+"""What a process with more is forked from; tipchain's alone is forked from one that has imported nothing."""
 PROGRAMS = {
     "tipchain.parity.weights": KINDS[2],
     "tipchain.parity.stages.distributed": KINDS[1],
@@ -32,7 +32,8 @@ COMMANDS = {
     "bundle": KINDS[0],
     "convert-weights": KINDS[2],
     "init": KINDS[0],
-    **dict.fromkeys(("align", "judge", "nightly", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("align", "judge", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("history", "nightly"), KINDS[4]),
 }
 """The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
 OWN = (
@@ -40,15 +41,29 @@ OWN = (
     "tipchain.cli",
     "tipchain.commands.align",
     "tipchain.commands.judge",
-    "tipchain.commands.nightly",
     "tipchain.commands.prepare",
     "tipchain.commands.run",
     "tipchain.parity.align",
+    "tipchain.parity.weights",
+    *(f"tipchain.parity.stages.{name}" for name in ("forward", "data", "metric", "loss", "train")),
     "tipchain.live.worker",
+    "tipchain.live.align",
+    "tipchain.live.causes",
+    "tipchain.live.sources",
+    "tipchain.weights.convert",
     "tipchain.report.write",
-    "tipchain.nightly.origin",
 )
-"""What the commands of the last kind import."""
+"""What most programs of tipchain import, without a framework; nothing that reads files behind Python's back."""
+NIGHTS = (
+    "tipchain.commands.nightly",
+    "tipchain.nightly.coordinator",
+    "tipchain.nightly.expand",
+    "tipchain.nightly.night_report",
+    "tipchain.nightly.origin",
+    "tipchain.nightly.timeline",
+    "tipchain.history.ingest",
+)
+"""What the commands of nights import besides."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -156,11 +171,7 @@ def serve(own: str, listening: dict[str, socket]) -> None:
                 chosen = heard[one]
                 while FROM.get(chosen, "") != own:
                     chosen = FROM[chosen]
-                given = {
-                    kind: listening.pop(kind)
-                    for kind in KINDS
-                    if kind in listening and chosen in (kind, FROM.get(kind))
-                }
+                given = {kind: listening.pop(kind) for kind in KINDS if kind in listening and is_from(kind, chosen)}
                 if os.fork() == 0:
                     for other in (*listening.values(), *(connection for connection, _ in running.values())):
                         other.close()
@@ -170,6 +181,13 @@ def serve(own: str, listening: dict[str, socket]) -> None:
                     listener.close()
 
 
+def is_from(kind: str, other: str) -> bool:
+    """Return whether a process of a kind is one of the other, with more or not."""
+    while kind not in ("", other):
+        kind = FROM.get(kind, "")
+    return kind == other
+
+
 def bring(kind: str) -> None:
     """Import what a kind has, which stays."""
     import gc
@@ -177,7 +195,7 @@ def bring(kind: str) -> None:
 
     gc.disable()
     warnings.simplefilter("ignore")
-    for name in OWN if kind == KINDS[3] else kind.split(","):
+    for name in {KINDS[3]: OWN, KINDS[4]: NIGHTS}.get(kind) or kind.split(","):
         __import__(name)
     gc.freeze()
     gc.enable()
@@ -250,6 +268,7 @@ def work(given: dict, files: list[int]) -> None:
     import runpy
     import threading
     import traceback
+    import warnings
 
     import numpy as np
 
@@ -273,6 +292,7 @@ def work(given: dict, files: list[int]) -> None:
     np.random.seed()  # noqa: NPY002  (what the frameworks' users draw from)
     words = given["words"]
     forget_another([given["folder"] if words[0] in ("-m", "-c") else os.path.dirname(words[0]), *given["path"]])
+    warnings.filterwarnings("ignore", ".* found in sys.modules after import of package", RuntimeWarning)  # runpy's
     sys.executable = given["executable"]
     sys.orig_argv = [sys.executable, *words]
     code: object = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
+import forking
 import pytest
 
 from tipchain.errors import Outcome
@@ -28,7 +28,7 @@ def project(tmp_path):
 
 
 def tipchain(project, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {name: value for name, value in os.environ.items() if name != "TIPCHAIN_DATABASE"}
+    env = {name: value for name, value in forking.environment().items() if name != "TIPCHAIN_DATABASE"}
     argv = [sys.executable, "-m", "tipchain", *words]
     return subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
 

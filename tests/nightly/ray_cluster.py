@@ -70,6 +70,7 @@ def serve(nodes: int, resources: dict[str, float]) -> None:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": LEAST_MEMORY, "_system_config": FAST}
+    head["include_log_monitor"] = False  # as of the other nodes; the driver asks for no logs
     cluster = Cluster(initialize_head=True, head_node_args=head)
 
     def add(more=None):

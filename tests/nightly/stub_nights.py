@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forking
 import yaml
 from night_samples import item
 
@@ -77,4 +78,5 @@ def write_manifest(folder: Path, **keys: Any) -> Path:
 
 def tipchain(*words: object, cwd: Path, **more: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "tipchain", "nightly", *map(str, words)]
+    more = {"env": forking.environment(), **more}
     return subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=120, check=False, **more)
