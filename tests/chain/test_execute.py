@@ -278,14 +278,14 @@ def test_an_exception_that_a_program_ends_with_is_no_pass_though_it_exits_with_0
 
 
 @pytest.mark.parametrize("step", ["train", "eval"])
-def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step):
-    lines = "echo 'epoch: 1, loss: {}, lr: 0.1'; echo 'epoch: 2, loss: {}, lr: 0.1'".format
+@pytest.mark.parametrize("name", ["loss", "loss_pixel", "CELoss"])
+def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step, name):
+    lines = f"echo 'epoch: 1, {name}: {{}}, lr: 0.1'; echo 'epoch: 2, {name}: {{}}, lr: 0.1'".format
     assert ended(go(lines("nan", "0.5"), step=step)) == ("PASS", "")
     for last in ("nan", "inf"):
-        told = f"exit 0, but no finite loss in {step}.log: {last}"
-        assert ended(go(lines("0.5", last), step=step, log=f"run/{step}-{last}.log"))[1] == told.replace(
-            f"{step}.log", f"{step}-{last}.log"
-        )
+        reason = f"exit 0, but no finite loss in {last}.log: {name.lower()} {last}"
+        assert ended(go(lines("0.5", last), step=step, log=f"run/{last}.log")) == ("FAIL", reason)
+    assert ended(go(f"echo '{name}: 0.5'; echo 'loss_mask: nan, loss: 0.5'", step=step))[0] == "PASS"  # the sum counts
 
 
 def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):

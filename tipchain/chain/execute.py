@@ -182,6 +182,7 @@ class FigureReader:
         self.wanted = {*self.names.values(), *_METRIC_FIGURES}
         self.wanted |= {"total_s", "avg_ms", "data_num"} if step == "infer" else set()
         self.last: dict[str, float] = {}
+        self.parts: dict[str, float] = {}
         self.evaluated: dict[str, float] = {}
         self.means = {"ips": _MeanAfterFirst(), "avg_ips": _MeanAfterFirst()}
 
@@ -200,6 +201,8 @@ class FigureReader:
         for name, unit, value in _PAIR.findall(text):
             if figure := self.names.get(name + unit) or self.names.get(name):
                 self._note(figure, float(value), is_evaluation=is_evaluation)
+            elif "loss" in name and "scal" not in name and not is_evaluation:
+                self.parts[name] = float(value)
         if any(hint in text for hint in _HINTS):
             self._read_sentences(text, is_evaluation=is_evaluation)
 
@@ -241,6 +244,11 @@ class FigureReader:
                 unit = self.unit.replace("/sec", "/s") or self.speed.unit
                 found[f"avg_ips[{unit}]"] = sum(measured) / len(measured)
         return found
+
+    def lost(self) -> str:
+        """Return the last loss if it is no finite number, of a log without one the first such part of it; "" if all are finite."""
+        losses = {"loss": self.last["loss"]} if "loss" in self.last else self.parts
+        return next((f"{name} {value}" for name, value in losses.items() if not isfinite(value)), "")
 
     def unmeasured(self) -> str:
         """Return why no speed was measured where one should have been; "" for nothing."""
@@ -559,8 +567,8 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
         missing += (*lines.missing(log), *_raised_by_worker(ready, place))
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
-        if not isfinite(loss := figures.last.get("loss", 0)):
-            missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {loss}"),)
+        if lost := figures.lost():
+            missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {lost}"),)
         return ending, Findings(figures=figures.figures(), missing=missing)
     return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
 
