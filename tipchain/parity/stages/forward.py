@@ -110,14 +110,11 @@ class _Besides:
             told_shapes,
         )
 
-        batch = other_batch(self.inputs)
-        if batch is None:
-            return {}, {"without": "the inputs have no common first axis"}
         refused: dict[str, Json] = {}
         faults: list[Json] = []
         # Whether the last of three axes is the one that the model goes along, both sides must answer alike.
         ways = (False, True) if self.inputs.arrays()[0].ndim == 3 else (False,)
-        for given in other_inputs(batch, ways):
+        for given in other_inputs(self.inputs, ways):
             shapes, seed = told_shapes(given), self.bench.case.seed
             suffix = "@" + ",".join("x".join(map(str, one.shape)) for one in given.arrays())
             if suffix in self.named:
@@ -136,7 +133,10 @@ class _Besides:
                 "answers": answers(self.outputs, [*made.values()], counts),
             }
             return made, {"refused": refused, "faults": faults, **facts}
-        return {}, {"refused": refused, "faults": faults} if refused else {"without": "the case names them all"}
+        if refused:
+            return {}, {"refused": refused, "faults": faults}
+        batch = other_batch(self.inputs)
+        return {}, {"without": "the inputs have no common first axis" if batch is None else "the case names them all"}
 
     def in_double(self) -> dict[str, Array]:
         """Return the outputs for a few samples, or for all, in eval mode and float64; none where the model does not run so."""
