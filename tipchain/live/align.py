@@ -304,9 +304,11 @@ class _Alignment:
         if located is not None:
             drawn: list[Diagnosis] = []
             draws = located.reference.draws.made or located.port.draws.made
-            if not self.training and draws and self.found.stages["forward"] is Outcome.FAIL:
-                alone = [one for one in unlike_draws(located, self.models) if None in (one.reference, one.port)]
-                drawn = explain_draws(located, alone, training=False)
+            if draws and self.found.stages["forward"] is Outcome.FAIL:
+                unlike = unlike_draws(located, self.models)
+                alone = [one for one in unlike if None in (one.reference, one.port)]
+                rates = [one for one in unlike if one.has_other_rate]
+                drawn = explain_draws(located, rates if self.training else alone, training=self.training)
             of_layers, places = explain_layers(
                 located,
                 [
@@ -320,9 +322,13 @@ class _Alignment:
                 self.seed,
                 self.pace,
             )
-            told = {one.port_path for one in of_layers if one.code != UNKNOWN}
+            told = {one.port_path: one.code for one in of_layers if one.code != UNKNOWN}
+            if self.training:  # one rate is told by its call; where several differ no change of one call explains all
+                drawn = [one for one in drawn if told.get(one.port_path, "other-code") == "other-code"]
             drawn = [one for one in drawn if one.code != "missing-dropout" or one.port_path not in told]
             known = [one for one in of_layers if not drawn or one.code not in (UNKNOWN, "dropout-p")]
+            if self.training:
+                known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
             self.found.diagnoses[:] = [*drawn, *known, *self.found.diagnoses]
             self.first = placed(self.first, places, located, self.models)
         self.found.diagnoses[:] = with_construction(self.found.diagnoses, self.found.findings)

@@ -306,6 +306,12 @@ class UnlikeDraw:
         """The layer of the port's that a cause is about: the one that draws, or the one that should."""
         return self.port_path if self.port is not None else (self.between[0] or self.between[1]).rpartition(".")[0]
 
+    @property
+    def has_other_rate(self) -> bool:
+        """Whether both are masks that drop other shares."""
+        ours, theirs = self.reference, self.port
+        return ours is not None and theirs is not None and not ours.is_as_frequent(theirs)
+
 
 class _Comparer:
     """Finds which draws of two runs belong together, and which do not."""
