@@ -8,6 +8,8 @@ A second run takes torch's side from the first, for nothing that it rests on has
 Every process is fresh, the two take turns, and no thread settings are made. Weights and data are made before the
 first measurement.
 
+The limit is what both sides calculate alone, side by side, in the environment of the recording processes (`plain_side.py`).
+
     python benchmarks/bench_align.py [--case FILE ...] [--runs 3] [--every-stage]
 """
 
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,8 +32,9 @@ from timing import Usage, describe_machine, in_turns, middle, plain_environment,
 
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import save_record
-from tipchain.parity.case import load_case
+from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.inputs import make_inputs
+from tipchain.parity.recorder import model_environment
 from tipchain.parity.weights import data_roots, prepare_weights
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,7 +43,8 @@ SCRIPTS = ("forward", "data", "metric", "loss", "train")
 STAGES = ("forward", "data", "metric", "loss", "backward", "train")
 """What the five scripts do."""
 MODE = Mode.LITE_TRAIN_LITE_INFER
-APART, TOGETHER, AGAIN = "separate scripts", "tipchain align", "... a second time"
+APART, TOGETHER, AGAIN, LIMIT = "separate scripts", "tipchain align", "... a second time", "both sides alone"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 GOALS = {TOGETHER: 0.33, AGAIN: 0.2}
 
 
@@ -69,7 +74,11 @@ def write_settings(case_path: Path, folder: Path) -> Path:
         "max_batches": case.data.max_batches,
         "optimizer": dict(case.optimizer_args),
         "scheduler": dict(case.scheduler_args),
-        "backward": {"iterations": case.backward.iterations, "learning_rate": case.backward.learning_rate},
+        "backward": {
+            "iterations": case.backward.iterations,
+            "learning_rate": case.backward.learning_rate,
+            "dtype": case.backward.dtype,
+        },
         "train": {
             "batch_size": case.train.batch_size,
             "learning_rate": case.train.learning_rate,
@@ -112,6 +121,17 @@ def run_scripts(settings: Path, folder: Path, env: dict[str, str]) -> Whole:
     return Whole(usage=whole, parts=parts)
 
 
+def run_plain(settings: Path, folder: Path, env: dict[str, str]) -> Whole:
+    """Run both sides' calculations side by side, each on a core of its own, as an alignment does."""
+    script, env = str(Path(__file__).with_name("plain_side.py")), {**model_environment(), **env, **ONE_THREAD}
+    start = time.perf_counter()
+    with ThreadPoolExecutor() as pool:
+        argvs = {side: [sys.executable, script, side, str(settings)] for side in SIDES}
+        usages = [*pool.map(lambda one: run_program(argvs[one], env, folder / f"plain_{one}.log"), SIDES)]
+    whole = Usage(wall=time.perf_counter() - start, cpu=sum(one.cpu for one in usages))
+    return Whole(usage=whole, parts={side: one.wall for side, one in zip(SIDES, usages, strict=True)})
+
+
 def run_each(case: Path, folder: Path, env: dict[str, str], stages: Sequence[str]) -> Whole:
     """Run a `tipchain align` for each stage, one after another."""
     ones = {stage: run_align(case, folder, env, (stage,)).usage for stage in stages}
@@ -130,7 +150,8 @@ def measure(case: Path, runs: int, *, every_stage: bool) -> dict[str, list[Whole
             partial(run_each, case, folder, env, stages) if every_stage else partial(run_scripts, settings, folder, env)
         )
         together = partial(run_align, case, folder, env, stages)
-        return in_turns({APART: apart, TOGETHER: together, AGAIN: partial(together, fresh=False)}, runs)
+        ways = {APART: apart, TOGETHER: together, AGAIN: partial(together, fresh=False)}
+        return in_turns(ways if every_stage else {**ways, LIMIT: partial(run_plain, settings, folder, env)}, runs)
 
 
 def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
@@ -145,7 +166,7 @@ def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
             f"{min(walls):>9.1f}{max(walls):>9.1f}{cpu:>8.1f}{cpu / base['cpu']:>8.2f}"
         )
     for name, wholes in results.items():
-        words = "each script" if name == APART else "stage done at"
+        words = {APART: "each script", LIMIT: "each side"}.get(name, "stage done at")
         parts = ", ".join(f"{part} {middle(whole.parts[part] for whole in wholes):.1f}" for part in wholes[0].parts)
         print(f"  {name}, {words}, s: {parts}")
     met = {

@@ -9,11 +9,12 @@ import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
 
 from tipchain.chain.lint import lint_file
-from tipchain.chain.load import checkout, detect_suite, load_plan
+from tipchain.chain.load import checkout, detect_suite, fingerprint, load_plan
 from tipchain.chain.params import parse_params, read_text
 from tipchain.chain.profiles import SHIPPED, get_suite, suite_names
+from tipchain.cli import main
 from tipchain.errors import ParamsError, UsageError
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
 
 
 def detect(text, **more):
@@ -146,7 +147,7 @@ def copied(tmp_path):
             (tmp_path / "test_tipc/test_train_inference_python.sh").write_text(DRIVER.format(last=lines - 1))
         with pytest.raises(ParamsError) as error:
             load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
-        advice = [one.finding.message for one in lint_file(path).found if one.finding.severity == "info"]
+        advice = [one.finding.message for one in lint_file(path).found if one.finding.severity in ("info", "warning")]
         assert str(error.value).partition("  hint: ")[2] in (*advice, "")
         return str(error.value)
 
@@ -179,11 +180,18 @@ def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_pat
     def told(words: str) -> list[str]:
         driver.write_text(f'cmd="${{python}} ${{run_train}} {words}"\n')
         found = [one.finding.message for one in lint_file(path).found if one.finding.severity == "warning"]
-        plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
-        assert list(plan.notes) == [one for one in found if "hands training" in one]
-        assert not load_plan(path, Mode.WHOLE_INFER).notes
-        assert not load_plan(path, Mode.LITE_TRAIN_LITE_INFER, suite="template").notes
-        return [one.partition("; ")[0].partition("hands training ")[2] for one in plan.notes]
+        training, others, named = (
+            load_plan(path, mode, suite=suite).notes
+            for mode, suite in (
+                (Mode.LITE_TRAIN_LITE_INFER, None),
+                (Mode.WHOLE_INFER, None),
+                (Mode.LITE_TRAIN_LITE_INFER, "template"),
+            )
+        )
+        hands = [one for one in found if "hands training" in one]
+        assert not hands or list(training) == hands  # no second note on one driver
+        assert not [one for one in (*others, *named) if "hands training" in one]
+        return [one.partition("; ")[0].partition("hands training ")[2] for one in hands]
 
     ours = "--device, --output-dir, --epochs, --batch-size"
     usual = "${set_use_gpu}  ${set_save_model} ${set_epoch} ${set_pretrain} ${set_autocast} ${set_batchsize} "
@@ -197,6 +205,45 @@ def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_pat
     (tmp_path / "test_tipc/tipchain_suite.yaml").write_text("suite: mine\nextends: template\ntitle: mine\n")
     path.write_text(TEMPLATE)
     assert told("") == []
+
+
+def test_a_driver_that_no_version_of_its_suite_has_is_told_of(tmp_path, monkeypatch, capsys):
+    path, scripts = tmp_path / "test_tipc/configs/net/train_infer_python.txt", tmp_path / "test_tipc"
+    path.parent.mkdir(parents=True)
+    path.write_text(TEMPLATE)
+    own, known, functions = scripts / "tipchain_suite.yaml", "a\n  b  c\n", "func_parser_key(){\n}\n"
+    driver, sourced = scripts / "test_train_inference_python.sh", scripts / "common_func.sh"
+    versions = (
+        "versions: [{title: of old, has: old, changes: {out: older}}, {title: older, has: b c, changes: {reads: 51}}]\n"
+    )
+
+    def told(text: str | None, functions: str, name: str = "mine") -> str:
+        driver.unlink(missing_ok=True) if text is None else driver.write_text(text)
+        sourced.write_text(functions)
+        plans = [load_plan(path, mode, legacy=legacy) for mode in CHAIN_MODES[:-1] for legacy in (True, False)]
+        (found,) = {tuple(note for note in plan.notes if "differs" in note) for plan in plans}
+        warned = [one.finding.message for one in lint_file(path).found if "differs" in one.finding.message]
+        assert (warned, {plan.suite for plan in plans}) == (list(found), {name})
+        return " ".join(found)
+
+    prints = f"drivers: {fingerprint(known)} {fingerprint(functions)}\n"
+    own.write_text(f"suite: mine\nextends: template\ntitle: Mine\n{versions}{prints}")
+    assert told(known, functions) == told("# A comment.\na\n\n b c", functions) == told(None, "x") == ""
+    end = "shows whether the commands are the driver's"
+    assert told("a\nb d\n", functions) == (
+        "test_tipc/test_train_inference_python.sh differs from every version of mine that is known, and the plan follows this one: "
+        f"the newest version; tests/conformance/record_original.py in a clone of tipchain {end}"
+    )
+    assert ": of old, older; " in told("a\nb c old\n", functions)
+    assert told("exec tipchain run $1 $2", functions) == ""
+    assert told(known, "func_parser_key(){ echo }").startswith("test_tipc/common_func.sh differs")
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    assert main(["plan", str(path), "whole_infer"]) == 0
+    assert "test_tipc/common_func.sh 与已知的 mine 各版本都不同，计划按此版本：older；" in capsys.readouterr().err
+    path.write_text(TEMPLATE.replace("gpu_list:", "gpus:"))
+    with pytest.raises(ParamsError, match=r"hint: .* differs from every version"):
+        load_plan(path, Mode.WHOLE_INFER)
+    assert "differs" in " ".join(one.finding.message for one in lint_file(path).found)
 
 
 def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
@@ -225,7 +272,13 @@ def test_only_a_checkout_of_the_suites_own_needs_no_advice(copied, tmp_path):
     )
     assert "the driver counts lines and takes line 24, `null:null`, for this: program of evaluation" in copied(text, 50)
     (tmp_path / "ppocr").mkdir()
-    assert "hint" not in copied(text, 99)
+    assert (
+        copied(text, 99)
+        .partition("  hint: ")[2]
+        .startswith("test_tipc/test_train_inference_python.sh differs from every version")
+    )
+    (tmp_path / "test_tipc/test_train_inference_python.sh").unlink()
+    assert "hint" not in copied(text)
 
 
 def test_lint_names_the_versions_of_the_checkouts_driver(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,8 @@ def test_a_bad_pattern_is_an_error_before_the_start(go, tmp_path):
 
 
 def test_figures_come_from_the_log_also_of_what_failed(go):
-    assert go("echo 'loss: nan, ips: 4 samples/s'").outcome is Outcome.PASS
+    assert go("echo 'loss: 1.5, ips: 4 samples/s'").outcome is Outcome.PASS
+    assert isnan(go("echo 'loss: nan, ips: 4 samples/s'").figures["loss"])
     assert go("echo 'loss: 2.5, ips: 4 samples/s'; exit 1").figures == {"loss": 2.5, "ips": 4.0, "avg_ips": 4.0}
     assert go("echo 'inference_time(ms): 12.3'", step="infer").figures == {"inference_ms": 12.3}
     assert go("echo 'loss: 1'", step="export").figures == {}
@@ -244,9 +246,46 @@ def test_a_worker_folder_named_by_the_file_is_kept(go, tmp_path, words):
     assert own.tail == ("x",)
 
 
-def test_a_launch_that_passes_shows_no_workers(go):
+def test_a_launch_that_exits_with_0_passes_if_no_worker_ended_with_an_exception(go):
     result = go(WORKERS.replace("exit 1", "exit 0"), launched=True)
-    assert result.tail == ("LAUNCH INFO Exit code 1",)
+    told = "exit 0, but no end without an exception in train-workers/workerlog.2: ValueError: rank 2"
+    assert (*ended(result), result.tail) == ("FAIL", told, ("LAUNCH INFO Exit code 1",))
+    went_on = WORKERS.replace("exit 1", "").replace("rank %s\\n", "rank %s\\nnext batch\\n")
+    assert ended(go(went_on, launched=True)) == ("PASS", "")
+
+
+TRACEBACK = """echo 'result 1'
+echo 'Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+paddle.base.core.EOFException: no more'
+"""
+
+
+def test_an_exception_that_a_program_ends_with_is_no_pass_though_it_exits_with_0(go):
+    told = "exit 0, but no end without an exception in train.log: paddle.base.core.EOFException: no more"
+    assert ended(go(TRACEBACK)) == ("FAIL", told)
+    noise = "echo '  [Hint: x] (at y.cc:1)'; echo; echo 'I1121 12:00:00.000000 1 a.cc:1] freed'"
+    assert ended(go(TRACEBACK + noise, step="infer", leaves=(RESULT,)))[0] == "FAIL"
+    assert ended(go(TRACEBACK + "echo skipped", step="export")) == ("PASS", "")  # it went on
+    again = "echo; echo 'During handling of the above exception, another exception occurred:'; echo\n"
+    assert ended(go(TRACEBACK + again + TRACEBACK.partition("\n")[2]))[0] == "FAIL"
+    for before in (
+        "Exception ignored in: <function Reader.__del__>",
+        "Exception in thread Thread-1:",
+        "--- Logging error ---",
+    ):
+        assert ended(go(TRACEBACK.replace("'Trace", f"'{before}\nTrace"))) == ("PASS", "")
+
+
+@pytest.mark.parametrize("step", ["train", "eval"])
+def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step):
+    lines = "echo 'epoch: 1, loss: {}, lr: 0.1'; echo 'epoch: 2, loss: {}, lr: 0.1'".format
+    assert ended(go(lines("nan", "0.5"), step=step)) == ("PASS", "")
+    for last in ("nan", "inf"):
+        told = f"exit 0, but no finite loss in {step}.log: {last}"
+        assert ended(go(lines("0.5", last), step=step, log=f"run/{step}-{last}.log"))[1] == told.replace(
+            f"{step}.log", f"{step}-{last}.log"
+        )
 
 
 def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):

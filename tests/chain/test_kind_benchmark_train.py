@@ -167,7 +167,7 @@ def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
 def test_lint_reads_the_section(tmp_path):
     linted = lint_file(file_of(tmp_path), modes=[Mode.BENCHMARK_TRAIN], suite="paddleclas", explained=True)
     assert linted.chain == "benchmark_train"
-    assert not linted.count("error")
+    assert not linted.number_of("error")
     assert {line.role: line.meaning for line in linted.lines}["fp_items"] == "precisions that are measured"
 
 

@@ -185,6 +185,24 @@ def test_every_version_of_a_shipped_profile_can_be_read():
             assert read_versions(Path(suite.file), (index,)).version == (one.title,)
 
 
+def test_a_suite_whose_driver_has_versions_knows_its_drivers(tmp_path):
+    shipped = {suite.name: suite.drivers for suite in all_suites() if Path(suite.file).parent == SHIPPED}
+    for name, drivers in shipped.items():
+        assert all(re.fullmatch("[0-9a-f]{8}", one) for one in drivers)
+        assert len(drivers) > len(get_suite(name).versions) or not get_suite(name).versions
+    assert shipped["tipchain"] == shipped["template"]  # one driver's files, in default and in legacy plans
+    heir = tmp_path / "heir.yaml"
+    heir.write_text("suite: heir\nextends: paddleocr\ntitle: Heir\n")
+    assert shipped["paddleocr"]
+    assert not read_profile(heir).drivers
+
+
+def test_a_line_of_comment_tells_no_version(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(f"{BASE}versions: [{{title: older, has: a b, changes: {{out: older}}}}]\n")
+    assert [read_profile(path, text).version for text in ("a\n# c\nb", "a\n  # b", "# a b")] == [("older",), (), ()]
+
+
 def test_the_words_of_a_layout():
     found = parse_layout("=a|b =?c =d@x ## one two:k|*_l|null ?three:m")
     assert [(rule.kind, rule.role, rule.keys) for rule in found] == [

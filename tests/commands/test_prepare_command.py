@@ -34,15 +34,15 @@ def params(tmp_path):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Calls of prepare_weights, which needs frameworks and has tests of its own."""
+    """Calls of prepare_variants, which needs frameworks and has tests of its own."""
     calls = []
 
-    def fake(case, mode, **more):
-        calls.append((case.id, mode.value, more))
-        path = case.root / "test_tipc/data/weights/demo/lite/torch.pth"
-        return weights.WeightFiles(paths={"torch": path}, sha256={}, digest="")
+    def fake(cases, mode, **more):
+        calls.extend((case.id, mode.value, more) for case in cases)
+        path = cases[0].root / "test_tipc/data/weights/demo/lite/torch.pth"
+        return [weights.WeightFiles(paths={"torch": path}, sha256={}, digest="") for _ in cases]
 
-    monkeypatch.setattr(weights, "prepare_weights", fake)
+    monkeypatch.setattr(weights, "prepare_variants", fake)
     return calls
 
 
@@ -210,10 +210,10 @@ def test_a_cases_data_are_prepared_before_it_is_aligned(params, asked, monkeypat
 
 
 def test_what_cannot_be_prepared_is_not_run(chain, monkeypatch, capsys):
-    def refuse(case, mode, **more):
-        raise WeightsError("do not fit", file=case.path)
+    def refuse(cases, mode, **more):
+        return [WeightsError("do not fit", file=case.path) for case in cases]
 
-    monkeypatch.setattr(weights, "prepare_weights", refuse)
+    monkeypatch.setattr(weights, "prepare_variants", refuse)
     assert main([*chain, "--prepare", "--json", "report.json"]) == 1
     err = capsys.readouterr().err
     assert "do not fit" in err

@@ -27,7 +27,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from command_lists import MODE, ROOT, difference, facts  # noqa: E402
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER  # noqa: E402
-from tipchain.chain.load import load_plan, suite_of  # noqa: E402
+from tipchain.chain.load import FUNCTIONS, fingerprint, load_plan, suite_of  # noqa: E402
 from tipchain.chain.params import parse_params, read_text  # noqa: E402
 from tipchain.chain.plan import Options, plan_json  # noqa: E402
 from tipchain.errors import TipchainError  # noqa: E402
@@ -291,6 +291,8 @@ def main(arguments: list[str] | None = None) -> int:
                 if found:
                     differing += 1
                     print(f"{os.path.relpath(params, start)} {mode}: {found}\n")
+    scripts = [path for path in (start / options.driver, start / FUNCTIONS) if path.is_file()]
+    print(*(f"{path.name} {fingerprint(path.read_text(encoding='utf-8'))}" for path in scripts), sep=", ")
     print(f"{len(files)} files, {total} lists, {total - differing} equal, {differing} differ")
     return 1 if differing else 0
 

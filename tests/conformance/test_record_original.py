@@ -7,6 +7,8 @@ import record_original
 from chain_samples import TEMPLATE
 from command_lists import read_recorded
 
+from tipchain.chain.load import fingerprint
+
 COMMON = """
 function run_command() {
   eval ${1} 2>&1 | tee "$2"
@@ -108,7 +110,8 @@ def test_a_driver_that_starts_what_the_plan_has_differs_in_nothing(start, capsys
     monkeypatch.setattr(record_original, "planned", lambda *_: [])
     (start / record_original.DRIVER).write_text("exit 1\n")
     assert record_original.main([str(start)]) == 0
-    assert capsys.readouterr().out == "1 files, 5 lists, 5 equal, 0 differ\n"
+    scripts = f"test_train_inference_python.sh {fingerprint('exit 1')}, common_func.sh {fingerprint(COMMON)}"
+    assert capsys.readouterr().out == f"{scripts}\n1 files, 5 lists, 5 equal, 0 differ\n"
 
 
 def test_a_file_after_write_is_no_versions_name(start, capsys):

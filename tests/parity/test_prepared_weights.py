@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
+from tipchain.core.blame import UsersError
 from tipchain.errors import WeightsError
 from tipchain.modes import Mode
 from tipchain.parity.case import load_case
-from tipchain.parity.weights import prepare_weights
+from tipchain.parity.weights import prepare_variants, prepare_weights, variants_with_weights
 from tipchain.weights.files import read_paddle_file, read_torch_state
 
 pytestmark = pytest.mark.frameworks
@@ -87,3 +89,29 @@ def test_no_layer_is_scaled_down_of_a_model_that_raises_behind_it(tmp_path, fork
     project.edit("case.yaml", ", fit_head: true", "")
     state = read_torch_state(prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths["torch"])
     assert abs(state["square.weight"]).max() > 1e-2
+
+
+def test_the_weights_of_several_stages_are_made_by_one_process(tmp_path, forked, monkeypatch):
+    project = make_tiny_project(tmp_path)
+    for side in ("torch", "paddle"):
+        project.edit(
+            f"tiny_{side}.py",
+            "def build_model(num_classes=10, dropout=0.5):\n",
+            "def build_model(num_classes=10, dropout=0.5, wrong=False):\n    assert not wrong, 'no such net'\n",
+        )
+    with (tmp_path / "case.yaml").open("a") as file:
+        file.write("overrides:\n  forward: {weights: {init: kaiming, seed: 5}}\n  loss: {model_args: {wrong: true}}\n")
+    case, started = load_case(project.case), []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda words, **more: started.append(words) or run(words, **more))
+    variants = [case, *variants_with_weights(case, ["forward", "loss", "backward"])[:2]]
+    assert [one.variant for one in variants] == ["", "forward", "loss"]
+    plain, other, wrong = prepare_variants(variants, Mode.LITE_TRAIN_LITE_INFER)
+    assert len(started) == 1
+    heads = [read_torch_state(one.paths["torch"])["head.weight"] for one in (plain, other)]
+    assert not (heads[0] == heads[1]).all()
+    assert isinstance(wrong, UsersError)
+    assert "no such net" in str(wrong)
+    assert not list(tmp_path.rglob(".job.*"))
+    prepare_variants(variants[:2], Mode.LITE_TRAIN_LITE_INFER)
+    assert len(started) == 1, "they are there"

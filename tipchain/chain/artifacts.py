@@ -38,6 +38,9 @@ _NOISE = re.compile(
 _RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
 _TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
+_HARMLESS = re.compile(r"Exception ignored |Exception in thread |--- Logging error ---")
+"""What stands before a traceback of what did not end the program's own work."""
 LOOKED_AT = 2000
 MOST_HELD = 6
 """Files that are named of a folder that lacks what a command should have left."""
@@ -192,17 +195,17 @@ def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
 
 
 class LineCheck:
-    """Looks in a log, line by line, for what the artifacts in logs ask for."""
+    """Looks in a log, line by line, for what the artifacts in logs ask for, and for an exception at its end."""
 
     def __init__(self, leaves: Iterable[Artifact]) -> None:
         self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in leaves if one.in_log]
-        self.in_traceback = False
+        self.in_traceback = self.counts = False
+        self.before = self.raised = ""
 
     def read(self, line: str) -> None:
         """Take note of a line."""
-        if not self.waiting:
-            return
         noise = self._is_noise(line)
+        self.before = line
         self.waiting = [
             (one, pattern)
             for one, pattern in self.waiting
@@ -213,13 +216,23 @@ class LineCheck:
         """Tell a framework's own words, and an exception's, from what may be a result."""
         if self.in_traceback:
             self.in_traceback = line.startswith(" ")  # the first line further left is the exception itself
+            self.raised = line if self.counts and not self.in_traceback and _RAISED.match(line) else ""
             return True
         self.in_traceback = _TRACEBACK in line
-        return self.in_traceback or _NOISE.match(line) is not None
+        if self.in_traceback:
+            self.counts = not _HARMLESS.match(self.before)
+            return True
+        if not self.waiting and not self.raised:
+            return False
+        noise = _NOISE.match(line) is not None
+        if not noise and not line.startswith(" "):
+            self.raised = ""  # the program went on
+        return noise
 
     def missing(self, log: str) -> tuple[Missing, ...]:
-        """Return the artifacts whose line has not come; ``log`` is the log's name."""
-        return tuple(
+        """Return the artifacts whose line has not come, and an exception that nothing came after; ``log`` is the log's name."""
+        ends = (Missing(what="end without an exception", looked=log, why=f" in {log}: {self.raised}"),)
+        return (ends if self.raised else ()) + tuple(
             Missing(
                 what=one.what, looked=log, why=f" in {log}: " + (f"nothing matches {one.line!r}" if one.line else USUAL)
             )

@@ -51,9 +51,9 @@ class Filler(NamedTuple):
     slots: Slots
     fixes: frozenset[str]
 
-    def holds(self, conditions: Iterable[Condition], facts: Facts) -> bool:
+    def holds(self, conditions: Sequence[Condition], facts: Facts) -> bool:
         """Return whether all ``conditions`` hold."""
-        return all(self._holds(condition, facts) for condition in conditions)
+        return not conditions or all(self._holds(condition, facts) for condition in conditions)
 
     def _holds(self, condition: Condition, facts: Facts) -> bool:
         name, values = condition.name, condition.values
@@ -83,9 +83,10 @@ class Filler(NamedTuple):
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
             return template
-        values = Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
-        names: dict[str, object] = {**facts, "v": values}
-        return template.format_map(names)
+        if "v[" not in template:
+            return template.format_map(facts)
+        values = Values({role: slot.value for role, slot in self.slots.items()})
+        return template.format_map({**facts, "v": values})
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:
         """Return the first of ``choices`` whose conditions hold, filled in; "" if none does."""
@@ -162,6 +163,7 @@ PROGRAMS = ("**/*.pdmodel", "**/*.json", "**/__model__", "**/*.onnx")
 WEIGHTS = ("**/*.pdiparams", "**/__params__", "**/*.onnx")
 
 
+@lru_cache(maxsize=4096)
 def slug(text: str) -> str:
     """Return ``text`` as a file name, with nothing in it that a shell would mind."""
     return re.sub(r"[^A-Za-z0-9_.=,+-]+", "-", text).strip("-.")
@@ -323,6 +325,7 @@ class Expansion(PlanDraft):
         self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
         self.python: Words = (options.python,) if options.python else spec.python
         self.base, out, run = self._place()
+        self.above_inference = posixpath.relpath(".", self.suite.infer.cwd)
         self.facts: Facts = self._facts()
         # What the original's shell has exported at this point.
         self.exported: str | None = None
@@ -378,7 +381,7 @@ class Expansion(PlanDraft):
         """Return the words of an argument list, and tell of the fixes that the profile names for them."""
         filler = filler or self.filler
         found = filler.words(items, facts, roles)
-        for item in items:
+        for item in (one for one in items if one.when):
             for fix in (value for test in item.when if test.name in FIXED for value in test.values):
                 if fix == INFERENCE_FLAGS or not self.on(fix):
                     continue
@@ -424,10 +427,9 @@ class Expansion(PlanDraft):
 
     def from_inference(self, folder: str) -> str:
         """Return a folder that is named from where the plan runs, as the inference names it in its own."""
-        above = posixpath.relpath(".", self.suite.infer.cwd)
-        if above == ".":
+        if self.above_inference == ".":
             return folder
-        seen = posixpath.join(above, folder)
+        seen = posixpath.join(self.above_inference, folder)
         return posixpath.normpath(seen) if self.on("run-id") else seen
 
     def is_told(self, argv: Words, folder: str, role: str) -> bool:

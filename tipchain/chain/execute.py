@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
+from math import isfinite
 from pathlib import Path
 
 from tipchain.chain.artifacts import (
@@ -546,7 +547,7 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
     assert ready.log is not None
     lines, figures = ready.lines, FigureReader(ready.command.step, ready.command.speed)
     try:
-        for line in log_lines(ready.log) if figures.names or lines.waiting else ():
+        for line in log_lines(ready.log):
             figures.read(line)
             lines.read(line)
     except OSError as error:
@@ -555,11 +556,26 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
     if ending.exit_code == 0:
         missing = missing_files(ready.command.leaves, place.root, ready.before, ready.start)
         log = os.path.relpath(ready.log, place.run)
-        missing += lines.missing(log)
+        missing += (*lines.missing(log), *_raised_by_worker(ready, place))
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
+        if not isfinite(loss := figures.last.get("loss", 0)):
+            missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {loss}"),)
         return ending, Findings(figures=figures.figures(), missing=missing)
     return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
+
+
+def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
+    """Return the exception that the first of the workers' logs ends with that ends with one."""
+    folder = Path(ready.env[VARIABLE]) if VARIABLE in ready.env else None
+    for path in sorted(folder.glob("workerlog.*"), key=_number) if folder else ():
+        check = LineCheck(())
+        with suppress(OSError):
+            for line in log_lines(path):
+                check.read(line)
+        if check.raised:
+            return check.missing(os.path.relpath(path, place.run))
+    return ()
 
 
 def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:

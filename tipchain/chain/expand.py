@@ -288,14 +288,8 @@ class _Trainings:
 
     def candidates(self, weights: str) -> tuple[str, ...]:
         """Return the files that may stand for a training's ``weights``, as patterns."""
-        folder = next(
-            (
-                f"{self.plan.base}/{name}"
-                for name in sorted(self.plan.taken, key=len, reverse=True)
-                if weights.startswith(f"{self.plan.base}/{name}/")
-            ),
-            self.plan.base,
-        )
+        below = [name for name in self.plan.taken if weights.startswith(f"{self.plan.base}/{name}/")]
+        folder = f"{self.plan.base}/{max(below, key=len)}" if below else self.plan.base
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
         facts = {**self.plan.facts, "name": self.name}

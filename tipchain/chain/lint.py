@@ -8,21 +8,20 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.build import OTHER_MODES, SpecReader
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
-from tipchain.chain.gpus import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
-from tipchain.chain.kinds.base import Planner, Request, UnknownLayoutError, choose_layout, only_section, planner
-from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.load import (
     DRIVER,
     FOLDER,
     checkout,
+    driver_advice,
+    driver_text,
     file_kind,
     fits,
     is_driver_of,
@@ -64,6 +63,9 @@ from tipchain.core.language import listed
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 
+if TYPE_CHECKING:
+    from tipchain.chain.kinds.base import Planner, Request
+
 # Look at parameter files without running anything: what each line means, what is wrong, useless or missing.
 
 
@@ -76,8 +78,7 @@ MOST_VALUES = 4
 MOST_IDS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """One line of a file.
 
     Attributes:
@@ -268,11 +269,11 @@ _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--sl
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
 
 
-@dataclass(frozen=True, slots=True)
 class Disk:
     """What is on the disk, each path looked at once."""
 
-    seen: dict[str, bool] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.seen: dict[str, bool] = {}
 
     def has(self, path: str) -> bool:
         """Return whether ``path`` is there."""
@@ -485,8 +486,7 @@ MAX_REFUSED = 100
 HARMLESS: Mapping[str, str] = {"model_name": "model", "python": "python", "gpu_list": "-1", "train_model_name": "model"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(NamedTuple):
     """A finding and where it holds.
 
     Attributes:
@@ -498,8 +498,7 @@ class Found:
     modes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linted:
+class Linted(NamedTuple):
     """What was found in one file.
 
     Attributes:
@@ -524,7 +523,7 @@ class Linted:
     found: tuple[Found, ...] = ()
     lines: tuple[Line, ...] = ()
 
-    def count(self, severity: str) -> int:
+    def number_of(self, severity: str) -> int:
         """Return the number of findings of a severity."""
         return sum(one.finding.severity == severity for one in self.found)
 
@@ -594,19 +593,20 @@ def lint_file(
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
         found.append(_remark(file, advice, "sections"))
+    training = "" if suite or slots is None else training_advice(slots, chosen, root)
+    if advice := training or driver_advice(chosen, root):
+        found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
     )
     if slots is None:
-        return replace(linted, found=_sorted(Found(finding=one) for one in found))
+        return linted._replace(found=_sorted(Found(finding=one) for one in found))
     plans, per_mode = _planned(text, file, slots, chosen, modes)
     found += useless_values(slots, chosen, plans)
     found += missing_paths(slots, chosen, root, disk or Disk())
-    if not suite and (advice := training_advice(slots, chosen, root)):
-        found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     lines = explain(file, chosen, slots, plans) if explained else ()
-    return replace(linted, found=_sorted(together), lines=lines)
+    return linted._replace(found=_sorted(together), lines=lines)
 
 
 def _lint_kind(
@@ -620,6 +620,10 @@ def _lint_kind(
     explained: bool,
 ) -> Linted:
     """Return what is to be said about a file of another kind of chain, in that kind's modes."""
+    from dataclasses import replace
+
+    from tipchain.chain.kinds.base import Request, UnknownLayoutError, choose_layout, only_section, planner
+
     kind, module = told.kind, planner(told.kind)
     options = Options(root=str(Path.cwd()))
     requests = [
@@ -645,13 +649,13 @@ def _lint_kind(
         modes=tuple(mode.value for mode in kind.modes),
     )
     if slots is None:
-        return replace(linted, found=_sorted(Found(finding=one) for one in (*refused, *found)))
+        return linted._replace(found=_sorted(Found(finding=one) for one in (*refused, *found)))
     plans = [_kind_plan(module, request) for request in requests]
     per_mode = {request.mode: findings for request, (_, findings) in zip(requests, plans, strict=True)}
     plan = next((one for one, _ in plans if one), None)
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
     lines = explain_kind(own, slots, module.MEANINGS, plan) if explained else ()
-    return replace(linted, found=_sorted(together), lines=lines)
+    return linted._replace(found=_sorted(together), lines=lines)
 
 
 def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence[LintFinding]]:
@@ -690,7 +694,7 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
         return f"the checkout has a profile of its own, {root / OWN}"
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return f"only {suite.name}'s files have a section [{ALIGNMENT_SECTION}]"
-    if is_driver_of(suite, root):
+    if is_driver_of(suite, driver_text(root)):
         return f"{DRIVER} of its checkout is the driver of {suite.name}"
     reasons = [f"its lines fit the layout of {suite.name}" if fits(file, suite) else "no layout fits"]
     if marks := marks_in_file(file, suite):
@@ -722,10 +726,11 @@ def _planned(
     except ParamsError as error:
         refused.append(refusal(error, "alignment"))
     compared = _compared(slots, original, suite)
+    options = Options(root=str(Path.cwd()))
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
-        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared)
+        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared, options)
         found[mode] += findings
         if plan is not None:
             plans[mode] = plan
@@ -746,6 +751,7 @@ def _mode_plan(
     mode: Mode,
     alignment: AlignmentParams | None,
     compared: list[LintFinding],
+    options: Options,
 ) -> tuple[Plan | None, list[LintFinding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[LintFinding] = []
@@ -754,7 +760,7 @@ def _mode_plan(
         reader.findings += compared
         try:
             spec = reader.spec(alignment)
-            plan = expand(spec, next(iter(slots.values())).file, Options(root=str(Path.cwd())))
+            plan = expand(spec, next(iter(slots.values())).file, options)
         except ParamsError as error:
             operator = shell_operator(str(error.found or ""))
             found += [*reader.findings, refusal(error, "no-shell" if operator else "value")]
@@ -807,8 +813,7 @@ LEADS_TO_OTHERS = ("export", "configure", "push")
 """Steps after which nothing has been tried yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Covered:
+class Covered(NamedTuple):
     """One kind of chain in a checkout.
 
     Attributes:
@@ -828,8 +833,7 @@ class Covered:
     refused: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class Coverage(NamedTuple):
     """A checkout's TIPC.
 
     Attributes:
@@ -894,13 +898,15 @@ def _kinds(path: Path) -> Iterator[str]:
     """Yield the kinds that a file is for: a training chain's may hold a benchmark's section, too."""
     try:
         yield file_kind(path).kind.name
-        if any(name == SECTION for name, _ in read_params(path).headers):
+        if any(name == KINDS[BENCHMARK].section for name, _ in read_params(path).headers):
             yield BENCHMARK
     except TipchainError:
         yield TRAIN_INFER
 
 
 def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Path) -> Covered:
+    from tipchain.chain.gpus import find_gpus
+
     run, skipped, refused = 0, Counter[str](), Counter[str]()
     no_gpu = find_gpus().trouble
     options = Options(root=str(root), device="cpu" if no_gpu else None)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -26,7 +28,7 @@ from tipchain.chain.slots import (
     read_slots,
     stands_right,
 )
-from tipchain.chain.suites import Marks, Suite
+from tipchain.chain.suites import Marks, Suite, script_words
 from tipchain.errors import ParamsError, UsageError, suggestion
 from tipchain.modes import Device, Mode, parse_device
 
@@ -77,8 +79,9 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
     other = "tipchain" if legacy else "template"  # the two have one layout
-    suites = all_suites(driver_text(root))
-    if best := next((suite for suite in suites if is_driver_of(suite, root) and has_headers(file, suite)), None):
+    driver = driver_text(root)
+    suites = all_suites(driver)
+    if best := next((suite for suite in suites if is_driver_of(suite, driver) and has_headers(file, suite)), None):
         return best
     scores = {suite.name: score(file, suite, root) for suite in suites}
     # Sorted is stable: of equals the first by name, as the maximum would be.
@@ -140,12 +143,13 @@ def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
 def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the checkout bears, in words."""
     folders = () if root is None else suite.marks.folders
-    return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
+    # A file is held against the folders of all suites, and Path takes longer than the system does to look.
+    return tuple(f"the folder {folder}" for folder in folders if os.path.isdir(f"{root}/{folder}"))  # noqa: PTH112
 
 
-def is_driver_of(suite: Suite, root: Path | None) -> bool:
-    """Return whether the checkout's own driver has the texts that ``suite`` is recognised by."""
-    return bool(suite.marks.driver) and all(text in driver_text(root) for text in suite.marks.driver)
+def is_driver_of(suite: Suite, driver: str) -> bool:
+    """Return whether the text of a checkout's own driver has those that ``suite`` is recognised by."""
+    return bool(suite.marks.driver) and all(text in driver for text in suite.marks.driver)
 
 
 # What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
@@ -170,24 +174,51 @@ HANDED: Mapping[str, str] = {
 SETTINGS = "set_amp_config"
 """A variable of theirs that is no line's."""
 PROFILE_PAGE = "docs/reference/suites.md"
+COMPARE = "tests/conformance/record_original.py in a clone of tipchain"
 DESCRIBE = f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
 
 
 def driver_text(root: Path | None) -> str:
     """Return the text of the checkout's own driver and of the functions that it sources, "" where there is none."""
+    return "\n".join(_scripts(root).values())
+
+
+def _scripts(root: Path | None) -> Mapping[str, str]:
+    """Return the texts of the checkout's own driver and of the functions that it sources, by their names below it."""
+    found: dict[str, str] = {}
     if root is None:
-        return ""
-    found = []
-    for path in (root / DRIVER, root / FUNCTIONS):
+        return found
+    for name in (DRIVER, FUNCTIONS):
         with suppress(OSError, UnicodeDecodeError):
-            found.append(path.read_text(encoding="utf-8"))
-    return "\n".join(found)
+            found[name] = (root / name).read_text(encoding="utf-8")
+    return found
+
+
+@lru_cache(maxsize=64)
+def fingerprint(text: str) -> str:
+    """Return what tells a script from another, whatever its comments and blanks."""
+    return f"{zlib.crc32(script_words(text).encode()):08x}"
+
+
+def driver_advice(suite: Suite, root: Path | None) -> str:
+    """Return that the checkout's driver is none of the suite's that are known, and which is planned; "" if it is one, or runs tipchain."""
+    scripts = _scripts(root) if suite.drivers else {}
+    other = [name for name, text in scripts.items() if fingerprint(text) not in suite.drivers]
+    if not other or "tipchain" in script_words(scripts.get(DRIVER, "tipchain")):
+        return ""
+    version = ", ".join(suite.version) or "the newest version"
+    return (
+        f"{other[0]} differs from every version of {suite.name} that is known, and the plan follows this one: {version}; "
+        f"{COMPARE} shows whether the commands are the driver's"
+    )
 
 
 def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
     """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
-    found = TRAINS.search(driver_text(root))
-    known = is_driver_of(suite, root) or marks_in_checkout(suite, root)
+    driver = driver_text(root)
+    found = TRAINS.search(driver)
+    described = bool(suite.drivers) and not driver_advice(suite, root)
+    known = described or is_driver_of(suite, driver) or marks_in_checkout(suite, root)
     if found is None or root is None or (root / OWN).is_file() or known:
         return ""
     names = re.findall(r"\$\{(\w+)\}", found[1])
@@ -371,20 +402,23 @@ def load_plan(
             ),
             *notes,
         )
-    chosen = suite_of(file, suite, root=checkout(path), legacy=legacy)
+    root = checkout(path)
+    chosen = suite_of(file, suite, root=root, legacy=legacy)
+    driver = driver_advice(chosen, root)
     if options.device is not None:
         slots = legacy_slots(text, str(path), chosen) if legacy else read_slots(file, chosen)
         text, more = changed_text(text, tuple(device_changes(slots, options.device)))
         file, notes = _parsed(text, path, legacy=legacy), (*notes, *more)
     if legacy:
-        return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
+        plan = expand(legacy_spec(text, str(path), chosen, mode), str(path), options)
+        return with_notes(plan, *notes, *filter(None, [driver]))
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
     try:
         spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
         plan = with_notes(expand(spec, str(path), options), *notes)
     except ParamsError as error:
-        advice = "" if suite else file_advice(text, file, chosen, checkout(path))
+        advice = ("" if suite else file_advice(text, file, chosen, root)) or driver
         if not advice:
             raise
         raise ParamsError(
@@ -396,7 +430,8 @@ def load_plan(
             expected=error.expected,
             hint=f"{error.hint}\n  hint: {advice}" if error.hint else advice,
         ) from error
-    if not suite and mode.trains and (advice := training_advice(spec.slots, chosen, checkout(path))):
+    training = "" if suite or not mode.trains else training_advice(spec.slots, chosen, root)
+    if advice := training or driver:
         plan = with_notes(plan, advice)
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")

@@ -267,6 +267,11 @@ def plain_list(value: str) -> tuple[str, ...]:
     return tuple(parts[:-1] if parts[-1] == "" else parts)
 
 
+@lru_cache(maxsize=4096)
+def _plain_words(text: str) -> Words | None:
+    return None if _SPECIAL.search(text) else tuple(text.split())
+
+
 def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """Split ``text`` like POSIX words: blanks separate, quotes and backslashes protect.
 
@@ -284,8 +289,8 @@ def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """
     if pipes:
         text = text.replace("|", " ")
-    if not _SPECIAL.search(text):
-        return tuple(text.split())
+    if (words := _plain_words(text)) is not None:
+        return words
     if operator := shell_operator(text):
         raise slot.error(
             f"{operator!r} would be acted on by a shell; tipchain runs programs without one",

@@ -30,6 +30,7 @@ from tipchain.chain.suites import (
     TrainerRule,
     Verified,
     Version,
+    script_words,
 )
 from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
@@ -256,7 +257,7 @@ SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 ENTRY_POINTS = "tipchain.suites"
 ROLE = re.compile(r"[a-z_]\w*")
-OWN_KEYS = ("suite", "title", "recognise", "versions", "verified")
+OWN_KEYS = ("suite", "title", "recognise", "versions", "drivers", "verified")
 """What a profile does not inherit."""
 
 
@@ -348,9 +349,11 @@ def read_profile(path: Path, driver: str = "") -> Suite:
         ProfileError: it cannot be read, or something in it is wrong; with file, line and key.
     """
     suite = read_versions(path)
+    if not suite.versions:
+        return suite
     for index in range(len(suite.versions)) if path.parent != SHIPPED else ():
         read_versions(path, (index,))  # what is wrong in a version counts though the version does not
-    words = " ".join(driver.split()) if suite.versions else ""
+    words = script_words(driver)
     found = tuple(index for index, one in enumerate(suite.versions) if words and one.is_of(words))
     return read_versions(path, found) if found else suite
 
@@ -489,6 +492,7 @@ class _Profile:
             infer=self.read(Infer, infer, rules={device: self.infer_rule(infer, device) for device in ("cpu", "gpu")}),
             versions=versions,
             version=tuple(versions[index].title for index in self.applied),
+            drivers=frozenset(reader.text("drivers", default="").split()),
             verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
         check_profile(suite, self.seen)

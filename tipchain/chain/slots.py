@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple, Protocol
 
@@ -71,8 +72,10 @@ def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
     """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
     sections: list[tuple[tuple[str, ...], list[SlotRule]]] = []
     for rule in suite.layout:
-        headers = [name for name, _ in file.headers[len(sections) : len(sections) + 1]]
-        if rule.kind == "header" or (rule.kind == "optional header" and set(headers) & set(rule.keys)):
+        if rule.kind == "header" or (
+            rule.kind == "optional header"
+            and any(name in rule.keys for name, _ in file.headers[len(sections) : len(sections) + 1])
+        ):
             sections.append((rule.keys, []))
         elif rule.kind in ("slot", "optional"):
             sections[-1][1].append(rule)
@@ -109,6 +112,7 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in suite.lacks}
 
 
+@lru_cache(maxsize=256)
 def _is_mistyped(section: str) -> bool:
     from difflib import get_close_matches
 
@@ -433,6 +437,7 @@ _WORDS: Mapping[str, str] = {
 _KINDS: Mapping[str, str] = {"norm": "norm", "pact": "pact|quant", "fpgm": "fpgm|prune", "distill": "distill"}
 
 
+@lru_cache(maxsize=4096)
 def looks_like(role: str, value: str) -> bool:
     """Return whether ``value`` looks like one that ``role`` has; an empty one may stand anywhere."""
     if PROGRAMS.fullmatch(role):
@@ -442,6 +447,7 @@ def looks_like(role: str, value: str) -> bool:
     return pattern is None or all(re.fullmatch(pattern, part.strip()) for part in parts if part.strip())
 
 
+@lru_cache(maxsize=4096)
 def sounds_like(role: str, key: str) -> bool:
     """Return whether ``key`` may name what ``role`` is: a usual word for it, or no other kind of training or export."""
     if role in _WORDS:

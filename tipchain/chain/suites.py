@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
@@ -353,7 +354,8 @@ class Version(NamedTuple):
 
     Attributes:
         title: which version it is, in words.
-        has: texts that this driver has, all of them. One blank in them stands for all between two words, line ends too.
+        has: texts that this driver has, all of them. One blank in them stands for all between two words, line ends and
+            lines of comments too.
         lacks: texts that it does not have, none of them.
         changes: the keys of the profile that are otherwise for it, merged as for ``extends``.
     """
@@ -363,8 +365,14 @@ class Version(NamedTuple):
     lacks: tuple[str, ...] = ()
 
     def is_of(self, driver: str) -> bool:
-        """Return whether a driver is of this version; ``driver`` is its text with one blank for all between words."""
+        """Return whether a driver is of this version; ``driver`` is what `script_words` makes of its text."""
         return all(text in driver for text in self.has) and not any(text in driver for text in self.lacks)
+
+
+@lru_cache(maxsize=64)
+def script_words(text: str) -> str:
+    """Return the text of a script without its lines of comments, and with one blank for all between two words."""
+    return " ".join(word for line in text.splitlines() if not line.lstrip().startswith("#") for word in line.split())
 
 
 class Verified(NamedTuple):
@@ -443,6 +451,8 @@ class Suite(NamedTuple):
         versions: other versions of the driver, and what is otherwise for them; never inherited. All whose texts fit the
             checkout's driver count, a later one over an earlier one.
         version: the titles of the versions that count.
+        drivers: fingerprints of each driver, and each ``common_func.sh``, of which plans were seen to have the commands; never
+            inherited. Whoever's driver is another is told so. Empty: nobody is.
         verified: chains that were really run with this profile; never inherited.
     """
 
@@ -491,6 +501,7 @@ class Suite(NamedTuple):
     result_line: str = ""
     versions: tuple[Version, ...] = ()
     version: tuple[str, ...] = ()
+    drivers: frozenset[str] = frozenset()
     verified: tuple[Verified, ...] = ()
 
     def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:

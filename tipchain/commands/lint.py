@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +19,6 @@ from tipchain.core.language import aligned, clean, columns, in_rows, many, padde
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-from tipchain.report.ci import workflow_command
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
 
@@ -46,20 +44,13 @@ GENERAL: Mapping[str, str] = {
 INDENT = "    "
 
 
-def render_text(files: Sequence[Linted], *, color: bool = False, width: int = 80, strict: bool = False) -> str:
-    """Return the findings of ``files``, each line's meaning where it was asked for, and what concerns all."""
-    lines: list[str] = []
-    for one in files:
-        lines += _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
-        lines += [row for line in one.lines for row in _line_rows(line.line, line.text, line.meaning, line.use, width)]
-        lines += [""] if one.lines else []
-        lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
-        lines += [""] if one.found else []
-    if any(one.suite for one in files):
-        lines.append(say("In every chain, other than in the original drivers:"))
-        lines += [row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)]
-        lines.append("")
-    return "\n".join([*lines, say(summary_line(files, strict=strict))])
+def file_rows(one: Linted, *, color: bool, width: int) -> list[str]:
+    """Return each line's meaning where it was asked for, and the findings of a file."""
+    lines = _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
+    lines += [row for line in one.lines for row in _line_rows(line.line, line.text, line.meaning, line.use, width)]
+    lines += [""] if one.lines else []
+    lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
+    return [*lines, ""] if one.found else lines
 
 
 def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
@@ -108,7 +99,8 @@ def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
             "files": one.files,
             "run": one.run,
             "kinds": {
-                kind.kind: {name: value for name, value in asdict(kind).items() if name != "kind"} for kind in one.kinds
+                kind.kind: {name: value for name, value in kind._asdict().items() if name != "kind"}
+                for kind in one.kinds
             },
             "other_drivers": list(one.others),
         }
@@ -182,7 +174,7 @@ def _as_json(one: Linted) -> dict[str, object]:
             for found in one.found
         ],
     }
-    return data | ({"lines": [asdict(line) for line in one.lines]} if one.lines else {})
+    return data | ({"lines": [line._asdict() for line in one.lines]} if one.lines else {})
 
 
 # ``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else.
@@ -245,23 +237,27 @@ def run(args: argparse.Namespace) -> int:
     if not paths:
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
+    listed = not (args.json == STDOUT or args.github or args.summary)
+    color, width = use_color(sys.stdout), terminal_width()
     disk = Disk()
 
-    def lint_some(some: Sequence[Path]) -> list[Linted]:
-        return [
+    def lint_some(some: Sequence[Path]) -> list[tuple[Linted, list[str]]]:
+        found = (
             _lint_case(path)
             if path.suffix in CASES
             else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
             for path in some
-        ]
+        )
+        return [(one, file_rows(one, color=color, width=width) if listed else []) for one in found]
 
     parts = max(min(core_count(), len(paths) // SHARE), 1)
     shares = on_cores([partial(lint_some, paths[part::parts]) for part in range(parts)])
-    files = [one for row in zip_longest(*shares) for one in row if one is not None]
-    show(args.json, partial(document_of, files), partial(_rendered, files, args))
+    pairs = [pair for row in zip_longest(*shares) for pair in row if pair is not None]
+    files, rows = [one for one, _ in pairs], [row for _, own in pairs for row in own]
+    show(args.json, partial(document_of, files), partial(_rendered, files, rows, args))
     if not all(one.readable for one in files):
         return ExitCode.USAGE
-    wrong = any(one.count("error") or (args.strict and one.count("warning")) for one in files)
+    wrong = any(one.number_of("error") or (args.strict and one.number_of("warning")) for one in files)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
 
 
@@ -290,8 +286,11 @@ def _lint_case(path: Path) -> Linted:
     return Linted(file=str(path))
 
 
-def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
+def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace) -> str:
+    """Return the text; ``rows`` are those of the files where it lists what was found."""
     if args.github:
+        from tipchain.report.ci import workflow_command
+
         lines = []
         for one in files:
             for found in one.found:
@@ -318,6 +317,10 @@ def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
             lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
         text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
     else:
-        text = render_text(files, color=use_color(sys.stdout), width=width, strict=args.strict)
+        if any(one.suite for one in files):
+            rows.append(say("In every chain, other than in the original drivers:"))
+            rows += [row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)]
+            rows.append("")
+        text = "\n".join([*rows, say(summary_line(files, strict=args.strict))])
     checkouts = [path for path in args.files if is_checkout(path)]
     return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])

@@ -236,13 +236,18 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
 
 
 def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> ExitCode:
-    """Make the weights; a port that they do not fit is a failure of the port, not of the call."""
-    from tipchain.parity.weights import prepare_weights
+    """Make the weights; a port that they do not fit is a failure of the port, not of the call.
 
-    try:
-        weights = prepare_weights(case, mode, data_path=data_path, force=force)
-    except WeightsError as error:
-        print(say(f"error: {error}"), file=sys.stderr)
+    Those of single stages are made as well; if they cannot be, their stages say why.
+    """
+    from tipchain.parity.weights import prepare_variants, variants_with_weights
+
+    variants = [case, *(one for one in variants_with_weights(case, case.stages) if one.variant)]
+    weights, *_ = prepare_variants(variants, mode, data_path=data_path, force=force)
+    if isinstance(weights, WeightsError):
+        print(say(f"error: {weights}"), file=sys.stderr)
         return ExitCode.FAILED
+    if isinstance(weights, Exception):
+        raise weights
     print(say(f"{next(iter(weights.paths.values())).parent}: weights ready"))
     return ExitCode.PASSED

@@ -101,6 +101,14 @@ class FrameworkSide:
         """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
 
+    def lent(self, model: Model) -> Model:
+        """Return a copy whose parameters are the model's own, for calls without gradients.
+
+        Raises:
+            Exception: whatever copying the user's model raises.
+        """
+        return copy.deepcopy(model, {id(one): one for one in model.parameters()})
+
     def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``nn.functional``."""
         found: Callable[[Tensor], Tensor] = getattr(self.functional, name)

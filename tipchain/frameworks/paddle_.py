@@ -23,7 +23,7 @@ from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
-from tipchain.weights.sides import TensorSlot, assemble, divide, stack, torch_view
+from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name, stack, torch_view
 
 # Paddle's DataLoader, made to end where a sample cannot be read.
 #
@@ -338,7 +338,8 @@ class PaddleUpdates:
         """Set a parameter."""
         slot = self.slots[name]
         for part, array in zip(slot.parts, divide(value, slot), strict=True):
-            part.tensor.set_value(self.framework.tensor(array).astype(part.tensor.dtype))
+            same = dtype_name(part.tensor) == array.dtype.name
+            part.tensor.set_value(array if same else self._like(part.tensor, array))
 
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient; a frozen one gets none."""
@@ -346,8 +347,13 @@ class PaddleUpdates:
         for part, array in zip(slot.parts, divide(gradient, slot), strict=True):
             one = part.tensor
             if not one.stop_gradient:
-                given = self.framework.tensor(array).astype(one.dtype)
-                one.grad = given if one.grad is None else one.grad + given
+                given, known = self._like(one, array), one.grad
+                one.grad = given if known is None else known + given
+
+    def _like(self, tensor: Tensor, array: Array) -> Tensor:
+        """Return ``array`` as a tensor of the dtype that ``tensor`` has."""
+        given = self.framework.tensor(array)
+        return given if given.dtype == tensor.dtype else given.astype(tensor.dtype)
 
     def step(self) -> None:
         """Update, then clear the gradients."""

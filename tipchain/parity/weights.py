@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -21,9 +21,10 @@ from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent
+from tipchain.core.machine import end_with_parent, start_process
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
+from tipchain.frameworks import load_framework
 from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.numbers.tolerance import LOGIT_FLOOR
@@ -282,7 +283,7 @@ def ridge_head(features: Array, labels: object, classes: int, *, penalty: float)
 #
 # Made once per case and training data, kept in ``test_tipc/data/weights/<case>/<data>/``: ``torch.pth``,
 # ``paddle.pdparams`` converted from it, and ``manifest.json`` with the recipe and checksums, written last.
-# Run as ``python -m tipchain.parity.weights JOB.json`` it does the work that needs the frameworks.
+# Run as ``python -m tipchain.parity.weights JOB.json ...`` it does the work that needs the frameworks.
 
 
 FORMAT = 3
@@ -333,20 +334,59 @@ def prepare_weights(
         UsersError: a builder of the case raised, or made something that cannot be used.
         MissingFrameworkError: a framework that is needed to make them is absent.
     """
+    (made,) = prepare_variants([case], mode, data_path=data_path, force=force, sides=sides)
+    if isinstance(made, WeightFiles):
+        return made
+    raise made
+
+
+def variants_with_weights(case: Case, stages: Iterable[str]) -> list[Case]:
+    """Return the case as those stages see it that start from weights, each variant once."""
+    seen = (case.for_stage(stage) for stage in stages if "weights" in INFO[stage].uses)
+    return list({one.variant: one for one in seen}.values())
+
+
+def prepare_variants(
+    cases: Sequence[Case],
+    mode: Mode,
+    *,
+    data_path: Path | None = None,
+    force: bool = False,
+    sides: tuple[str, ...] = SIDES,
+) -> list[WeightFiles | InputError | UsersError]:
+    """Return the weights of each variant of a case, or why it has none; those that are made are made by one process.
+
+    Raises:
+        MissingFrameworkError: as `prepare_weights`.
+    """
     from filelock import FileLock
 
-    train_data, _ = data_roots(case, mode, data_path)
+    folders = [_folder(case, mode, data_path) for case in cases]
+    found: dict[Path, WeightFiles | InputError | UsersError] = {}
+    with ExitStack() as stack:
+        for folder in sorted(folders):  # in one order, so that two who prepare them never wait for each other
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(folder / ".lock"))
+        jobs = []
+        for folder, case in zip(folders, cases, strict=True):
+            train_data, _ = data_roots(case, mode, data_path)
+            try:
+                recipe = recipe_of(case, train_data)
+            except InputError as error:
+                found[folder] = error
+                continue
+            if force or not _fresh(folder, recipe, sides, case.root):
+                if force:
+                    (folder / "manifest.json").unlink(missing_ok=True)
+                jobs.append(_job(case, folder, train_data, recipe, sides))
+        found |= _make(jobs)
+        return [found.get(folder) or _files(folder) for folder in folders]
+
+
+def _folder(case: Case, mode: Mode, data_path: Path | None) -> Path:
     kind = case.train_data(mode) if data_path is None else "custom"
     name = "_".join(filter(None, (kind, case.variant, f"seed{case.reseed}" if case.reseed else "")))
-    folder = case.root / DATA_FOLDER / "weights" / case.id / name
-    folder.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_of(case, train_data)
-    with FileLock(folder / ".lock"):
-        if force or not _fresh(folder, recipe, sides, case.root):
-            if force:
-                (folder / "manifest.json").unlink(missing_ok=True)
-            _make(case, folder, train_data, recipe, sides)
-        return _files(folder)
+    return case.root / DATA_FOLDER / "weights" / case.id / name
 
 
 def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
@@ -440,9 +480,8 @@ class _Job:
     sides: tuple[str, ...]
 
 
-def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, object], sides: tuple[str, ...]) -> None:
-    """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
-    job = _Job(
+def _job(case: Case, folder: Path, train_data: Path, recipe: JsonObject, sides: tuple[str, ...]) -> _Job:
+    return _Job(
         case=str(case.path),
         reseed=case.reseed,
         variant=case.variant,
@@ -451,26 +490,51 @@ def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, objec
         recipe=recipe,
         sides=sides,
     )
-    path = folder / ".job.json"
-    path.write_text(json.dumps(as_json(job)))
-    done = subprocess.run(
-        [sys.executable, "-m", "tipchain.parity.weights", str(path)],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=model_environment(),
-    )
-    path.unlink(missing_ok=True)
-    if done.returncode:
-        _, mark, message = f"\n{done.stderr.strip()}".rpartition("\nerror: ")
-        lines = message.splitlines() if mark else message.splitlines()[-12:]
-        message = "\n".join(lines) or f"exit code {done.returncode}"
-        if mark and done.returncode == ExitCode.FAILED:
-            raise UsersError(message)
-        if message.startswith(tuple(f"{side} cannot be imported" for side in SIDES)):
-            raise MissingFrameworkError(message)
-        raise WeightsError("the weights could not be made", file=folder, found=message)
+
+
+def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
+    """Make weights in a process of their own, so that the caller stays free of both frameworks; return what went wrong, by folder."""
+    failures: dict[Path, InputError | UsersError] = {}
+    paths = [Path(job.folder) / ".job.json" for job in jobs]
+    for path, job in zip(paths, jobs, strict=True):
+        path.write_text(json.dumps(as_json(job)))
+    if paths:
+        # NumPy's threads, of which a few small products need none, would keep a process from being copied.
+        words = [sys.executable, "-m", "tipchain.parity.weights", *map(str, paths)]
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},
+        )
+    for path in paths:
+        ended = path.with_suffix(".log")
+        code, _, said = (
+            ended.read_text(errors="replace").partition("\n") if ended.is_file() else (done.returncode, "", done.stderr)
+        )
+        for one in (path, ended):
+            one.unlink(missing_ok=True)
+        if int(code):
+            failures[path.parent] = _failure(path.parent, int(code), said.strip())
+    return failures
+
+
+def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
+    """Return what a process that made weights has printed as an error.
+
+    Raises:
+        MissingFrameworkError: it lacks a framework.
+    """
+    _, mark, message = f"\n{said}".rpartition("\nerror: ")
+    lines = message.splitlines() if mark else message.splitlines()[-12:]
+    message = "\n".join(lines) or f"exit code {code}"
+    if mark and code == ExitCode.FAILED:
+        return UsersError(message)
+    if message.startswith(tuple(f"{side} cannot be imported" for side in SIDES)):
+        raise MissingFrameworkError(message)
+    return WeightsError("the weights could not be made", file=folder, found=message)
 
 
 def make(job: _Job) -> None:
@@ -519,8 +583,6 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
 
 
 def _torch_model(case: Case) -> Model:
-    from tipchain.frameworks import load_framework
-
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     return framework.build(open_builder(case, "torch", "model"), case.model_args)
@@ -528,7 +590,6 @@ def _torch_model(case: Case) -> Model:
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
-    from tipchain.frameworks import load_framework
     from tipchain.weights.convert import convert_file
 
     paddle = load_framework("paddle")
@@ -551,10 +612,31 @@ def state_digest(state: Mapping[str, object]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Make the weights that the job file ``argv[0]`` describes."""
-    end_with_parent()
-    job = parse_as(_Job, json.loads(Path(argv[0]).read_text()))
+    """Make the weights that the job files in ``argv`` describe; of several, each in a copy of this process.
 
+    How a copy ended stands beside its job file: its exit code in a line, then what it printed.
+    """
+    end_with_parent()
+    jobs = {Path(one): parse_as(_Job, json.loads(Path(one).read_text())) for one in argv}
+    if len(jobs) == 1:
+        return _make_one(*jobs.values())
+    for side in SIDES:
+        if any(side == "torch" or side in job.sides for job in jobs.values()):
+            with suppress(MissingFrameworkError):  # which each copy tells
+                load_framework(side)
+    for path, job in jobs.items():
+        log = path.with_suffix(".log")
+        process = start_process(_end_as_made, job, log=log)
+        process.join()
+        log.write_text(f"{process.exitcode}\n{log.read_text(errors='replace')}")
+    return 0
+
+
+def _end_as_made(job: _Job) -> None:
+    raise SystemExit(_make_one(job))
+
+
+def _make_one(job: _Job) -> int:
     def work() -> int:
         try:
             with serving(stage="making the weights"):
@@ -625,7 +707,8 @@ def prepare(
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.
     """
-    work = _Preparation(case, mode, folder, sides, data_path, given or GivenInputs())
+    work, stages = _Preparation(case, mode, folder, sides, data_path, given or GivenInputs()), list(stages)
+    work.prepare_weights(stages)
     for stage in stages:
         work.prepare(stage)
     return Prepared(
@@ -667,6 +750,14 @@ class _Preparation:
         self.failures: dict[str, str] = {}
         self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError] = {}
 
+    def prepare_weights(self, stages: Sequence[str]) -> None:
+        """Prepare the weights that any of the stages uses."""
+        missing = [one for one in variants_with_weights(self.case, stages) if one.variant not in self.given.weights]
+        made = prepare_variants(missing, self.mode, data_path=self.data_path, sides=self.sides) if missing else []
+        known = {**self.given.weights, **dict(zip((case.variant for case in missing), made, strict=True))}
+        for variant, weights in known.items():
+            self._made["weights", variant] = (weights.digest, weights) if isinstance(weights, WeightFiles) else weights
+
     def prepare(self, stage: str) -> None:
         case, digests, reasons = self.case.for_stage(stage), {}, []
         for name in INFO[stage].uses:
@@ -706,11 +797,6 @@ class _Preparation:
             path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
             save_record(path, arrays)
             return arrays_digest(flatten(arrays)), path
-        if name == "weights":
-            weights = self.given.weights.get(case.variant) or prepare_weights(
-                case, self.mode, data_path=self.data_path, sides=self.sides
-            )
-            return weights.digest, weights
         folder = self.train_data if name == "train_data" else self.eval_data
         return _folder_digest(folder, case.data.set), None
 

@@ -646,7 +646,8 @@ class _PaddleWalk:
                 [join(path, own)],
                 fixed=leaf in fixed,
             )
-            slots.append(replace(slot, shape=_torch_shape(layer, rule.kind, leaf, slot)))
+            shape = _torch_shape(layer, rule.kind, leaf, slot)
+            slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
     def _slot(

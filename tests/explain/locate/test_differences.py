@@ -32,6 +32,21 @@ def test_float32_across_from_float64_is_subtracted_in_float64(matrix):
     assert distance(matrix, rounded) == pytest.approx(np.sqrt(np.mean((matrix - rounded) ** 2)))
 
 
+@pytest.mark.parametrize("scale", [1e-44, 1e-25, 1.0, 1e25, 3e37])
+def test_sizes_and_distances_of_float32_are_those_of_float64_at_every_magnitude(matrix, scale):
+    expected = (matrix * scale).astype(np.float32)
+    actual = (expected * np.float32(1.01)).astype(np.float32)
+    wide = expected.astype(np.float64)
+    assert rms(expected) == pytest.approx(np.sqrt(np.mean(wide**2)), rel=1e-5, abs=0)
+    assert distance(expected, actual) == pytest.approx(np.sqrt(np.mean((actual - wide) ** 2)), rel=1e-5, abs=0)
+    assert distance(expected, expected.copy()) == 0
+    actual = expected.copy()
+    actual[129, 200] = np.nextafter(actual[129, 200], np.float32(np.inf))
+    assert distance(expected, actual) == pytest.approx(
+        abs(actual - wide).max() / np.sqrt(expected.size), rel=1e-5, abs=0
+    )
+
+
 def test_real_numbers_are_complex_ones_without_imaginary_part():
     waves = np.array([3 + 4j, 1, 1], np.complex64)
     assert distance(waves, waves.real) == distance(waves.real, waves) == pytest.approx(4 / np.sqrt(3))
@@ -41,7 +56,8 @@ def test_real_numbers_are_complex_ones_without_imaginary_part():
 def test_not_a_number_counts_where_both_do_not_have_it(matrix):
     one = matrix.copy()
     one[3, 5] = np.nan
-    assert distance(one, np.asfortranarray(one)) == 0
+    assert distance(one, np.asfortranarray(one)) == distance(one, one.copy()) == 0
+    assert distance(one.astype(np.float32), one.astype(np.float32)) == 0
     assert distance(one, np.asfortranarray(matrix)) == np.inf
     assert not equal(one, np.asfortranarray(one))
     assert not equal(matrix, matrix[:-1])

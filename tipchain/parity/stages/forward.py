@@ -188,7 +188,7 @@ class _Besides:
     def _copied(self) -> Model:
         """Return a copy, built anew if it cannot be copied: what a call leaves in it counts for no other, for the sides may refuse others."""
         try:
-            return self.side.copied(self.model, double=False)
+            return self.side.lent(self.model)
         except Exception:  # noqa: BLE001  (a model may hold anything)
             self.bench.forget()
             return self.bench.eval_model()
