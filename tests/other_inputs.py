@@ -11,6 +11,7 @@ WIDE = 8
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.standard_normal((4, 3, 28, 28)).astype(np.float32)
 SEQUENCES = RANDOM.standard_normal((4, 6, WIDE)).astype(np.float32)
+NODES, EDGES = RANDOM.standard_normal((5, WIDE)).astype(np.float32), RANDOM.integers(0, 5, (2, 9))
 IDS = RANDOM.integers(1, 20, (4, 6))
 
 
@@ -50,6 +51,16 @@ FAULTS = {
         lambda net, x: (net.last(net.rows(x)) * (x != 0).unsqueeze(-1)).sum(1),
         lambda net, x: net.last(net.rows(x)).sum(1),
         (IDS,),
+    ),
+    "number-of-edges": (
+        lambda net, x, edges: net.last(x).index_add(0, edges[1], x[edges[0]]) / edges.shape[1],
+        lambda net, x, edges: net.last(x).index_add(edges[1], 0, x[edges[0]]) / 9,
+        (NODES, EDGES),
+    ),
+    "number-of-nodes": (
+        lambda net, x, edges: net.last(x.index_add(0, edges[1], x[edges[0]])).sum(0) / len(x),
+        lambda net, x, edges: net.last(x.index_add(edges[1], 0, x[edges[0]])).sum(0) / 5,
+        (NODES, EDGES),
     ),
     "mask": (
         lambda net, x, mask: net.last(x * mask.unsqueeze(-1)),

@@ -15,7 +15,7 @@ import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 
 import tipchain  # noqa: E402
-from other_inputs import EXCUSED, FAULTS, IDS, IMAGES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
+from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
@@ -145,6 +145,23 @@ def test_inputs_of_which_no_others_can_be_made_are_said_not_to_be_tried():
     report = aligned(lambda net, x, _: net.last(x), lambda net, x, _: net.last(x), SEQUENCES, np.zeros(3, np.float32))
     assert report.passed, str(report)
     assert report.reasons["forward"].endswith("; other inputs were not compared: the inputs have no common first axis")
+
+
+def graph(net, x, edges):
+    return net.last(x.index_add(0, edges[1], x[edges[0]]))
+
+
+def ported_graph(net, x, edges):
+    return net.last(x.index_add(edges[1], 0, x[edges[0]]))
+
+
+def test_a_graph_is_given_another_number_of_nodes_and_of_edges():
+    report = aligned(graph, ported_graph, NODES, EDGES)
+    assert report.passed, str(report)
+    assert "were not compared" not in report.reasons["forward"]
+    written = aligned(graph, lambda net, x, edges: ported_graph(net, x, edges) + paddle.zeros([5, 8]), NODES, EDGES)
+    told = "the model (Port): the port raises with inputs of shape [6, 8], [2, 6], the reference does not: "
+    assert written.reasons["forward"].startswith(told)
 
 
 def test_a_reference_that_takes_no_other_inputs_is_said_not_to_be_compared_with_them():

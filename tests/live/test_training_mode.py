@@ -157,6 +157,23 @@ def test_another_probability_is_a_fault_though_no_layer_has_it():
     assert report.stages["forward"] is Outcome.FAIL
 
 
+def test_several_other_probabilities_are_told_though_no_layer_has_them():
+    """Each alone explains too little, so that the code was told to differ."""
+
+    def ours(net, x):
+        return torch.dropout(torch.dropout(x, 0.5, net.training).tanh(), RATE, net.training)
+
+    def theirs(net, x):
+        drop = paddle.nn.functional.dropout
+        return drop(drop(x, 0.2, training=net.training).tanh(), 0.1, training=net.training)
+
+    names = {"attend": torch_fused, "path": BERNOULLI}, {"attend": paddle_heads, "path": FLOOR}
+    (cause,) = align(names[0] | {"between": ours}, names[1] | {"between": theirs}).diagnoses
+    assert cause.code == "dropout-p"
+    assert "with p=0.2 at test_training_mode.py:" in cause.message
+    assert cause.message.endswith("with p=0.5; 1 more of its draws differ so")
+
+
 def test_a_dropout_that_one_side_lacks_moves_no_other_mask():
     report = align(
         {"attend": torch_fused, "path": BERNOULLI, "between": lambda net, x: torch.dropout(x, RATE, net.training)},

@@ -265,6 +265,17 @@ def test_numbers_that_may_stand_for_one_another_are_no_fault_by_themselves(judge
     assert "in train mode the results are random" in verdict.reason
 
 
+def test_a_buffer_whose_shape_changes_in_train_mode_is_said_not_to_be_compared(judge):
+    def growing(net, x):
+        if net.training:
+            net.norm._buffers["running_mean" if isinstance(net, Net) else "_mean"] = x.mean((0, 1))[:2].detach()
+        return plain(net, x)
+
+    judged = judge(growing, growing, SEQUENCES)
+    assert failed(judged) == {}
+    assert "buffers in train mode were not compared: the shape of `norm.running_mean` changes" in judged.notes
+
+
 def test_a_model_that_refuses_train_mode_is_said_not_to_be_compared_there(judge):
     def refuse(net, x):
         if net.training:

@@ -10,7 +10,8 @@ for _name in ("torch", "paddle", "PIL"):
     if importlib.util.find_spec(_name) is None:
         pytest.skip(f"{_name} is not installed", allow_module_level=True)
 
-import torch  # noqa: E402, F401  (before paddle)
+import torch  # noqa: E402, F401, I001  (before paddle)
+import numpy as np  # noqa: E402
 
 from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.causes.data import check_data  # noqa: E402
@@ -57,6 +58,25 @@ def test_pixels_in_another_range_are_to_be_divided_once_not_normalized_otherwise
     """Mean and std are the reference's already."""
     first = check(sides, next(one for one in DATA_FAULTS if one.id == name)).diagnoses[0]
     assert first.fix == "divide by 255 once, before the normalization"
+
+
+def test_a_metric_of_several_outputs_is_called_with_others_that_tell_ways_of_counting_apart(sides):
+    """The models' own outputs are all right, so that each way of counting gives 1 for them."""
+
+    def among(most):
+        return lambda outputs, labels: float(
+            (np.argsort(-outputs[1], 1)[:, :most] == labels["class"][:, None]).any(1).mean()
+        )
+
+    logits, _ = outputs_of("classes")
+    given = [logits[:, :4], logits], {"class": logits.argmax(1), "share": np.ones(12, np.float32)}
+    found = check_metrics(sides, (among(3), among(5)), *given)
+    assert found.outcome is Outcome.FAIL
+    assert [one.code for one in found.diagnoses] == ["top-k"]
+    assert found.diagnoses[0].fix == "pass topk=(3,)"
+    equal = check_metrics(sides, (among(3), among(3)), *given)
+    assert equal.outcome is Outcome.PASS
+    assert equal.reason.startswith("equal on 5 sets of outputs")
 
 
 @pytest.mark.parametrize("pair", [*CLEAN_DATA, *CLEAN_METRICS], ids=lambda one: one.id)

@@ -37,13 +37,12 @@ from tipchain.explain.locate.other_runs import (
     in_mode,
     judge_draws,
     minds_mode,
-    other_batch,
     other_inputs,
     others,
     told_shapes,
     unlike_draws,
 )
-from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, read_inputs
+from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, read_inputs, samples_of
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
@@ -305,9 +304,11 @@ class _Alignment:
         if located is not None:
             drawn: list[Diagnosis] = []
             draws = located.reference.draws.made or located.port.draws.made
-            if not self.training and draws and self.found.stages["forward"] is Outcome.FAIL:
-                alone = [one for one in unlike_draws(located, self.models) if None in (one.reference, one.port)]
-                drawn = explain_draws(located, alone, training=False)
+            if draws and self.found.stages["forward"] is Outcome.FAIL:
+                unlike = unlike_draws(located, self.models)
+                alone = [one for one in unlike if None in (one.reference, one.port)]
+                rates = [one for one in unlike if one.has_other_rate]
+                drawn = explain_draws(located, rates if self.training else alone, training=self.training)
             of_layers, places = explain_layers(
                 located,
                 [
@@ -321,9 +322,13 @@ class _Alignment:
                 self.seed,
                 self.pace,
             )
-            told = {one.port_path for one in of_layers if one.code != UNKNOWN}
+            told = {one.port_path: one.code for one in of_layers if one.code != UNKNOWN}
+            if self.training:  # one rate is told by its call; where several differ no change of one call explains all
+                drawn = [one for one in drawn if told.get(one.port_path, "other-code") == "other-code"]
             drawn = [one for one in drawn if one.code != "missing-dropout" or one.port_path not in told]
             known = [one for one in of_layers if not drawn or one.code not in (UNKNOWN, "dropout-p")]
+            if self.training:
+                known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
             self.found.diagnoses[:] = [*drawn, *known, *self.found.diagnoses]
             self.first = placed(self.first, places, located, self.models)
         self.found.diagnoses[:] = with_construction(self.found.diagnoses, self.found.findings)
@@ -588,30 +593,26 @@ class _Alignment:
 
         One run has all that. What differs is judged in float64.
         """
-        batch = other_batch(self.inputs)
         alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
-        if batch is None or self.pace.over:
-            if located.exact and not self.pace.over and not self._judge_single(located):
-                return
-            why = "out of time" if self.pace.over else "the inputs have no common first axis"
-            self._add("forward", f"other inputs were not compared: {why}")
+        if self.pace.over:
+            self._add("forward", "other inputs were not compared: out of time")
             return
-        first = self.inputs.arrays()[0].shape
+        first = [one.shape for one in self.inputs.arrays()[:1]]
         last = any(
-            call.type == "Conv1d" and call.inputs and call.inputs[0].shape == first
+            call.type == "Conv1d" and [one.shape for one in call.inputs[:1]] == first
             for call in located.reference.trace.calls
         )
         with self._erring("forward"), keep_memory():
             self.pace.tell("running both models with inputs of other sizes")
-            raised = refused = ""
-            for given in other_inputs(batch, (last,)):
+            told, raised, refused = None, "", ""
+            for given in other_inputs(self.inputs, (last,)):
                 told = self._call_with(given, others(given))
                 if isinstance(told, Called):
                     refused = ""
                     if told.differs:
                         self._judge_with(given, alike=alike)
                     break
-                shapes, counts = told_shapes(given), (len(self.inputs.arrays()[0]), len(given.arrays()[0]))
+                shapes, counts = told_shapes(given), (samples_of(self.inputs) or 0, samples_of(given) or 0)
                 if told.by_port and not raised and located.exact and not self._judge_single(located):
                     return
                 if told.by_port:
@@ -623,6 +624,10 @@ class _Alignment:
                     raised = raised or why
                 elif not refused:
                     refused = f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
+            if told is None:
+                if located.exact and not self._judge_single(located):
+                    return
+                refused = "other inputs were not compared: the inputs have no common first axis"
             self._add("forward", raised or refused)
 
     def _judge_with(self, inputs: ModelInputs, *, alike: bool) -> None:

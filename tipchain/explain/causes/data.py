@@ -10,7 +10,13 @@ import numpy as np
 
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data_images import explain_images
-from tipchain.explain.causes.data_order import explain_counts, explain_labels, explain_order, explain_tokens
+from tipchain.explain.causes.data_order import (
+    explain_boxes,
+    explain_counts,
+    explain_labels,
+    explain_order,
+    explain_tokens,
+)
 from tipchain.explain.causes.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
 from tipchain.explain.causes.data_sources import (
     DATA,
@@ -165,7 +171,7 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         if cause is not None:
             yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
             return
-    sequence = explain_tokens(*pair.values(name, range(count)))
+    sequence = explain_tokens(*pair.values(name, range(count))) or explain_boxes(*pair.values(name, off))
     if sequence is not None:
         yield sequence.diagnosis(where, f"held against all {count} samples, {kinds}", pair.path)
         return

@@ -1,15 +1,15 @@
-"""What makes the order, the labels or the items of samples differ."""
+"""What makes the order, the labels, the boxes or the items of samples differ."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.explain.causes.data_sources import DataCause, certain
+from tipchain.explain.causes.data_sources import DataCause, apart, certain, rounding
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_ENLARGED
 
@@ -389,3 +389,71 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
         f"tokens: the port numbers tokens otherwise ({shown})",
         "take the reference's vocabulary and special tokens",
     )
+
+
+# What makes two sides have other boxes: another format, another order of coordinates, mirrored, in pixels or in shares.
+
+
+CORNERS = "x1, y1, x2, y2"
+FORMATS: Mapping[str, Callable[[Array], Array]] = {
+    CORNERS: lambda box: box,
+    "y1, x1, y2, x2": lambda box: box[..., [1, 0, 3, 2]],
+    "x1, y1, width, height": lambda box: np.concatenate([box[..., :2], box[..., 2:] - box[..., :2]], -1),
+    "centre x, centre y, width, height": lambda box: np.concatenate(
+        [(box[..., :2] + box[..., 2:]) / 2, box[..., 2:] - box[..., :2]], -1
+    ),
+}
+"""What is made of corners."""
+CORNERS_OF: Mapping[str, Callable[[Array], Array]] = {
+    CORNERS: lambda box: box,
+    "y1, x1, y2, x2": lambda box: box[..., [1, 0, 3, 2]],
+    "x1, y1, width, height": lambda box: np.concatenate([box[..., :2], box[..., :2] + box[..., 2:]], -1),
+    "centre x, centre y, width, height": lambda box: np.concatenate(
+        [box[..., :2] - box[..., 2:] / 2, box[..., :2] + box[..., 2:] / 2], -1
+    ),
+}
+"""The corners of boxes of a format."""
+
+
+def explain_boxes(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Return what makes the port's boxes of the reference's, ``[boxes, 4]`` of each sample; None where nothing known does."""
+    both = list(zip(expected, actual, strict=True))
+    if any(
+        one.ndim != 2 or one.shape[1] != 4 or one.shape != other.shape or one.dtype.kind != "f" for one, other in both
+    ):
+        return None
+
+    def are(make: Callable[[Array, Array], Array]) -> bool:
+        found = [make(one, other) for one, other in both]
+        return apart(found, actual) <= rounding(found, actual)
+
+    for ours in FORMATS:
+        for theirs in FORMATS:
+            if ours != theirs and are(lambda one, _: FORMATS[theirs](CORNERS_OF[ours](one))):  # noqa: B023
+                return certain(
+                    "layout", f"boxes: the port's are {theirs}, the reference's {ours}", f"give boxes as {ours}"
+                )
+    for which, axis in (("left to right", 0), ("upside down", 1)):
+        if are(lambda one, other: _mirrored(one, other, axis)):  # noqa: B023
+            told = f"boxes: mirrored {which}: one side mirrors images without their boxes"
+            return certain(
+                "flip", told, "mirror an image's boxes with it: of corners x1, x2 become width - x2, width - x1"
+            )
+    if are(_in_another_unit):
+        told = "boxes: each coordinate is a multiple of the reference's: in pixels of one size, in shares of it, or of another"
+        return certain("scale", told, "divide and multiply boxes by the sizes that the reference takes")
+    return None
+
+
+def _mirrored(box: Array, other: Array, axis: int) -> Array:
+    """Return corners mirrored along an axis, in as wide a picture as the first of the other ones tells."""
+    made, low, high = box.copy(), axis, axis + 2
+    width = other[:1, low] + box[:1, high]
+    made[:, low], made[:, high] = width - box[:, high], width - box[:, low]
+    return made
+
+
+def _in_another_unit(box: Array, other: Array) -> Array:
+    """Return boxes times a factor for each axis, which the largest of both tell."""
+    size, other_size = (np.abs(one).reshape(-1, 2, 2).max(axis=(0, 1)) for one in (box, other))
+    return np.asarray(box * np.tile(other_size / np.where(size > 0, size, 1.0), 2))

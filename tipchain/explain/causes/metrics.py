@@ -30,6 +30,7 @@ from tipchain.explain.causes.metric_ways import (
     with_ignored,
 )
 from tipchain.explain.findings import SIDE_NAMES, Cause, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
@@ -62,7 +63,7 @@ class MetricPair:
         refused: what the port's raised for a probe that the reference's takes; empty where there is none.
     """
 
-    meters: tuple[MetricMeter, MetricMeter]
+    meters: tuple[Meter, Meter]
     probes: Sequence[Probe]
     values: Sequence[tuple[Values, Values]]
     refused: str = ""
@@ -496,12 +497,12 @@ def ignored(case: MetricPair) -> Diagnosis | None:
     return None
 
 
-def _skips(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
+def _skips(meter: Meter, probe: Probe, label: int) -> bool | None:
     """Tell whether a metric leaves out a label, and no other that is no class; None where it does not take it."""
     return _passes_over(meter, probe, label) if _passes_over(meter, probe, OTHER) is not True else None
 
 
-def _passes_over(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
+def _passes_over(meter: Meter, probe: Probe, label: int) -> bool | None:
     changed = with_ignored(probe, label)
     if changed is None:
         return None
@@ -546,7 +547,7 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     )
 
 
-def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: object, labels: object) -> Diagnosis | None:
+def mistaken_axis(meters: tuple[Meter, Meter], outputs: object, labels: object) -> Diagnosis | None:
     """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
     probe = square(
         outputs if isinstance(outputs, np.ndarray) else None, labels if isinstance(labels, np.ndarray) else None
@@ -595,10 +596,59 @@ def check_metrics(
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
     case = _measure(meters, outputs, labels)
-    return case if isinstance(case, PieceCheck) else _judge(case)
+    return case if isinstance(case, PieceCheck) else _judge(_measure_inside(meters, case, outputs, labels))
 
 
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A metric of several outputs or labels, as one of one of each: the others are the models' own, as often as it takes."""
+
+    meter: MetricMeter
+    whole: Batch
+    places: tuple[int, int]
+
+    def values(self, batches: Sequence[Batch]) -> Values:
+        return self.meter.values([self._put(one) for one in batches])
+
+    def repeated(self, first: Sequence[Batch], between: Sequence[Batch]) -> tuple[Values, Values]:
+        return self.meter.repeated(*([self._put(one) for one in batches] for batches in (first, between)))
+
+    def _put(self, batch: Batch) -> Batch:
+        made = []
+        for given, whole, place in zip(batch, self.whole, self.places, strict=True):
+            structure, arrays, _ = take_out(whole, is_array)
+            count, size = len(given), len(arrays[place])
+            others = [np.take(one, np.arange(count) % size, 0) if one.shape[:1] == (size,) else one for one in arrays]
+            others[place] = given
+            made.append(put_back(structure, others))
+        return made[0], made[1]
+
+
+Meter = MetricMeter | _Inside
+
+
+def _measure_inside(
+    meters: tuple[MetricMeter, MetricMeter], case: MetricPair, outputs: Nested, labels: Nested
+) -> MetricPair:
+    """Return what metrics of several outputs or labels say of others of one of each, the first that counts; else what is known."""
+    if outputs is None or labels is None or len(case.probes) > 1 or are_arrays((outputs, labels)):
+        return case
+    every, targets = (take_out(one, is_array)[1] for one in (outputs, labels))
+    for (number, output), (place, label) in product(enumerate(every), enumerate(targets)):
+        if not (output.ndim and label.ndim and kinds_of(output, label)):
+            continue
+        reference, port = (_Inside(one, (outputs, labels), (number, place)) for one in meters)
+        turned, _ = _both((reference, port), Probe(name="the models' outputs, turned", batches=[(-output, label)]))
+        if turned is None or turned[0] == case.values[0][0]:
+            continue  # it looks at another output
+        found = _measure((reference, port), output, label)
+        if isinstance(found, MetricPair) and len({tuple(one.values()) for one, _ in found.values[1:]}) > 1:
+            whole = replace(found.probes[0], batches=[(output, label)])
+            return replace(found, probes=[whole, *found.probes[1:]], values=[*case.values, *found.values[1:]])
+    return case
+
+
+def _measure(meters: tuple[Meter, Meter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []
     errors: dict[str, Exception] = {}
@@ -637,9 +687,7 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: N
     return MetricPair(meters=meters, probes=probes, values=found, refused=refused)
 
 
-def _both(
-    meters: tuple[MetricMeter, MetricMeter], probe: Probe
-) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
+def _both(meters: tuple[Meter, Meter], probe: Probe) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
     found: list[Values] = []
     raised: dict[str, Exception] = {}
     for side, meter in zip(SIDE_NAMES, meters, strict=True):

@@ -306,6 +306,12 @@ class UnlikeDraw:
         """The layer of the port's that a cause is about: the one that draws, or the one that should."""
         return self.port_path if self.port is not None else (self.between[0] or self.between[1]).rpartition(".")[0]
 
+    @property
+    def has_other_rate(self) -> bool:
+        """Whether both are masks that drop other shares."""
+        ours, theirs = self.reference, self.port
+        return ours is not None and theirs is not None and not ours.is_as_frequent(theirs)
+
 
 class _Comparer:
     """Finds which draws of two runs belong together, and which do not."""
@@ -549,18 +555,50 @@ def other_batch(inputs: ModelInputs) -> ModelInputs | None:
     return _each(inputs, _twice) if count == 1 else replace(inputs, labels=None).first(1)
 
 
+def other_counts(inputs: ModelInputs) -> Iterator[ModelInputs]:
+    """Yield inputs without a common batch, such as those of graphs, of other lengths: fewer edges and a node more, fewer edges.
+
+    The edges are as many as the longest axis of the whole numbers; what has such an axis is cut. Nodes are along the first axis
+    of the first input, and no number is as large.
+    """
+    arrays = inputs.arrays()
+    numbers = [one for one in arrays if one.dtype.kind in "iu" and one.ndim]
+    edges = max((max(one.shape) for one in numbers), default=0)
+    nodes = samples_of(inputs) or 0
+    if edges < 2 or any(one.shape.count(edges) > 1 for one in arrays) or edges == nodes:
+        return
+    indices = [one for one in numbers if edges in one.shape and one.size]
+    if all(one.min() >= 0 and one.max() < nodes for one in indices):
+
+        def grown(one: Array) -> Array:
+            return np.concatenate([one, one[-1:]]) if one.shape[:1] == (nodes,) else one
+
+        yield _each(inputs, lambda one: grown(_cut(one, edges)))
+    yield _each(inputs, lambda one: _cut(one, edges))
+
+
+def _cut(array: Array, length: int) -> Array:
+    """Return three quarters of an axis of a length, or an array that has no such axis."""
+    kept = np.arange(max(length * 3 // 4, 1))
+    return np.take(array, kept, axis=array.shape.index(length)) if length in array.shape else array
+
+
 def _twice(array: Array) -> Array:
     """Return a sample, and one of the same values in another order."""
     return np.concatenate([array, np.roll(array, 1, axis=-1)]) if array.ndim > 1 else np.repeat(array, 2, axis=0)
 
 
-def other_inputs(batch: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
-    """Yield what models that agree are called with besides: other sizes, a decoder's other lengths, and the other batch as it is.
+def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
+    """Yield what models that agree are called with besides: other sizes, a decoder's other lengths, and another batch as it is.
 
     Args:
-        batch: what `other_batch` gave.
+        inputs: what was given.
         ways: for `other_sizes`, whether the last of three axes is the one that a model goes along.
     """
+    batch = other_batch(inputs)
+    if batch is None:
+        yield from other_counts(inputs)
+        return
     for last in ways:
         yield from other_sizes(batch, last=last)
     yield from other_lengths(batch)
