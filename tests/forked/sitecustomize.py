@@ -50,6 +50,7 @@ OWN = (
     "tipchain.live.align",
     "tipchain.live.causes",
     "tipchain.live.sources",
+    "tipchain.nightly.origin",
     "tipchain.weights.convert",
     "tipchain.report.write",
 )
@@ -59,7 +60,6 @@ NIGHTS = (
     "tipchain.nightly.coordinator",
     "tipchain.nightly.expand",
     "tipchain.nightly.night_report",
-    "tipchain.nightly.origin",
     "tipchain.nightly.timeline",
     "tipchain.history.ingest",
 )
