@@ -18,7 +18,7 @@ from tipchain.errors import Outcome
 from tipchain.modes import Mode
 
 CHECKPOINT = Artifact(what="checkpoint", files=("run/out/*.pdparams",))
-SCRIPT = 'mkdir -p run/out; echo w > run/out/a.pdparams; echo "loss: nan, top1: 0.5"\n'
+SCRIPT = 'mkdir -p run/out; echo w > run/out/a.pdparams; echo "psnr: nan, top1: 0.5"\n'
 
 
 def plan(**changes):
@@ -73,7 +73,7 @@ def test_a_pass_is_found_again_with_all_that_it_said(bench):
     assert result.outcome is Outcome.PASS
     earlier = bench.earlier()
     assert earlier.reused
-    assert math.isnan(earlier.figures["loss"])
+    assert math.isnan(earlier.figures["psnr"])
     assert earlier._replace(reused=False, figures={}) == result._replace(figures={})
 
 
