@@ -108,7 +108,7 @@ def test_the_file_of_inputs_holds_several_labels(tmp_path):
         ({"loss": torch_loss}, r"loss is one function\n  expected: a pair, loss=\(torch's, Paddle's\)"),
         ({"loss": (torch_loss,)}, "loss is 1 things"),
         ({"loss": (paddle.nn.MSELoss(), torch.nn.MSELoss())}, "is the pair swapped"),
-        ({"optimizers": (torch.optim.SGD([torch.zeros(1)], 0.1), SGD[1])}, "optimizers: the reference's is a SGD"),
+        ({"optimizers": (None, SGD[1])}, "optimizers: the reference's is a NoneType"),
         ({"optimizers": (SGD[0], None)}, "optimizers: the port's is a NoneType"),
         ({"schedulers": (None, None)}, "schedulers: the reference's is a NoneType"),
         ({"schedulers": torch_loss}, "schedulers is one function"),
@@ -119,6 +119,12 @@ def test_the_file_of_inputs_holds_several_labels(tmp_path):
 def test_what_is_no_pair_is_refused_in_one_sentence(given, words):
     with pytest.raises(UsageError, match=words):
         tipchain.align(*pair(), {"args": X, "labels": CLASSES}, **given)
+
+
+def test_an_optimizer_that_is_built_is_no_builder():
+    built = torch.optim.SGD([torch.zeros(1)], 0.1)
+    with pytest.raises(UsageError, match="optimizers: the reference's is a SGD"):
+        tipchain.align(*pair(), {"args": X, "labels": CLASSES}, optimizers=(built, SGD[1]))
 
 
 def test_swapped_builders_of_optimizers_are_told():
