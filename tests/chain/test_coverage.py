@@ -11,7 +11,7 @@ from test_kind_deployed import LITE, SERVING
 from test_kind_dy2static import BASE
 from test_kind_ptq import SEG
 
-from tipchain.chain import lint
+from tipchain.chain import gpus
 from tipchain.chain.gpus import Gpus
 from tipchain.chain.lint import is_checkout, survey
 from tipchain.cli import main
@@ -37,7 +37,7 @@ FILES = {
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    monkeypatch.setattr(lint, "find_gpus", lambda: Gpus(numbers=("0",)))
+    monkeypatch.setattr(gpus, "find_gpus", lambda: Gpus(numbers=("0",)))
     for name in DRIVERS:
         (tmp_path / "test_tipc").mkdir(exist_ok=True)
         (tmp_path / "test_tipc" / name).write_text("")
@@ -62,7 +62,7 @@ def test_drivers_and_files_of_each_kind(checkout):
 
 
 def test_without_a_gpu_what_needs_one_cannot_be_run_nor_what_needs_that(checkout, monkeypatch):
-    monkeypatch.setattr(lint, "find_gpus", lambda: Gpus(trouble="no GPU here"))
+    monkeypatch.setattr(gpus, "find_gpus", lambda: Gpus(trouble="no GPU here"))
     found = {one.kind: one for one in survey(checkout).kinds}
     assert (found["ptq_infer_python"].run, found["ptq_infer_python"].skipped) == (0, {"no GPU here": 1})
     assert found["dy2static"].run == 1, "it trains on the CPU"
