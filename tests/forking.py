@@ -20,7 +20,8 @@ VARIABLE = "TIPCHAIN_FORKED"
 def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
     from tipchain.parity.recorder import model_environment
 
-    folder = tempfile.TemporaryDirectory(prefix="tipchain-forked-")
+    # Whatever a test has made the folder for temporary files: a socket's path may have some 100 characters.
+    folder = tempfile.TemporaryDirectory(prefix="tipchain-forked-", dir="/tmp")
     command = [sys.executable, str(HERE / "forked" / "sitecustomize.py"), folder.name]
     process = subprocess.Popen(
         command,

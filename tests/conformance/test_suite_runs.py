@@ -35,6 +35,7 @@ for rule in {rules}; do
 done
 case " $* " in *" {infer} "*) printf '%b\n' '{prints}'
   for file in {writes}; do mkdir -p "${{file%/*}}"; echo image > "$file"; done ;;
+  *) echo '{evaluates}' ;;
 esac
 """
 
@@ -53,6 +54,7 @@ class Chain:
     results: str = "results_python.log"
     prints: str = "class_id: 3, score: 0.97"
     writes: str = ""
+    evaluates: str = "top1: 0.97"
 
     def __str__(self) -> str:
         return f"{self.suite}-{Path(self.train[2].split()[0]).parent.name or 'flat'}"
@@ -171,7 +173,8 @@ def prepare(chain, root):
     params.parent.mkdir(parents=True)
     params.write_text(text)
     rules = " ".join(f"'{'|'.join(rule)}'" for rule in (chain.train, chain.export))
-    body = STUB.format(rules=rules, infer=chain.infer, prints=chain.prints, writes=chain.writes)
+    told = {name: getattr(chain, name) for name in ("infer", "prints", "writes", "evaluates")}
+    body = STUB.format(rules=rules, **told)
     if chain.export[1] == "--":  # the export names the folder in a word of its own
         body += f'case " $* " in *" {chain.export[0]} "*) for last; do :; done; echo 1 > "$last/a.pdmodel"'
         body += '; echo 1 > "$last/a.pdiparams" ;; esac\n'
@@ -236,6 +239,14 @@ def test_an_inference_that_prints_no_result_of_its_suite_fails(chain, tmp_path, 
     assert go(noise, tmp_path, monkeypatch) == 1
     reasons = [result["reason"] for result in results() if result["command"]["step"] == "infer"]
     assert any("no result line" in reason for reason in reasons)
+
+
+def test_an_evaluation_that_prints_nothing_fails(tmp_path, monkeypatch):
+    chain = next(one for one in CHAINS if one.suite == "paddleseg")
+    assert go(replace(chain, evaluates=""), tmp_path, monkeypatch) == 1
+    reasons = {one["command"]["step"]: one["reason"] for one in results() if one["outcome"] == "FAIL"}
+    assert list(reasons) == ["eval"]
+    assert "exit 0, but no result line" in reasons["eval"]
 
 
 NOISE = r"--- Running IR pass [fc_fuse_pass]\n---    enabled FC MKL-DNN for 1 fc ops\noneDNN v3.2.1\nepoch : 3"

@@ -244,6 +244,11 @@ class _Trainings:
         """Add an evaluation or an export of what a training left."""
         roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
         argv = (*self.plan.python, *program, *self.plan.words(rule.arguments, run.facts, roles))
+        leaves: tuple[Artifact, ...] = ()
+        if self.plan.spec.fixes and step == "eval":
+            leaves = (Artifact(what="result line", in_log=True),)
+        elif step == "export":
+            leaves = self.plan.exported_files(run.save, argv)
         command = Command(
             id=run.label,
             step=step,
@@ -253,7 +258,7 @@ class _Trainings:
             on_gpu=run.leg.on_gpu,
             leg=run.label,
             gpus=run.leg.gpus[:1],
-            leaves=self.plan.exported_files(run.save, argv) if step == "export" else (),
+            leaves=leaves,
             finds=self.finds(run.facts["weights"]),
         )
         log, usual = (self.plan.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
