@@ -72,7 +72,7 @@ CASE_FAULTS = (
     _fault("train_data/flip-probability", ("random.random() < 0.5", "random.random() < 0.4"), words="flip"),
     _fault("train_data/flip-missing-in-the-image", ("        if flip:\n", "        if flip and not flip:\n"), words="pixels"),
     _fault("train_data/flip-upside-down", ("FLIP_LEFT_RIGHT", "FLIP_TOP_BOTTOM"), words="pixels"),
-    _fault("train_data/crop-area", ("random.uniform(0.35, 1.0)", "random.uniform(0.08, 1.0)"), words="box[3]", case=MORE_DRAWS),
+    _fault("train_data/crop-area", ("random.uniform(0.35, 1.0)", "random.uniform(0.08, 1.0)"), words="box", case=MORE_DRAWS),
     _fault("train_data/crop-ratio", ("random.uniform(math.log(3 / 4), math.log(4 / 3))", "math.log(random.uniform(3 / 4, 4 / 3))"), words="box[3]", case=MORE_DRAWS),
     _fault("train_data/nearest", ("image.resize((20, 20), BILINEAR, box", "image.resize((20, 20), Image.Resampling.NEAREST, box"), words="pixels"),
     _fault("train_data/not-augmented", ("        return normalize(image), {", "        return normalize(crop(resize(folder.read(number)))), {"), words="pixels"),

@@ -194,13 +194,16 @@ def _explain_further(
     """Return better causes than those of finished images, where raw images, another order or one sample give any."""
     raw, words = _explain_raw(pair, name, off)
     evidence = f"{evidence}; {words}" if words else evidence
-    if raw and (causes[0].explained is None or len(raw) < len(causes)):
+    tried = bool(raw) and raw[0].explained is not None  # else raw images of another size may be others
+    if tried and (causes[0].explained is None or len(raw) < len(causes)):
         return raw, evidence
     if causes[0].explained is not None:
         return causes, evidence
     ordered = _explain_in_order(pair, name)
     if ordered:
         return ordered, f"{evidence}; samples were recognized by small grey images"
+    if raw:
+        return raw, evidence
     es, acts = pair.values(name, off[:1])
     alone = explain_images(es, acts) if len(off) > 1 else []
     if alone and alone[0].code != "unknown" and alone[0].explained is not None:
