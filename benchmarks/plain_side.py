@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.numbers.dumps import load_record
+
 
 class Plain:
     """A side's model, with the few calls in which the frameworks differ."""
@@ -22,6 +24,10 @@ class Plain:
     def __init__(self, side: str, settings: dict) -> None:
         self.side, self.settings = side, settings
         self.framework = importlib.import_module(side)
+        if side == "torch":
+            from tipchain.frameworks.torch_ import Dynamo
+
+            Dynamo(self.framework).install()  # which an alignment does without, too
 
     def build(self, name: str):
         module, _, function = self.settings["sides"][self.side][name].partition(":")
@@ -72,7 +78,7 @@ class Plain:
 def main() -> None:
     side = Plain(sys.argv[1], json.loads(Path(sys.argv[2]).read_text()))
     settings = side.settings
-    given = np.load(settings["inputs"], allow_pickle=True).item()
+    given = dict(load_record(Path(settings["inputs"])).arrays)
     label, arrays = given.pop("label"), list(given.values())
     model, criterion = side.model(), side.build("loss")()
     with side.framework.no_grad():
