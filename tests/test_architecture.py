@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import subprocess
 import sys
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -37,9 +37,13 @@ def imports_of(path: Path) -> set[str]:
 
 
 CONTRIBUTING = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\| (\d+) \|$", CONTRIBUTING, re.MULTILINE)
 ROOMS = {
     name: (set(re.findall(r"`(\w+)`", imports)), imports.strip() == "all", re.findall(r"`(tests/\w+)`", tests))
-    for name, imports, tests in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|$", CONTRIBUTING, re.MULTILINE)
+    for name, imports, tests, _ in ROWS
+}
+LINES = {PACKAGE / name: int(lines) for name, *_, lines in ROWS} | {
+    PACKAGE.parent / "tests": int(re.search(r"`tests/` has at\s+most (\d+)", CONTRIBUTING)[1])
 }
 
 
@@ -59,7 +63,7 @@ def test_a_room_imports_what_the_house_lets_it(room):
 
 
 @pytest.mark.parametrize(
-    "journey", re.findall(r"^- (.*? to .*?): (.*(?:\n  .*)*)", CONTRIBUTING, re.MULTILINE), ids=itemgetter(0)
+    "journey", re.findall(r"^- (.*? to .*?): (.*(?:\n  .*)*)", CONTRIBUTING, re.MULTILINE), ids=operator.itemgetter(0)
 )
 def test_a_journey_goes_one_way(journey):
     """Each module is imported by one that stands before it."""
@@ -73,6 +77,13 @@ def test_a_journey_goes_one_way(journey):
         assert not reached or step in reached, f"{step} is called by none before it"
         for name in imports_of(file):
             reached.add(name)
+
+
+@pytest.mark.parametrize("folder", LINES, ids=operator.attrgetter("name"))
+def test_a_folder_keeps_to_its_lines(folder):
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
+    assert lines <= LINES[folder], "it has grown: make room in it"
+    assert LINES[folder] - lines < 100, f"it has shrunk: lower its figure in CONTRIBUTING.md to {lines}"
 
 
 def test_no_circle_of_imports():
