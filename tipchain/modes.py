@@ -156,6 +156,8 @@ class StageInfo(NamedTuple):
             both dumps, and torch is not run.
         trains: whether it makes sense only in modes that train.
         tensors: whether large captures stand in safetensors files beside the dumps.
+        live: the stages of two live models that judge it, or tell why it fails.
+        judged_live: whether they judge it; the dumps then show what the guide's logs show.
     """
 
     builders: tuple[str, ...]
@@ -165,23 +167,36 @@ class StageInfo(NamedTuple):
     solo: bool = False
     trains: bool = True
     tensors: bool = False
+    live: tuple[str, ...] = ()
+    judged_live: bool = False
 
 
 INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
-        "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False, tensors=True),
-        "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False),
+        "forward": StageInfo(
+            ("model",), ("fake", "weights"), "forward", trains=False, live=("forward",), judged_live=True
+        ),
+        "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False, live=("data",)),
         "metric": StageInfo(
-            ("model", "dataset", "metric"), ("eval_data", "weights", "settings"), "metric", trains=False
+            ("model", "dataset", "metric"),
+            ("eval_data", "weights", "settings"),
+            "metric",
+            trains=False,
+            live=("metric", "forward"),
         ),
-        "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss"),
-        "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer"),
-        "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr"),
-        "regularization": StageInfo(("optimizer",), ("settings",), "regularization"),
+        "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss", live=("loss",), judged_live=True),
+        "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer", live=("optimizer",)),
+        "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr", live=("schedule",)),
+        "regularization": StageInfo(("optimizer",), ("settings",), "regularization", live=("optimizer",)),
         "backward": StageInfo(
-            ("model", "loss", "optimizer"), ("fake", "weights", "settings"), "bp_align", tensors=True
+            ("model", "loss", "optimizer"),
+            ("fake", "weights", "settings"),
+            "bp_align",
+            tensors=True,
+            live=("backward", "train"),
+            judged_live=True,
         ),
-        "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data"),
+        "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data", live=("train_data",)),
         "init": StageInfo(("model",), ("settings",), "init"),
         "train": StageInfo(
             ("model", "loss", "optimizer", "dataset", "metric"),
@@ -189,6 +204,7 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
             "train_align",
             reference="benchmark",
             tensors=True,
+            live=("backward", "train", "optimizer", "schedule"),
         ),
         "inference": StageInfo(
             ("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False
@@ -205,10 +221,10 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
 )
 """The reproduction guide's eleven steps in its order, then what it asks for besides."""
 STAGES = tuple(INFO)
-LOCATABLE = frozenset(
-    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
-)
+LOCATABLE = frozenset(name for name, info in INFO.items() if info.live)
 """Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
+PREFLIGHT = "preflight"
+"""What checks are called that compare how both sides are built; every run of a case has them."""
 SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "01": ("01_test_forward.py", ("forward",)),

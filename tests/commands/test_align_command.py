@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ CAUSE = {
     "stage": "forward",
 }
 LIVE = {"stages": {"forward": "FAIL"}, "reasons": {}, "diagnoses": [CAUSE]}
+EQUAL = {"stages": {"preflight": "PASS", "forward": "PASS", "backward": "PASS", "loss": "PASS"}, "diagnoses": []}
 
 
 def judged(stage: str, outcome: Outcome) -> StageJudgement:
@@ -54,21 +56,22 @@ def align(tmp_path, monkeypatch, capsys):
     (tmp_path / "case.yaml").write_text(CASE)
     (tmp_path / "net.py").write_text("reference = port = loss = print\n")
 
-    def run(*judgements, interrupted=False, launch=None, options=()):
+    def run(*judgements, interrupted=False, live=EQUAL, options=()):
         def stages(_, listener, *__, **___):
             for one in judgements:
                 listener(one)
             if interrupted:
                 raise KeyboardInterrupt
 
-        def launched(*_, **__):
-            time.sleep(0.3)
-            if isinstance(launch, BaseException):
-                raise launch
-            return Launched(text="FAIL: found", exit_code=1, document=launch)
+        class Worker:
+            def align(self, *_, **__):
+                time.sleep(0.3)
+                if isinstance(live, BaseException):
+                    raise live
+                return Launched(text="FAIL: found", exit_code=int(live is not EQUAL), document=live)
 
         monkeypatch.setattr("tipchain.parity.align.align", stages)
-        monkeypatch.setattr("tipchain.live.worker.launch", launched)
+        monkeypatch.setattr("tipchain.live.judge.start_worker", lambda **_: nullcontext(Worker()))
         code = main(["align", "case.yaml", "--out", "out", "--json", "r.json", *options])
         text, errors = capsys.readouterr()
         assert code in (0, 1, 130), errors
@@ -80,7 +83,7 @@ def align(tmp_path, monkeypatch, capsys):
 def test_an_interruption_shows_what_is_known(align, tmp_path):
     code, text, report = align(judged("forward", Outcome.PASS), interrupted=True)
     assert code == 130
-    assert text.startswith("interrupted: so far the port equals its reference: 1 stage")
+    assert text.startswith("interrupted: so far the recorded numbers are within their tolerances: 1 stage")
     assert "SKIP   loss     interrupted before it was judged" in text.splitlines()
     assert report["interrupted"] is True
     (kept,) = tmp_path.glob("out/runs/*/log_reprod/alignment.json")
@@ -88,41 +91,49 @@ def test_an_interruption_shows_what_is_known(align, tmp_path):
 
 
 def test_an_interruption_of_the_search_keeps_the_verdict(align):
-    code, text, report = align(
-        judged("forward", Outcome.FAIL), judged("loss", Outcome.PASS), launch=KeyboardInterrupt()
-    )
+    code, text, report = align(judged("forward", Outcome.FAIL), judged("loss", Outcome.PASS), live=KeyboardInterrupt())
     assert code == 130
     assert text.startswith("interrupted: so far NOT the same model: forward/x: because")
     assert report["undiagnosed"] == "not looked for: interrupted"
 
 
 def test_the_time_that_is_told_holds_the_search_and_the_cause_is_kept(align, tmp_path):
-    code, text, report = align(judged("loss", Outcome.FAIL), judged("forward", Outcome.FAIL), launch=LIVE)
+    code, text, report = align(judged("loss", Outcome.FAIL), judged("forward", Outcome.FAIL), live=LIVE)
     assert code == 1
     assert report["seconds"] >= 0.3
     assert f" in {report['seconds']:.1f} s, exit code 1" in text
     assert text.startswith("NOT the same model: `bn`: `epsilon` is 0.1\n  fix   write 1e-05\n")
-    assert [one["subject"] for one in report["verdicts"]] == ["forward/x", "loss/x"], "in the order of the stages"
-    assert report["diagnoses"][0]["explains"] == ["forward/x", "loss/x"]
+    assert [one["subject"] for one in report["verdicts"]] == ["forward/layers", "forward/x", "loss/x"], (
+        "in the order of the stages"
+    )
+    assert report["diagnoses"][0]["explains"] == ["forward/layers", "forward/x", "loss/x"]
     (kept,) = tmp_path.glob("out/runs/*/log_reprod/alignment.json")
     assert json.loads(kept.read_text())["diagnoses"] == report["diagnoses"]
-    assert "where and why\nFAIL: found\n" in (tmp_path / "out/alignment.log").read_text()
+    assert "both models in one process\nFAIL: found\n" in (tmp_path / "out/alignment.log").read_text()
+
+
+FOUND = {"stages": {"forward": "FAIL"}, "reasons": {"forward": "bn differs"}, "diagnoses": []}
 
 
 @pytest.mark.parametrize(
-    ("options", "launch", "told"),
-    [(("--no-locate",), None, "not looked for: --no-locate"), ((), None, "could not be looked for: FAIL: found")],
+    ("options", "live", "told"),
+    [(("--no-locate",), FOUND, "not looked for: --no-locate"), ((), None, "could not be looked for: FAIL: found")],
 )
-def test_that_nothing_was_looked_for_is_told(align, options, launch, told):
-    _, text, report = align(judged("forward", Outcome.FAIL), launch=launch, options=options)
+def test_that_nothing_was_looked_for_is_told(align, options, live, told):
+    code, _, report = align(judged("forward", Outcome.FAIL), live=live, options=options)
+    assert code == 1
     assert report["undiagnosed"] == told
-    assert f"  why   {told}" in text.splitlines()
-    assert text.rstrip().endswith("next  tipchain locate case.yaml")
+
+
+def test_models_that_cannot_be_compared_are_no_pass(align):
+    code, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), live=None)
+    assert code == 1
+    assert text.startswith("no verdict: preflight/models: both models in one process: FAIL: found")
 
 
 def test_the_verdict_can_be_had_alone_and_every_check_too(align):
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-q",))
-    assert text == ("the port equals its reference: 2 stages, closest call forward, 50 % of what is allowed\n")
+    assert text == "the port equals its reference: 3 stages, closest call forward, 50 % of what is allowed\n"
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-v",))
     assert "PASS     loss/x: because" in text.splitlines()
     assert "\nthe port equals its reference" in text

@@ -137,15 +137,19 @@ def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
     monkeypatch.setattr(worker, "_ended", lambda code, output: asked)
 
     class Process:
-        returncode = 0
+        returncode, pid = 0, 0
 
         def __init__(self, argv, **_):
-            asked.update(json.loads(Path(argv[-1]).read_text()))
+            pass
 
         __enter__ = lambda self: self  # noqa: E731
         __exit__ = lambda self, *_: None  # noqa: E731
-        communicate = lambda self, timeout: ("", "")  # noqa: E731
 
+        def communicate(self, request, timeout):
+            asked.update(json.loads(Path(request.strip()).read_text()))
+            return "", ""
+
+    monkeypatch.setattr(worker, "_kill", lambda _: None)
     monkeypatch.setattr(worker.subprocess, "Popen", Process)
     with (here / "stderr").open("w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
@@ -252,7 +256,7 @@ def test_a_failed_stage_says_where_and_why(tmp_path):
     assert max(len(line) for line in lines if not line.startswith(("page", "log", "next"))) <= 80
     assert any(re.match(r"  at    tiny_paddle\.py:29: return self\.head", line) for line in lines)
     assert any(re.match(r"  fix   .*relu", line) for line in lines)
-    assert "FAIL   forward  2 of 2 checks failed because of the model's own code" in lines
+    assert "FAIL   forward    3 of 3 checks failed because of the model's own code" in lines
     assert "root INFO" not in done.stdout, "the lines of the logs stay in the logs"
     assert (project.root / "out" / "log_reprod" / "forward_diff.log").read_text().endswith("diff check failed\n")
     assert "missing-activation" in (project.root / "out" / "alignment.log").read_text()
@@ -263,7 +267,7 @@ def test_a_failed_stage_says_where_and_why(tmp_path):
     assert cause["explained"] > 0.99
     assert (cause["place"]["file"], cause["place"]["line"]) == ("tiny_paddle.py", 29)
     assert cause["reference_place"]["file"] == "tiny_torch.py"
-    assert cause["explains"] == ["forward/logits", "forward/logits@1x3x17x19"]
+    assert cause["explains"] == ["forward/layers", "forward/logits", "forward/logits@1x3x17x19"]
     located = json.loads(next(kept.parents[1].rglob("*located*.json")).read_text())
     assert "train" not in located["stages"], "nothing that failed updates parameters"
     assert located["stages"]["forward"] == "FAIL"

@@ -15,7 +15,6 @@ from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.core.files import RUN_VARIABLE
 from tipchain.numbers.dumps import load_record
-from tipchain.parity.stages.tensors import TensorFile
 
 pytestmark = pytest.mark.frameworks
 
@@ -111,7 +110,11 @@ def test_alignment_log_has_a_header_per_run_and_keeps_old_runs(clean):
 def test_json_stands_alone_on_standard_output(clean):
     done = clean[0].align("--only", "loss", "--json", "-", out="json")
     document = json.loads(done.stdout)
-    assert document["verdicts"][0]["subject"] == "loss/loss"
+    assert [one["subject"] for one in document["verdicts"][:3]] == [
+        "preflight/construction",
+        "loss/function",
+        "loss/loss",
+    ]
     assert document["where"]["machine"] == socket.gethostname()
     assert "diff check passed" in done.stderr
 
@@ -159,13 +162,9 @@ def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
     assert outcomes == {
         "forward/logits": "PASS",
         "forward/logits@1x3x17x19": "PASS",
-        "forward/logits@2x3x17x19": "PASS",
-        "forward/train/logits": "PASS",
-        "forward/train/buffers": "PASS",
         "loss/loss": "FAIL",
         "loss/gradient/logits": "FAIL",
     }
-    assert "the port smooths targets by +0.1" in " ".join(done.stdout.split())
     assert done.returncode == 1
 
 
@@ -243,13 +242,14 @@ def test_dumps_of_other_inputs_are_refused(port):
     assert "different inputs: fake" in " ".join(done.stdout.split())
 
 
-def test_a_check_that_proves_nothing_is_an_error(port):
+def test_small_outputs_are_compared_by_their_own_size(port):
     for name in ("tiny_paddle.py", "tiny_torch.py"):
         port.edit(name, "return self.head(", "return 1e-9 * self.head(")
+    assert port.align("--only", "forward").returncode == 0
+    port.edit("tiny_paddle.py", "return 1e-9 * self.head(", "return 0 * self.head(")
     done = port.align("--only", "forward")
-    assert done.returncode == 1
-    assert "ERROR" in done.stdout
-    assert "proves nothing" in " ".join(done.stdout.split())
+    assert done.returncode == 1, "every tolerance lets zeros pass"
+    assert "forward/layers" in done.stdout
 
 
 def test_a_dump_that_is_no_dump_is_an_error(port):
@@ -284,49 +284,6 @@ def test_recording_one_side_checks_nothing(port):
     assert both.returncode == 0, both.stdout
 
 
-SCALED = "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("
-
-
-def test_torch_tells_how_far_rounding_moves_gradients_where_a_verdict_needs_it(port):
-    def told(*args):
-        done = port.align("--only", "backward", *args)
-        with TensorFile(port.latest() / "bp_align_torch.safetensors") as tensors:
-            return done.returncode, "gradient_noise/square.weight" in tensors
-
-    given = "--reference", port.root / "made_elsewhere" / "log_reprod"
-    assert told() == (0, False)
-    assert told(*given) == (0, False)
-    port.edit("tiny_paddle.py", "return self.head(", SCALED)
-    assert told() == (1, True), "torch's side is kept, and a process starts for this alone"
-    assert told("--fresh") == (1, True), "the process that recorded the gradients is asked"
-    assert told(*given) == (1, True), "a process starts for this alone"
-    assert told(*given, "--port", shutil.copytree(port.latest(), port.root / "ported")) == (1, True)
-    assert told("--record", "torch") == (4, True), "nobody can ask later"
-
-
-def test_dumps_without_torchs_noise_fail_no_gradient_where_torch_cannot_be_asked(port):
-    port.edit("tiny_paddle.py", "return self.head(", SCALED)
-
-    def verdicts(**how):
-        done = align_port(port, "--only", "backward", "--json", "-", **how)
-        document = json.loads(done.stdout)
-        found = {
-            one["subject"].split("/")[1]: one["outcome"] for one in document["verdicts"] if one["outcome"] != "PASS"
-        }
-        return found, " ".join(document["notes"])
-
-    judged = {"gradient": "FAIL", "parameter": "FAIL"}
-    assert judged.items() <= verdicts()[0].items()
-    unjudged = dict.fromkeys(judged, "ERROR")
-    found, notes = verdicts(env=broken_framework(port.root, "torch"))
-    assert unjudged.items() <= found.items()
-    assert "torch cannot be imported" in notes
-    port.edit("tiny_torch.py", "return self.head(", "return 1.0 * self.head(")
-    found, notes = verdicts()
-    assert unjudged.items() <= found.items()
-    assert "is of other sources" in notes
-
-
 def test_a_published_number_is_the_benchmark(port):
     port.edit(
         "case.yaml", "learning_rate: 1.0e-3}", "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}"
@@ -350,6 +307,7 @@ def test_a_known_deviation_is_skipped_and_must_go_on(port):
     done = port.align("--only", "forward,loss")
     assert done.returncode == 0, done.stdout
     assert "known deviation: smoothing" in " ".join(done.stdout.split())
+    assert "accepted: " in done.stdout
 
 
 def broken_framework(folder, name):

@@ -9,8 +9,6 @@ from safetensors.numpy import save_file
 from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance, tolerance_for
-from tipchain.parity.case import KnownDeviation
-from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
@@ -62,27 +60,20 @@ def test_every_key_of_both_modes_is_judged(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "subject", "words"),
+    ("change", "words"),
     [
-        ({"loss_0": np.array([2.1])}, "backward/loss_0", "in eval mode the first losses differ: look at forward and loss"),
-        ({"train/loss_0": np.array([2.1])}, "backward/train/loss_0", "in train mode alone the first losses differ: look at BatchNorm"),
-        ({"loss_1": np.array([2.1])}, "backward/loss_1", "until loss_0: the first gradients and the learning rates agree: look at the optimizer's arguments"),
-        ({"train/loss_3": np.array([2.1])}, "backward/train/loss_3", "in train mode the losses are equal until loss_2"),
-        ({"loss_2": np.array([2.1]), "lr_1": np.array([1e-3])}, "backward/loss_2", "the learning rates differ from lr_1 on: look at the schedule"),
-        ({"loss_2": np.array([2.1]), "gradient/w": np.array([0.6, -0.5])}, "backward/loss_2", "the first gradients differ too, 1 of 1"),
-        ({"train/parameter/w": np.array([1.0, 2.1])}, "backward/train/parameter/w", "in train mode the losses are close"),
-        ({"train/buffer/bn.running_mean": np.array([0.1, 0.3])}, "backward/train/buffer/bn.running_mean", "momentum, which is 1 - torch's"),
-        ({"train/loss_1": None}, "backward/train/loss_1", "missing in the port"),
-        ({"train/gradient/w": None}, "backward/train/gradient/w", "missing in the port"),
+        ({"train/loss_0": np.array([2.1])}, "not close"),
+        ({"train/parameter/w": np.array([1.0, 2.1])}, "not close"),
+        ({"train/buffer/bn.running_mean": np.array([0.1, 0.3])}, "not close"),
+        ({"train/loss_1": None}, "missing in the port"),
+        ({"train/gradient/w": None}, "missing in the port"),
     ],
-)  # fmt: skip
-def test_a_failure_says_its_mode_and_where_to_look(tmp_path, change, subject, words):
-    assert words in failures(judge(tmp_path, change))[subject]
-
-
-def test_a_hint_stands_once(tmp_path):
-    found = failures(judge(tmp_path, {f"loss_{n}": np.array([9.0]) for n in (1, 2, 3)}))
-    assert [("look at" in reason) for reason in found.values()] == [True, False, False]
+)
+def test_a_failure_says_its_mode(tmp_path, change, words):
+    (key,) = change
+    found = failures(judge(tmp_path, change))
+    assert set(found) == {f"backward/{key}"}
+    assert words in found[f"backward/{key}"]
 
 
 def test_a_rule_that_names_a_mode_counts_there_alone(tmp_path):
@@ -189,32 +180,7 @@ def test_steps_where_a_gradient_is_rounding_alone_are_not_judged(tmp_path, monke
     assert ("rounding hides 1 of 2 elements" in found.reason) is (outcome == "SKIP")
 
 
-def test_what_rounding_might_excuse_is_not_judged_where_nobody_recorded_how_far_it_moves(tmp_path):
-    apart = {
-        "gradient/w": np.array([0.505, -0.5]),
-        "loss_2": np.array([1.9]),
-        "buffer/bn.running_mean": np.array([9.0, 0.2]),
-    }
-    judgement = judge(tmp_path, apart)
-    found = failures(judgement)
-    (unjudged,) = filter(lacks_noise, judgement.verdicts)
-    assert (unjudged.subject, unjudged.outcome.value) == ("backward/gradient/w", "ERROR")
-    assert "not judged: the reference's dumps lack" in unjudged.reason
-    assert "tipchain align CASE --record torch" in unjudged.reason
-    assert "the first gradients differ too" in found["backward/loss_2"], (
-        "no hint builds on gradients that nobody judged"
-    )
-    assert set(found) == {f"backward/{name}" for name in apart}
-    assert not any(map(lacks_noise, judge(tmp_path, {"gradient/w": np.array([np.nan, -0.5])}).verdicts))
-    assert not any(map(lacks_noise, judge(tmp_path, apart, noise=2e-3).verdicts))
-
-
-def test_gradients_behind_losses_that_differ_fail_without_a_measure_of_rounding(tmp_path):
-    apart = {"loss_0": np.array([2.1]), "gradient/w": np.array([0.505, -0.5])}
-    judgement = judge(tmp_path, apart)
-    assert {one.subject for one in judgement.verdicts if one.outcome.value == "FAIL"} == {
-        f"backward/{k}" for k in apart
-    }
-    assert not any(map(lacks_noise, judgement.verdicts))
-    known = Rules(own={}, deviations=(KnownDeviation(subject="backward/loss_0", reason="known"),))
-    assert any(map(lacks_noise, judge(tmp_path, apart, rules=known).verdicts)), "the gradients alone may decide"
+def test_a_gradient_is_judged_by_its_tolerance_where_nobody_recorded_how_far_rounding_moves_it(tmp_path):
+    found = failures(judge(tmp_path, {"gradient/w": np.array([0.505, -0.5])}))
+    assert set(found) == {"backward/gradient/w"}
+    assert "0.01 of the model's largest RMS, allowed 0.0001" in found["backward/gradient/w"]

@@ -14,16 +14,10 @@ pytestmark = pytest.mark.frameworks
 
 def test_every_shape_is_tried(both_sides):
     judged = both_sides.judge("forward")
-    assert [verdict.subject for verdict in judged.verdicts] == [
-        "forward/logits",
-        "forward/logits@1x3x17x19",
-        "forward/logits@2x3x17x19",
-        "forward/train/logits",
-        "forward/train/buffers",
-    ]
+    assert [verdict.subject for verdict in judged.verdicts] == ["forward/logits", "forward/logits@1x3x17x19"]
     assert failed(judged) == {}
     shapes = [verdict.diff.actual_shape for verdict in judged.verdicts if verdict.diff]
-    assert shapes == [(4, 10), (1, 10), (2, 10), (2, 10)]
+    assert shapes == [(4, 10), (1, 10)]
 
 
 def test_a_port_that_serves_one_size_only_fails_the_other(both_sides, monkeypatch):

@@ -1,4 +1,4 @@
-"""The lr stage: every schedule's curve is equal in both frameworks, and one that differs is described."""
+"""The lr stage: every schedule's curve is equal in both frameworks, and one that differs is told by its first step."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FAULTS = {
     "per epoch instead of per iteration": (
         {"name": "step", "step_size": 4},
         {"name": "step", "step_size": 20},
-        ["the port's step size is 20, the reference's 4", "first differs at step 4"],
+        ["first differs at step 4"],
     ),
     "total steps": (
         {"name": "cosine", "total_steps": 90},
@@ -84,12 +84,12 @@ FAULTS = {
     "milestone one step late": (
         {"name": "multistep", "milestones": [30, 60]},
         {"name": "multistep", "milestones": [31, 61]},
-        ["the port's milestones is [31, 61], the reference's [30, 60]", "first differs at step 30"],
+        ["first differs at step 30"],
     ),
     "milestones four steps early": (
         {"name": "multistep", "milestones": [30, 60]},
         {"name": "multistep", "milestones": [26, 56]},
-        ["the port's milestones is [26, 56], the reference's [30, 60]"],
+        ["first differs at step 26"],
     ),
     "no schedule": ({"name": "step", "step_size": 30}, {"name": "constant"}, ["first differs at step 30"]),
 }
@@ -110,14 +110,6 @@ def curves(expected, actual):
         for side, curve in (("torch", expected), ("paddle", actual))
     ]
     return judge_records("lr", *sides)["lr"]
-
-
-def test_a_curve_that_differs_has_the_causes_that_live_schedules_have():
-    jagged = 0.1 + 0.01 * np.random.default_rng(0).random(100)
-    assert "the port's learning rate is 3 times the reference's at every step" in curves(jagged, 3 * jagged).reason
-    assert "moves once in 4 steps" in curves(jagged, jagged[np.arange(100) // 4]).reason
-    falling = 0.1 * 0.9 ** np.arange(50)
-    assert "the port's schedule is 1 step ahead of the reference's" in curves(falling, falling * 0.9).reason
 
 
 def test_noise_of_a_rate_that_ends_at_zero_is_no_difference_and_nan_is():
@@ -146,7 +138,7 @@ def test_parameters_with_rates_of_their_own_are_compared_too(case):
     assert outcomes(align("lr", multiplied)) == {Outcome.PASS}
     reasons = failed(align("lr", multiplied, case))
     assert "lr" not in reasons
-    assert "the port's first learning rate is 0.1, the reference's 0.2" in reasons["lr/bn.bias"]
+    assert "first differs at step 0: expected 0.2, actual 0.1" in reasons["lr/bn.bias"]
 
 
 def test_an_end_that_the_frameworks_understand_differently_is_refused(case):

@@ -27,7 +27,9 @@ def alarms(project: TinyProject, seed: int) -> dict[str, str]:
     assert report.is_file(), done.stdout + done.stderr
     verdicts = json.loads(report.read_text())["verdicts"]
     judged = {verdict["subject"].partition("/")[0] for verdict in verdicts}
-    assert judged == set(load_case(project.case).stages), "a stage that was left out would raise no alarm"
+    assert judged - {"preflight"} == set(load_case(project.case).stages), (
+        "a stage that was left out would raise no alarm"
+    )
     return {one["subject"]: one["reason"] for one in verdicts if one["outcome"] in ("FAIL", "ERROR")}
 
 

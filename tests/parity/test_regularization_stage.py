@@ -1,4 +1,4 @@
-"""The regularization stage: every wrong decay fails, with words about its form and the parameters it touches."""
+"""The regularization stage: every wrong decay fails, with what it moves and the parameters it touches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ L2 = {"name": "momentum", "weight_decay": 1e-4}
 BIASES = "conv.bias, bn.bias, norm.bias, linear.bias, head.bias"
 BN = "bn.weight, bn.bias, norm.weight, norm.bias"
 FAULTS = {
-    "decay missing": (L2, {"name": "momentum"}, "decayed in the reference only: L2 through the momentum, by 0.01 of the parameter, then 1.9 times that"),
-    "decay too much": ({"name": "momentum"}, L2, "decayed in the port only: L2 through"),
-    "another coefficient": (L2, {**L2, "weight_decay": 1.1e-4}, "expected L2 through the momentum, by 0.01 of the parameter, then 1.9 times that; actual L2 through the momentum, by 0.011"),
-    "one part in a hundred": (L2, {**L2, "weight_decay": 1.01e-4}, "by 0.01 of the parameter"),
-    "L1 for L2": (L2, {**L2, "decay": "l1"}, "actual L1, by 0.01 towards zero"),
-    "L1 for L2, adam": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1e-3, "decay": "l1"}, "; actual L1, coefficient between 0.0009"),
-    "coupled for decoupled": ({"name": "adamw", "weight_decay": 1e-2}, {"name": "adam", "weight_decay": 1e-2}, "expected decoupled, by 1 of the parameter; actual L2, coefficient between 0.009"),
-    "another coefficient behind a division": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1.01e-3}, "L2, coefficient"),
+    "decay missing": (L2, {"name": "momentum"}, "decayed in the reference only"),
+    "decay too much": ({"name": "momentum"}, L2, "decayed in the port only"),
+    "another coefficient": (L2, {**L2, "weight_decay": 1.1e-4}, "decay moves it by "),
+    "one part in a hundred": (L2, {**L2, "weight_decay": 1.01e-4}, "decay moves it by "),
+    "L1 for L2": (L2, {**L2, "decay": "l1"}, "decayed otherwise"),
+    "L1 for L2, adam": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1e-3, "decay": "l1"}, "decayed otherwise"),
+    "coupled for decoupled": ({"name": "adamw", "weight_decay": 1e-2}, {"name": "adam", "weight_decay": 1e-2}, "decayed otherwise"),
+    "another coefficient behind a division": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1.01e-3}, "decayed otherwise"),
     "decay of biases": ({**L2, "no_decay": ["bias"]}, L2, "decayed in the port only"),
     "no decay of norms": (L2, {**L2, "no_decay": ["norm"]}, "decayed in the reference only"),
 }  # fmt: skip
@@ -50,21 +50,19 @@ def test_a_wrong_decay_fails_and_is_described(case, fault):
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    "args",
     [
-        (L2, "both: L2 through the momentum"),
-        ({**L2, "name": "sgd"}, "both: L2 or decoupled, by 0.01 of the parameter"),
-        ({**L2, "decay": "l1"}, "both: L1, by 0.01 towards zero"),
-        ({**L2, "name": "adamw"}, "both: decoupled, by 0.01 of the parameter"),
-        ({**L2, "name": "adagrad"}, "both: L2, coefficient"),
-        ({**L2, "name": "rmsprop", "decay": "l1"}, "both: L1, coefficient"),
-        ({**L2, "name": "adam", "clip_global_norm": 1.0, "no_decay": ["vector"]}, "both: not decayed"),
+        L2,
+        {**L2, "name": "sgd"},
+        {**L2, "decay": "l1"},
+        {**L2, "name": "adamw"},
+        {**L2, "name": "adagrad"},
+        {**L2, "name": "rmsprop", "decay": "l1"},
+        {**L2, "name": "adam", "clip_global_norm": 1.0, "no_decay": ["vector"]},
     ],
 )
-def test_equal_decay_passes_and_is_named(case, args, words):
-    verdicts = align("regularization", with_args(case, args))
-    assert outcomes(verdicts) == {Outcome.PASS}
-    assert any(words in one.reason for one in verdicts.values()), [one.reason for one in verdicts.values()]
+def test_equal_decay_passes(case, args):
+    assert outcomes(align("regularization", with_args(case, args))) == {Outcome.PASS}
 
 
 def test_the_parameters_that_are_spared_are_listed(case):
@@ -104,7 +102,7 @@ def test_decay_before_clipping_is_seen(case):
     args = {"weight_decay": 1e-2, "clip_global_norm": 5.0}
     right = with_args(case, {"name": "sgd", **args})
     reasons = failed(align("regularization", right, replace(right, sides=sides, optimizer_args=args)))
-    assert any("on both sides, but not equal" in reason for reason in reasons.values()), reasons
+    assert any("decayed otherwise" in reason for reason in reasons.values()), reasons
 
 
 def test_variants_are_judged_apart(case):

@@ -71,38 +71,4 @@ def test_a_port_that_is_recorded_alone_is_told_to_equal_nothing(tmp_path):
     assert "SKIP   inference  only paddle was recorded\n" in done.stdout
     done = project.align("--port", project.latest("port"), out="both")
     assert done.returncode == 0, done.stdout
-    assert "the port equals its reference: 2 stages" in done.stdout, "its inference is judged with its dumps"
-
-
-KILLED = """
-import os
-import sys
-
-_build_model = build_model
-
-
-def build_model(**args):
-    print("process", os.getpid(), sys.orig_argv, flush=True)
-    return _build_model(**args)
-
-
-def build_loss():
-    os.kill(os.getpid(), 9)
-"""
-
-
-def test_one_of_two_processes_of_a_side_that_is_killed_leaves_the_other_and_both_imported_paddle_once(tmp_path):
-    project = make_tiny_project(tmp_path)
-    with (project.root / "tiny_paddle.py").open("a") as file:
-        file.write(KILLED)
-    lines = project.case.read_text().splitlines()
-    lines = ["stages: [forward, loss, inference]" if line.startswith("stages:") else line for line in lines]
-    project.case.write_text("\n".join([*lines, "inference: {onnx: false}"]) + "\n")
-    project.align("--json", project.root / "report.json")
-    found = {one["subject"]: one for one in json.loads((project.root / "report.json").read_text())["verdicts"]}
-    assert "the paddle process was killed by SIGKILL" in found.pop("loss/paddle")["reason"]
-    assert {one["outcome"] for one in found.values()} == {"PASS"}
-    log = next(project.root.glob("out/runs/*/log_reprod/recorder_paddle.log")).read_text()
-    said = [line.split(maxsplit=2) for line in log.splitlines() if line.startswith("process ")]
-    assert len({pid for _, pid, _ in said}) == 2
-    assert len({words for *_, words in said}) == 1
+    assert "the recorded numbers are within their tolerances: 2 stages" in done.stdout

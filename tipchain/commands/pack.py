@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.core.files import commit, replacing_path, writing
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, Outcome, RecordError, worst
-from tipchain.modes import LATEST, Mode, dump_name, log_name, parse_mode
+from tipchain.errors import BAD, ExitCode, Outcome, RecordError, worst
+from tipchain.modes import LATEST, PREFLIGHT, Mode, dump_name, log_name, parse_mode
 
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         OutputError: the archive cannot be written.
     """
     from tipchain.commands.align import from_root
-    from tipchain.parity.align import out_folder
+    from tipchain.parity.align import out_folder, read_verdicts
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, judge_stage
 
@@ -70,7 +70,12 @@ def run(args: argparse.Namespace) -> int:
     out = out_folder(args.runs, case, mode)
     latest = out / LATEST
     # A stage of the five that the case leaves out is not applicable; any other must be there and pass.
-    states, problems = {}, []
+    states, verdicts = {}, read_verdicts(out)
+    problems = [
+        f"{verdicts[stage].value} {stage}: the models differ in the latest run"
+        for stage in (PREFLIGHT, *case.stages)
+        if verdicts.get(stage) in BAD
+    ]
     for stage in dict.fromkeys((*ACCEPTANCE, *case.stages)):
         if stage not in case.stages:
             states[stage] = "not applicable"

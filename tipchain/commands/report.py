@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
-    from tipchain.live.worker import located_details
+    from tipchain.live.judge import located_details
     from tipchain.report.model import load_report
     from tipchain.report.write import curves_of, with_page, write_report
 

@@ -405,7 +405,7 @@ class Setting:
         Raises:
             OSError: the run's folder cannot be written to.
         """
-        from tipchain.live.worker import located_details
+        from tipchain.live.judge import located_details
         from tipchain.report.write import with_page
 
         details = located_details(folder / LATEST) if report.diagnoses else []

@@ -52,7 +52,7 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
 
         request, out = make_request(args, (stage,))
         report = run_case(request, out, where=origin(request.case.root))
-        keep_report(report, request)
+        keep_report(report, request, out)
         prune(out)
         failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
         for verdict in failures:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -75,6 +75,14 @@ STAGES = tuple(
     """.split()
 )
 """The stages in the order in which a report has them."""
+RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "loss": ("forward",),
+    "metric": ("forward",),
+    "backward": ("forward", "loss"),
+    "train": ("forward", "loss", "backward"),
+}
+"""The stages that are compared with a stage, for it says nothing where they differ."""
+MODES = ("eval", "train")
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """What is said of results that depend on them."""
 EVAL = "in eval mode"
@@ -94,6 +102,9 @@ def align(
     step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
+    modes: Sequence[str] = (),
+    stages: Sequence[str] = (),
+    other_inputs: Sequence[object] = (),
     outputs: object = None,
     equal_nan: bool = False,
     names: Mapping[str, str] | None = None,
@@ -135,6 +146,10 @@ def align(
             a batch; see ``docs/how-to/training.md``. It needs ``optimizers``.
         iterations: the number of updates (calls of ``step``) that are compared, at least 1.
         training: whether the models are in train mode (BatchNorm uses batches, dropout drops) or in eval mode.
+        modes: the modes in which the models are trained, ``"eval"`` and ``"train"``. Default: the mode of ``training``.
+        stages: the stages that are compared, and what they rest on: ``"loss"`` compares the network, too. The construction is
+            compared in any case. Default: all stages that the arguments allow.
+        other_inputs: further inputs of forward, each like ``inputs``, whose outputs are compared in eval mode.
         outputs: the outputs that are compared and given to losses and metrics: a name, an index, a list of them, or a function
             of the output. A tuple has one for each side. Default: all outputs of both models, matched by name, otherwise by
             position, shape and values.
@@ -160,7 +175,7 @@ def align(
 
     Raises:
         UsageError: swapped or missing models; inputs that are not arrays; one function in place of a pair; ``iterations``
-            below 1; ``names`` that the models lack; ``outputs`` that a model does not return.
+            below 1; unknown ``stages`` or ``modes``; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
     named = isinstance(inputs, Mapping | str | Path)
@@ -170,6 +185,9 @@ def align(
         raise UsageError(f"within is {within}, expected seconds above 0")
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
+    for name, words, known in (("stages", stages, STAGES), ("modes", modes, MODES)):
+        if wrong := [word for word in words if word not in known]:
+            raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
     sides = Sides(TorchSide(), PaddleSide())
     check_models(reference, port)
     check_pair("loss", loss)
@@ -195,6 +213,9 @@ def align(
         step=step,
         iterations=iterations,
         training=training,
+        modes=tuple(modes) or (MODES[training],),
+        wanted=frozenset(stages or STAGES).union(*(RESTS_ON.get(one, ()) for one in stages)),
+        others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
         names=with_ignored(names or {}, ignore, reference, port),
         seed=seed,
         causes=causes,
@@ -226,6 +247,9 @@ class _Alignment:
     step: tuple[Step, Step] | None
     iterations: int
     training: bool
+    modes: tuple[str, ...]
+    wanted: frozenset[str]
+    others: tuple[ModelInputs, ...]
     names: dict[str, str]
     seed: int
     causes: bool
@@ -237,6 +261,7 @@ class _Alignment:
     first: LayerVerdict | None = None
     tensors: Tensors | None = None
     of_runs: list[LayerVerdict] = field(default_factory=list)
+    other_draws: tuple[Draws, Draws] | None = None
     excused: bool = False
 
     def check_data(self) -> None:
@@ -253,14 +278,14 @@ class _Alignment:
             if self._are_strangers(pairs):
                 return
             try:
-                located = self._locate(store, pairs)
+                located = self._locate(store, pairs) if "forward" in self.wanted else None
             except OutOfTime as error:
                 apart = error.apart
                 differ = apart is not None and not apart <= SAME_SINGLE
                 told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
                 self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
         self._stage("preflight", self._check_construction, pairs, located, store)
-        if located is not None and self.loss is not None:
+        if located is not None and self.loss is not None and "loss" in self.wanted:
             self._stage("loss", self._check_loss, located, self.loss)
             if self.found.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
                 located = self._without_losses(store, pairs, located)
@@ -285,12 +310,13 @@ class _Alignment:
             elif self._agrees():
                 self._judge_other_mode(located)
             if self._agrees() and not self.training and not located.port.draws.made:
+                self._judge_given_inputs()
                 self._judge_other_inputs(located)
             elif self._agrees() and located.exact:
                 self._judge_single(located)
-        if self.fed.metrics is not None:
+        if self.fed.metrics is not None and "metric" in self.wanted:
             self._stage("metric", self._check_metrics, located)
-        if self.fed.predict is not None:
+        if self.fed.predict is not None and PREDICT in self.wanted:
             self._stage(PREDICT, self._check_predictions)
         if self.optimizers is not None:
             self._run_training(self.optimizers, pairs, located)
@@ -355,20 +381,27 @@ class _Alignment:
     def _run_training(
         self, optimizers: tuple[Builder, Builder], pairs: list[LayerPair], located: Located | None
     ) -> None:
-        self._stage("optimizer", self._check_optimizers, optimizers)
-        if self.schedulers is not None:
+        if "optimizer" in self.wanted:
+            self._stage("optimizer", self._check_optimizers, optimizers)
+        if self.schedulers is not None and "schedule" in self.wanted:
             self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
-        if self.loss is not None and located is not None:
+        if self.loss is not None and located is not None and "train" in self.wanted:
             self._stage("train", self._train, pairs, located, self.loss)
-        if self.step is not None:
+        if self.step is not None and STEP in self.wanted:
             self._stage(STEP, self._check_steps, pairs, located, self.step)
 
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
         locator = Locator(
-            self.sides, store, seed=self.seed, training=self.training, pace=self.pace, equal_nan=self.equal_nan
+            self.sides,
+            store,
+            seed=self.seed,
+            backward="backward" in self.wanted,
+            training=self.training,
+            pace=self.pace,
+            equal_nan=self.equal_nan,
         )
-        if losses and self.loss is not None:
+        if losses and self.loss is not None and locator.backward:
             try:
                 return locator.locate(*self.models, self.inputs, self.loss, self.names, pairs)
             except OutOfTime:
@@ -466,6 +499,11 @@ class _Alignment:
         """Add something to a stage's reason."""
         self.found.reasons[stage] += f"; {told}" if told else ""
 
+    def _leave_out(self, told: str) -> None:
+        """Note what could not be compared, and no other check covers."""
+        if told not in self.found.uncompared:
+            self.found.uncompared.append(told)
+
     def _asked(self) -> list[str]:
         """Return the stages that stand beside the layers' and were given what they need, in the order in which they run."""
         trained = self.optimizers is not None
@@ -479,7 +517,7 @@ class _Alignment:
             "train": trained and self.loss is not None,
             STEP: trained and self.step is not None,
         }
-        return [stage for stage, there in given.items() if there]
+        return [stage for stage, there in given.items() if there and stage in {"preflight"} | self.wanted]
 
     def _stage(self, stage: str, work: Callable[..., None], *args: object) -> None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
@@ -545,9 +583,8 @@ class _Alignment:
 
     def _agrees(self) -> bool:
         """Tell whether the models agree in all that was compared."""
-        return all(
-            self.found.stages[one] in (Outcome.PASS, Outcome.SKIP) for one in ("preflight", "forward", "backward")
-        )
+        stages = (self.found.stages.get(one) for one in ("preflight", "forward", "backward"))
+        return all(one in (None, Outcome.PASS, Outcome.SKIP) for one in stages)
 
     def _judge_other_mode(self, located: Located) -> None:
         """Judge what the models do in train mode, or in eval mode if they ran in train mode, where that may be something else."""
@@ -573,8 +610,10 @@ class _Alignment:
                 self._add("forward", f"{mode} mode was not compared: {who}: {told.told}")
             elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
                 self._locate_again(given, f"in {mode} mode", training=training)
-            elif told.changed and double:
-                self._judge_buffers(located, given, told.draws, training=training)
+            else:
+                self.other_draws = told.draws
+                if told.changed and double:
+                    self._judge_buffers(located, given, told.draws, training=training)
 
     def _judge_single(self, located: Located) -> bool:
         """Tell whether both run in float32, as their users run them: a layer may mix it with float64, and only then raise."""
@@ -587,6 +626,22 @@ class _Alignment:
         why = f"in float32 the port raises, the reference does not: {told.told}"
         self._fail_model(why, _called(located, told.path)) if told.fault else self._add("forward", why)
         return False
+
+    def _judge_given_inputs(self) -> None:
+        """Judge what the models do with the other inputs that were given."""
+        for given in self.others if self._agrees() else ():
+            with self._erring("forward"):
+                self.pace.tell("running both models with the other inputs")
+                told = self._call_with(given)
+                if isinstance(told, Refusal):
+                    who, why = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
+                    self._end(
+                        "forward",
+                        Outcome.FAIL if told.by_port else Outcome.ERROR,
+                        f"{why} the {who} raises: {told.told}",
+                    )
+                elif told.differs:
+                    self._judge_with(given, alike=True)
 
     def _judge_other_inputs(self, located: Located) -> None:
         """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
@@ -682,7 +737,7 @@ class _Alignment:
             unlike = unlike_draws(found, self.models)
             if outcome is Outcome.PASS:
                 if not self._judge_draws(found, unlike, how) and not found.comparable:
-                    self._add("forward", f"{how} the results are {RANDOM}")
+                    self._leave_out(f"{how} the results are {RANDOM}")
                 elif any(found.one_sided):
                     self._add("forward", f"{how}: {_tell_one_sided(found)}")
                 return
@@ -711,6 +766,8 @@ class _Alignment:
         self.found.diagnoses.extend(replace(one, message=f"{how}: {one.message}") for one in causes)
 
     def _judge_backward(self, located: Located) -> None:
+        if "backward" not in self.wanted:
+            return
         backward = [one for one in located.verdicts if one.direction == "backward"]
         if not backward and not (located.alike and located.learns) and not located.late:
             self._end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
@@ -745,7 +802,7 @@ class _Alignment:
         if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
         if untold:
-            rest = f"{rest}; the results as a whole are {RANDOM}"
+            self._leave_out(f"the {direction} results as a whole are {RANDOM}")
         if direction == "backward":
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         if direction == "forward" and any(located.one_sided):
@@ -779,6 +836,9 @@ class _Alignment:
         self.found.findings[:] = check_construction(
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names, tensors=tensors
         )
+        if located is None and any(one.kind in ("argument", "parameter", "flag") for one in self.found.findings):
+            with suppress(Exception):  # a difference that is not weighed counts
+                located = self._locate(store, pairs, losses=False)
         if located is not None:
             self.found.findings[:] = weigh(
                 self.found.findings, located, self.sides, self.models, store, self.seed, self.pace
@@ -850,19 +910,31 @@ class _Alignment:
         if tied is not None:
             self._end("train", Outcome.SKIP, f"the trainings differ after one update: {tied}")
             return
-        collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
-        done = train_both(
-            self._recipe(pairs, located, losses),
-            same=all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
-            excused=self.excused,
-            equal_nan=self.equal_nan,
-        )
-        self.found.curves.update(done.curves)
-        self._end("train", done.outcome, done.reason)
+        same = all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))
+        alike = not any(minds_mode(side, model) for side, model in zip(self.sides, self.models, strict=True))
+        reasons: list[str] = []
+        for mode in self.modes[:1] if alike else self.modes:
+            collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
+            how, draws = "", located.port.draws
+            if mode != MODES[self.training] and not alike:
+                how = f"in {mode} mode: "
+                if self.other_draws is None:
+                    self._end("train", Outcome.SKIP, f"{how}not trained: the models were not compared in it")
+                    return
+                draws = self.other_draws[1]
+            recipe = self._recipe(pairs, located, losses)
+            recipe = replace(recipe, copied=partial(self._copied, training=mode == "train"), draws=draws)
+            done = train_both(recipe, same=same, excused=self.excused, equal_nan=self.equal_nan)
+            self.found.curves.update(done.curves)
+            reasons.append(f"{how}{done.reason}")
+            self._end("train", done.outcome, "; ".join(reasons))
+            if done.outcome is not Outcome.PASS:
+                return
 
     def _check_steps(self, pairs: list[LayerPair], located: Located | None, steps: tuple[Step, Step]) -> None:
         if located is not None and not located.comparable:
             self._end(STEP, Outcome.SKIP, RANDOM)
+            self._leave_out(f"the training steps are {RANDOM}")
             return
         loops = Loops(recipe=self._recipe(pairs, located, None), steps=steps, names=self.names)
         done = compare_loops(loops, same=self.found.stages.get("forward") is Outcome.PASS)

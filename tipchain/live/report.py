@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.core.json_text import as_json, parse_as, parse_json
 from tipchain.core.language import many, say
-from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
+from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import UNEXPLAINED, Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
@@ -170,6 +170,7 @@ class AlignmentReport:
         command: the command that repeats the alignment.
         origin: the models, the date and the commit: ``reference``, ``port``, ``date``, ``commit``.
         notes: actions before the comparison, such as copying weights.
+        uncompared: what could not be compared, and no other check covers, each with its reason.
     """
 
     stages: dict[str, Outcome]
@@ -186,17 +187,18 @@ class AlignmentReport:
     command: str = ""
     origin: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    uncompared: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """Whether something was compared and nothing failed or errored."""
-        outcomes = set(self.stages.values())
-        return Outcome.PASS in outcomes and outcomes.isdisjoint(BAD)
+        """Whether all that the models do was compared, and nothing failed or errored."""
+        return self.exit_code is ExitCode.PASSED
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code: 0 (passed), 1 (a check failed or errored) or 4 (nothing was compared)."""
-        return exit_code(self.stages.values())
+        """The exit code: 0 (passed), 1 (a check failed or errored) or 4 (nothing, or not all, could be compared)."""
+        code = exit_code(self.stages.values())
+        return ExitCode.NOTHING_CHECKED if self.uncompared and code is ExitCode.PASSED else code
 
     @property
     def headline(self) -> str:
@@ -209,6 +211,8 @@ class AlignmentReport:
             words = "PASS: the port is the reference"
         elif Outcome.FAIL in self.stages.values():
             words = "FAIL: the port is not the reference"
+        elif self.uncompared and not errors:
+            return f"INCONCLUSIVE: equal where compared; not compared: {'; '.join(self.uncompared)}"
         else:
             words = f"ERROR: no verdict on {', '.join(errors)}" if errors else "SKIP: nothing was compared"
         return f"{words}; {layers} layers compared"

@@ -28,7 +28,7 @@ from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
-from tipchain.parity.inputs import make_inputs
+from tipchain.parity.inputs import make_all_inputs, make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
 from tipchain.weights.convert import to_paddle
 from tipchain.weights.given_names import NameMap, with_ignored
@@ -87,19 +87,24 @@ def give_weights(reference: object, port: object, names: Mapping[str, str], igno
     try:
         copy_weights(reference, port, names, ignore)
     except WeightsError:
-        # Copy every tensor that has a counterpart of its shape; return how many of the reference's have none.
-        left = sum(len(layer.slots) for layer in tensors.unmatched[0])
-        for pair in tensors.pairs:
-            if pair.ours is None:
-                continue
-            if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
-                left += 1
-                continue
-            arrays = divide(tensors.array(pair.ours), pair.theirs)
-            for part, array in zip(pair.theirs.parts, arrays, strict=True):
-                part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
+        left = copy_fitting(tensors)
         return f"{told}: the reference's were copied, but for {left} that have no counterpart"
     return f"{told}: the reference's were copied (--no-copy-weights compares them as they are)"
+
+
+def copy_fitting(tensors: Tensors) -> int:
+    """Copy every tensor that has a counterpart of its shape; return how many of the reference's have none."""
+    left = sum(len(layer.slots) for layer in tensors.unmatched[0])
+    for pair in tensors.pairs:
+        if pair.ours is None:
+            continue
+        if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
+            left += 1
+            continue
+        arrays = divide(tensors.array(pair.ours), pair.theirs)
+        for part, array in zip(pair.theirs.parts, arrays, strict=True):
+            part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
+    return left
 
 
 # Where the data and metrics beside live models come from: an alignment case, or names on the command line.
@@ -229,23 +234,45 @@ def open_case(
     case = load_case(path, reseed).for_stage("backward")
     frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
     made: tuple[str, ...] = SIDES if names is None else SIDES[:1]  # what names leave out keeps what it was drawn as
-    models = []
-    for framework in frameworks:
+
+    def build(framework: Framework, *, drawn: bool) -> Model:
         framework.seed(case.seed)
-        with framework.undrawn() if framework.name in made else nullcontext():
-            models.append(framework.build(_builder(case, framework, "model"), case.model_args))
-    weights = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made)
-    for framework, model in zip(frameworks[: len(made)], models, strict=False):
-        framework.load_weights(model, weights.paths[framework.name])
-    found_names = dict(weights.names) if names is None else _convert(case, models, names)
+        with nullcontext() if drawn else framework.undrawn():
+            return framework.build(_builder(case, framework, "model"), case.model_args)
+
+    models = [build(one, drawn=one.name not in made) for one in frameworks]
+    found: Arguments = {}
+    try:
+        weights = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made)
+    except WeightsError:
+        if names is not None or _fits(case, models):
+            raise
+        reference, port = models = [build(one, drawn=True) for one in frameworks]
+        found_names = with_ignored(case.weights.names, case.weights.ignore, reference, port)
+        pairs = pair_layers(reference, port, found_names)
+        left = copy_fitting(Tensors(reference, port, pairs, found_names))
+        found["notes"] = [
+            f"the reference's weights do not fit the port: {left} tensors have no counterpart of their shape"
+        ]
+        found["unfit"] = True
+    else:
+        for framework, model in zip(frameworks[: len(made)], models, strict=False):
+            framework.load_weights(model, weights.paths[framework.name])
+        found_names = dict(weights.names) if names is None else _convert(case, models, names)
     args, labels = _inputs(case, frameworks[0], data_roots(case, parse_mode(mode), data_path)[0])
-    found: Arguments = {
+    found |= {
         "reference": models[0],
         "port": models[1],
         "inputs": {"args": args},
         "seed": case.seed,
         "names": found_names,
         "iterations": case.backward.iterations,
+        "modes": case.backward.modes,
+        "other_inputs": [
+            {"args": tuple(arrays.values())}
+            for shapes, arrays in make_all_inputs(case.for_stage("forward")).items()
+            if shapes
+        ],
     }
     sides = [case.sides[one.name] for one in frameworks]
     if labels is not None and all(one.loss for one in sides):
@@ -288,6 +315,16 @@ def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
             with suppress(CaseError):
                 found[piece] = resolve(reference, root, "torch"), resolve(port, root, "paddle")
     return found
+
+
+def _fits(case: Case, models: Sequence[Model]) -> bool:
+    """Tell whether the port has a tensor for each of the reference's."""
+    reference, port = models
+    try:
+        to_paddle(reference, reference.state_dict(), port, case.weights.names, case.weights.ignore)
+    except WeightsError:
+        return False
+    return True
 
 
 def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, str]:

@@ -45,6 +45,7 @@ class Verdict:
         diff: the facts it rests on; None where there was nothing to compare.
         finite: False where it rests on NaN or Inf that no ``diff`` tells of.
         share: how much of what is allowed the difference takes, 1 for all of it; None where that is no single number.
+        accepted: the difference that the user accepts, and by what; "" where there is none.
     """
 
     outcome: Outcome
@@ -53,6 +54,7 @@ class Verdict:
     diff: TensorDiff | None = None
     finite: bool = True
     share: float | None = None
+    accepted: str = ""
 
 
 @collector_resting()
@@ -229,10 +231,17 @@ def _rounded_up(value: float) -> str:
 # Verdicts as JSON and back.
 
 
+LEFT_OUT = ("share", "accepted")
+"""What is not in the JSON where there is nothing to tell."""
+
+
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
     found = (as_json(verdict) for verdict in verdicts)
-    return [{name: one for name, one in document.items() if name != "share" or one is not None} for document in found]
+    return [
+        {name: one for name, one in document.items() if name not in LEFT_OUT or one not in (None, "")}
+        for document in found
+    ]
 
 
 def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:

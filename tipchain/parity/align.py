@@ -15,7 +15,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -30,22 +29,13 @@ from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
-from tipchain.errors import MissingFrameworkError, Outcome, UsageError
+from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
 from tipchain.modes import DATA_FOLDER, INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
-from tipchain.parity.recorder import (
-    NOISE_ORDER,
-    EarlyStart,
-    RecordingJob,
-    RecordingSide,
-    StageNeeds,
-    has_large_weights,
-    listen,
-)
-from tipchain.parity.stages.backward import lacks_noise
+from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
@@ -354,9 +344,30 @@ def _stage_seconds(out: Path) -> dict[str, float]:
         return {}
 
 
-def keep_report(report: RunReport, request: AlignRequest) -> None:
-    """Write a run's report into its folder."""
+VERDICTS = "verdicts.json"
+"""In `LATEST`: how each stage ended when it was judged last, by its name."""
+
+
+def keep_report(report: RunReport, request: AlignRequest, out: Path) -> None:
+    """Write a run's report into its folder, and how its stages ended to the latest dumps."""
     atomic_write(request.folder / f"{request.report_name}.json", dump_report(report))
+    path = out / LATEST / VERDICTS
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{VERDICTS}.lock")):
+        ended: dict[str, list[Outcome]] = {}
+        for one in report.verdicts:
+            ended.setdefault(one.subject.partition("/")[0], []).append(one.outcome)
+        known = read_verdicts(out) | {stage: worst(outcomes) for stage, outcomes in ended.items()}
+        atomic_write(path, json.dumps({stage: outcome.value for stage, outcome in known.items()}) + "\n")
+
+
+def read_verdicts(out: Path) -> dict[str, Outcome]:
+    """Return how each stage ended when it was judged last below ``out``; nothing where that is not known."""
+    try:
+        found = json.loads((out / LATEST / VERDICTS).read_text())
+        return {str(stage): Outcome(outcome) for stage, outcome in found.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 class _Scribe:
@@ -420,6 +431,7 @@ class _Scribe:
             verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
             notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
             interrupted=interrupted,
+            stages=choose_stages(self.case, self.mode, ()),
         )
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
@@ -432,10 +444,6 @@ class _Scribe:
 
 
 # Record, compare and judge.
-
-
-LONGEST = "backward"
-"""The stage that takes longest of those that a large model is trained in for as many steps in every mode."""
 
 
 def align(
@@ -464,97 +472,35 @@ def align(
         arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
         meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
         save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
-    early = _start_early(request)
     try:
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
-            prepared = _prepare(request, pending, request.recorded_sides, request.given)
+            prepared = prepare(
+                request.case,
+                request.mode,
+                pending,
+                request.folder,
+                request.recorded_sides,
+                request.data_path,
+                request.given,
+            )
             for stage, reason in prepared.failures.items():
                 tell(unjudged(stage, "needs", reason))
             at = commit(request.case.root)
             jobs = [_job(request, prepared, pending, side, at) for side in request.recorded_sides]
-            cache = _start(request, jobs, pending, since, sides, early) if pending else None
+            cache = _start(request, jobs, pending, since, sides) if pending else None
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
-                judgement = _with_noise(request, _judge(request, stage, sides, rules), sides)
-                if judgement:
-                    tell(_keep(cache, judgement, sides, request.folder) if cache else judgement)
-            for one in sides if "backward" not in pending else ():
-                one.release()
+                judgement = _judge(request, stage, sides, rules)
+                tell(_keep(cache, judgement, sides, request.folder) if cache else judgement)
             if pending and not ready:
-                _help(request, sides)
                 show_recording(progress, request.stages, sides)
                 listen(sides)
     finally:
         for one in sides:
             one.stop()
-        if early is not None:
-            early.stop()
     return judged
-
-
-def _start_early(request: AlignRequest) -> EarlyStart | None:
-    """Start the port's process, which imports its framework while weights are made anew, as after every edit of a model.
-
-    Without weights of an earlier run nobody knows how it takes its memory; torch may have nothing to record.
-    """
-    case, side = request.case, "paddle"
-    known = [*(case.root / DATA_FOLDER / "weights" / case.id).glob(f"*/{side}.pdparams")]
-    if side not in request.recorded_sides or request.truth or not known:
-        return None
-    needs = {"": StageNeeds(weights=str(max(known, key=lambda one: one.stat().st_size)), digests={})}
-    job = RecordingJob(
-        side=side,
-        case="",
-        stages=(),
-        device=request.device,
-        threads=request.threads or default_threads(len(request.recorded_sides)),
-        folder=str(request.folder.resolve()),
-        needs=needs,
-        train_data="",
-        eval_data="",
-        epochs=0,
-        commit="",
-    )
-    return EarlyStart(job)
-
-
-def _prepare(
-    request: AlignRequest, stages: Sequence[str], sides: tuple[str, ...], given: GivenInputs | None = None
-) -> Prepared:
-    return prepare(request.case, request.mode, stages, request.folder, sides, request.data_path, given)
-
-
-def _help(request: AlignRequest, sides: Sequence[RecordingSide]) -> None:
-    """Start another process for a side that has stages left while the other has none: as many run as there are sides."""
-    busy = sum(bool(process.order) for side in sides for process in side.processes)
-    if request.device == "cpu" and _records_both(request) and busy < len(sides):
-        for side in sides:
-            if side.needs_help:
-                side.start()
-
-
-def _with_noise(request: AlignRequest, judgement: StageJudgement, sides: list[RecordingSide]) -> StageJudgement | None:
-    """Return a judgement with why it knows no noise; None where torch now records that first."""
-    if not any(map(lacks_noise, judgement.verdicts)):
-        return judgement
-    # Torch's side can tell how far rounding moves gradients; where its dumps were given, one is started for that alone.
-    torch = next((one for one in sides if one.side == "torch"), None)
-    if torch is None and request.given is None and "torch" in request.dumps:
-        stages, of = ("backward",), ("torch", *request.recorded_sides)
-        with suppress(MissingFrameworkError):  # the verdict tells what is not judged for want of it
-            prepared = _prepare(request, stages, of)
-            if not prepared.failures:
-                job = replace(_job(request, prepared, stages, "torch", commit(request.case.root)), stages=())
-                torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)
-                sides.append(torch)
-    if torch and torch.waits:
-        torch.order(judgement.stage, NOISE_ORDER)
-        torch.release()
-        return None
-    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
-    return replace(judgement, notes=(*judgement.notes, *why))
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
@@ -581,14 +527,6 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     if len(request.sides) < len(SIDES):
         return unjudged(stage, request.sides[0], f"only {request.sides[0]} was recorded", Outcome.SKIP)
     return judge_stage(stage, request.folder, rules)
-
-
-def amend_stage(stage: str, verdicts: Sequence[Verdict], request: AlignRequest, out: Path) -> None:
-    """Write a stage's diff log anew, with verdicts that are others than judging its dumps gave."""
-    tolerances = judge_stage(stage, request.folder, request.rules or Rules.of(request.case)).tolerances
-    own = [one for one in verdicts if one.subject.startswith(f"{stage}/")]
-    write_diff_log(request.folder / log_name(stage), own, tolerances, stage=stage)
-    publish(request.folder, out / LATEST, [log_name(stage)])
 
 
 def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[StageJudgement]:
@@ -652,40 +590,18 @@ def _records_both(request: AlignRequest) -> bool:
 
 
 def _start(
-    request: AlignRequest,
-    jobs: Sequence[RecordingJob],
-    stages: Sequence[str],
-    since: float,
-    sides: list[RecordingSide],
-    early: EarlyStart | None = None,
+    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str], since: float, sides: list[RecordingSide]
 ) -> ReferenceCache | None:
-    """Start recording on each side that has anything to record, and add it to ``sides``; torch's waits where it may be asked for more.
+    """Start recording on each side that has anything to record, and add it to ``sides``, the port first.
 
     The port begins before anybody looks for what torch has recorded before.
     """
-    both, cache = _records_both(request), None
+    cache = None
     for job in sorted(jobs, key=lambda one: SIDES.index(one.side), reverse=True):
         if job.side == "torch":
             job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
-        begun, waits = early if job.side == "paddle" else None, both and job.side == "torch"
-        sides.insert(0, RecordingSide(job, stages, request.timeout_s, waits=waits, early=begun))
-    alone = sum(bool(side.job.stages) for side in sides) == 1
-    two = both and request.device == "cpu" and core_count() > 1
-    for side in sides:
-        side.begin(_second(side.job, alone=alone) if two else "")
+        sides.insert(0, RecordingSide(job, stages, request.timeout_s))
     return cache
-
-
-def _second(job: RecordingJob, *, alone: bool) -> str:
-    """Return what a second process of a side begins with at once, or "" for none.
-
-    Stages of the port alone come last and mostly wait for processes of their own. A large model would be in memory once
-    more, in a third process (AlexNet: 14.8 in place of 12.8 s), unless torch's side is of an earlier run: then one of two
-    takes the longest path.
-    """
-    if has_large_weights(job):
-        return LONGEST if alone and LONGEST in job.stages else ""
-    return next(iter(set(job.stages[-1:]) & set(SOLO)), "")
 
 
 def _spare(

@@ -17,6 +17,7 @@ from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.model import RunReport
+from tipchain.report.terminal import verdict_line
 
 # A run on GitHub: annotations on the lines at fault, and the step's summary.
 #
@@ -192,7 +193,7 @@ def junit_xml(report: RunReport) -> str:
     counts = count_cases(report.outcomes, report.seconds)
     root = ET.Element("testsuites", counts)
     name = f"{report.title} {report.mode}".strip()
-    facts = {"chain": report.chain} if report.chain else {}
+    facts = {"verdict": verdict_line(report), **({"chain": report.chain} if report.chain else {})}
     suite = add_suite(root, name, {"timestamp": report.started, **counts}, {**facts, **report.versions})
     for result in report.results:
         command, reason = result.command, result.reason

@@ -12,7 +12,7 @@ from tipchain.chain.plan import Result, result_json
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
-from tipchain.modes import INFO, LATEST, STAGES
+from tipchain.modes import INFO, LATEST, PREFLIGHT, STAGES
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
@@ -67,8 +67,15 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
     causes = [_of_run(one, failed, root) for one in live]
     follow: dict[int, list[str]] = {}
     left: list[str] = []
+    built = {
+        str(one["port_path"] or one["kind"]) for one in document.get("findings", ()) if one.get("effect") != "none"
+    }
     for stage, subjects in failed.items():
-        reaching = [number for number, one in enumerate(causes) if reaches(one, stage)]
+        reaching = [
+            number
+            for number, one in enumerate(causes)
+            if (stage == PREFLIGHT and built & {*one.layers}) or reaches(one, stage)
+        ]
         own = [number for number in reaching if CASE_STAGES.get(live[number].stage, live[number].stage) == stage]
         first = min(own or reaching, key=lambda number: _nearness(causes[number], stage), default=None)
         if first is None:
@@ -153,6 +160,8 @@ def rediagnose(folder: Path, verdicts: Sequence[Verdict]) -> Diagnosed:
 
 def reaches(cause: Diagnosis, stage: str) -> bool:
     """Tell whether a stage's result depends on what a cause is about."""
+    if stage == PREFLIGHT:
+        return cause.stage == PREFLIGHT
     info = INFO.get(stage)
     piece = cause.port_path if cause.port_path in PIECES else MODEL
     if info is None or info.solo:
@@ -204,6 +213,8 @@ def _below(place: SourceLine | None, root: Path) -> SourceLine | None:
 
 
 def _number(stage: str) -> int:
+    if stage == PREFLIGHT:
+        return -1
     return STAGES.index(stage) if stage in STAGES else len(STAGES)
 
 
@@ -229,6 +240,8 @@ class RunReport:
         undiagnosed: why nothing, or not all, was looked for where verdicts failed; "" where all was.
         notes: what was left out and why.
         interrupted: whether the user interrupted the run.
+        stages: the stages that the alignment's case has in this mode; those of ``verdicts`` may be some of them.
+        uncompared: what the alignment could not compare, and no other check covers, each with its reason.
         page: its page as shown to the user; "" where none was written.
         stated: the exit code that its file tells; None of one that was read from no file.
     """
@@ -248,6 +261,8 @@ class RunReport:
     undiagnosed: str = ""
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    stages: tuple[str, ...] = ()
+    uncompared: tuple[str, ...] = ()
     page: str = ""
     chain: str = ""
     stated: int | None = field(default=None, compare=False)
@@ -276,7 +291,10 @@ class RunReport:
     @property
     def exit_code(self) -> ExitCode:
         """The program's exit code."""
-        return ExitCode.INTERRUPTED if self.interrupted else exit_code(self.outcomes)
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        code = exit_code(self.outcomes)
+        return ExitCode.NOTHING_CHECKED if self.uncompared and code is ExitCode.PASSED else code
 
 
 # RunReports as JSON, and back.
@@ -299,7 +317,7 @@ def _text(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-LEFT_OUT = ("chain", "where", "models", "call", "page", "diagnoses", "undiagnosed")
+LEFT_OUT = ("chain", "where", "models", "call", "page", "diagnoses", "undiagnosed", "stages", "uncompared")
 """What is not in the JSON where it is not known: the history tells reports apart by this document."""
 
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -16,7 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, UNEXPLAINED, Diagnosis
-from tipchain.modes import LOCATABLE, SOLO, STAGES, Mode
+from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 LINES, WIDTH = 30, 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
-HEAD_LINES, FIX_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 4, 6
+HEAD_LINES, FIX_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 8, 6
 TEXT_COLUMNS = 27
 """Columns that an outcome and what is said beside a name have at least."""
 LABEL = 6
@@ -165,6 +165,10 @@ NOUNS: Mapping[str, str] = {
     "forward": "model",
 }
 """What is not the same where a stage fails, or a piece is the cause; the others are called as the stage is."""
+
+
+OF_ITSELF: Mapping[str, str] = {"inference": "exported against port", "distributed": "processes against one"}
+"""What the stages compare that hold the port against itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,13 +241,32 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
         cause = report.cause
         return outcome, f"{NOT_THE_SAME}{_noun(stage_of(first))}: {said}" if cause is None else _of_cause(cause)
     passed = [name for name, ones in stages.items() if worst(one.outcome for one in ones) is Outcome.PASS]
-    if not passed:
-        reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
-        return Outcome.SKIP, f"nothing was compared: {reason}"
-    told = f"{many(len(passed), 'stage')}{_closest(report.verdicts)}"
-    if set(passed) <= set(SOLO):
-        return Outcome.PASS, f"the port agrees with itself: {told}; it was not compared with its reference"
-    return Outcome.PASS, f"the port equals its reference: {told}"
+    compared = [name for name in passed if name != PREFLIGHT]
+    if not compared:
+        reasons = (_flat(one.reason) for one in report.verdicts if stage_of(one) != PREFLIGHT)
+        return Outcome.SKIP, f"nothing was compared: {next(reasons, 'no stage was judged')}"
+    if report.uncompared:
+        return Outcome.SKIP, f"equal where compared; not compared: {'; '.join(map(_flat, report.uncompared))}"
+    return Outcome.PASS, _claim(report, stages, compared)
+
+
+def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) -> str:
+    """Return what a run in which nothing failed shows: no more than what was compared."""
+    closest = _closest(report.verdicts)
+    told = f"{many(len(compared), 'stage')}{closest}"
+    accepted = dict.fromkeys(_flat(one.accepted) for one in report.verdicts if one.accepted)
+    if accepted:
+        return f"accepted: {'; '.join(accepted)}; the rest agrees: {told}"
+    if set(compared) <= set(SOLO):
+        return f"the port agrees with itself: {told}; it was not compared with its reference"
+    if PREFLIGHT not in stages:
+        return f"the recorded numbers are within their tolerances: {told}; the models were not compared"
+    if set(report.stages) <= set(compared) and {"forward", "backward"} <= set(stages):
+        return f"the port equals its reference: {told}"
+    *others, last = map(_noun, compared)
+    what = f"{', '.join(others)} and {last} equal" if others else f"{last} equals"
+    of = f"{len(compared)} of {many(max(len(report.stages), len(compared)), 'stage')} compared"
+    return f"the port's {what} the reference's ({of}{closest})"
 
 
 def _of_cause(cause: Diagnosis) -> str:
@@ -399,7 +422,7 @@ def by_stage(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     found: dict[str, list[Verdict]] = {}
     for one in verdicts:
         found.setdefault(stage_of(one), []).append(one)
-    order = {name: number for number, name in enumerate(STAGES)}
+    order = {name: number for number, name in enumerate((PREFLIGHT, *STAGES))}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
@@ -419,7 +442,9 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
         skipped = sum(one.outcome is Outcome.SKIP for one in ones)
         shares = [one.share for one in ones if one.share is not None]
         close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
-        text = checks + (", equal" if len(shares) == len(ones) and not max(shares) else close)
+        text = (f"{checks}, {OF_ITSELF[name]}" if name in OF_ITSELF else checks) + (
+            ", equal" if len(shares) == len(ones) and not max(shares) else close
+        )
         text += (
             f", {skipped} skipped: {_flat(next(one.reason for one in ones if one.outcome is Outcome.SKIP))}"
             if skipped
@@ -528,19 +553,23 @@ def next_command(report: RunReport) -> str:
     if LOCATABLE & set(bad) and report.undiagnosed and not report.diagnoses:
         return f"tipchain locate {title}{mode}"
     if bad:
-        return f"tipchain align {title}{mode} --only {bad[0]}"
+        only = next((name for name in bad if name in STAGES), "")
+        return f"tipchain align {title}{mode}" + (f" --only {only}" if only else "")
     return f"tipchain align {title}{mode}" if report.interrupted else ""
 
 
 def _notes(report: RunReport, room: int, width: int) -> list[str]:
     if room < 1 or not report.notes:
         return []
-    if any(one in BAD for one in report.outcomes):
-        room = 1  # what matters then is the failure
-    shown = report.notes if len(report.notes) <= room else report.notes[: room - 1]
-    lines = [cut(f"{_label('note')}{say(_flat(one))}", width) for one in shown]
-    left = len(report.notes) - len(shown)
-    more = f"{left} more" if lines else "1 note" if left == 1 else f"{left} notes"
+    lines: list[str] = []
+    left = len(report.notes)
+    for note in report.notes:
+        rows = _labelled("note", note, LINES, width + 2)
+        if len(lines) + len(rows) + (left > 1) > room:
+            break
+        lines += [row[2:] for row in rows]
+        left -= 1
+    more = f"{left} more" if lines else many(left, "note")
     return [*lines, f"{_label('note')}{say(f'{more} with -v')}"] if left else lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -25,17 +25,14 @@ from tipchain.parity.case import checked_loss, open_builder
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, judge_batches, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, judge_batches, tensor_bound, tensor_paths
 from tipchain.parity.stages.tensors import NamedTensors, TensorFile, TensorWriter, room_for
-from tipchain.weights.matching import STATISTICS
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
 
 Tensors = dict[str, Array] | TensorWriter
 """Where large captures go: a truth's are kept whole, others are written at once."""
-LOOK_AT_MOMENTUM = "look at BatchNorm's momentum, which is 1 - torch's in Paddle"
-"""What to do about a norm's statistics that move otherwise."""
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
@@ -215,96 +212,6 @@ def _differences(left: Array, right: Array) -> Iterator[Array]:
         yield np.subtract(left[start : start + PIECE], right[start : start + PIECE])
 
 
-# Where to look when backward fails: the reproduction guide's section 3.8, read off the verdicts.
-
-
-def add_hints(judged: Judged, mode: str, other: Judged | None = None) -> Judged:
-    """Say in which mode and from which iteration on the losses part, and what to look at first.
-
-    Args:
-        judged: the verdicts of one mode, subjects without a mode.
-        mode: its name, or "" where it is not known.
-        other: the verdicts of the mode that was judged before, if there was one.
-    """
-    hint = _Hint(judged, mode, other)
-    first = next(filter(None, map(hint.of_kind, ("loss_", "parameter/", "buffer/"))), None)
-    if first is None:
-        return judged
-    verdict, text = first
-    changed = replace(verdict, reason=f"{verdict.reason}; {text}")
-    return replace(judged, verdicts=tuple(changed if one is verdict else one for one in judged.verdicts))
-
-
-class _Hint:
-    """Finds the first verdict that a hint belongs to."""
-
-    def __init__(self, judged: Judged, mode: str, other: Judged | None) -> None:
-        self.judged, self.mode, self.other = judged, mode, other
-        self.place = f"in {mode} mode " if mode else ""
-
-    def of_kind(self, kind: str) -> tuple[Verdict, str] | None:
-        """Return the first failed verdict of a kind with the hint for it, or None if none failed."""
-        words: dict[str, Callable[[str], str]] = {
-            "loss_": self._about_losses,
-            "parameter/": self._about_updates,
-            "buffer/": self._about_buffers,
-        }
-        for verdict in _failed(self.judged, kind):
-            text = words[kind](_key(verdict))
-            if text:
-                return verdict, text
-        return None
-
-    def _about_losses(self, key: str) -> str:
-        number = int(key.rpartition("_")[2])
-        if number:
-            return f"{self.place}the losses are equal until loss_{number - 1}: {self._cause(number)}"
-        if self.mode == TRAIN and self.other is not None and not _failed(self.other, "loss_0"):
-            return (
-                "in train mode alone the first losses differ: look at BatchNorm (eps, the batch's statistics) and at "
-                "random layers that are still on"
-            )
-        return f"{self.place}the first losses differ: look at forward and loss first"
-
-    def _cause(self, number: int) -> str:
-        rates = _failed(self.judged, "lr_")
-        gradients = _failed(self.judged, "gradient/")
-        if gradients:
-            count = sum(_key(verdict).startswith("gradient/") for verdict in self.judged.verdicts)
-            return f"the first gradients differ too, {len(gradients)} of {count}: look at the backward pass"
-        if rates:
-            return f"the learning rates differ from {_key(rates[0])} on: look at the schedule"
-        known = "the first gradients and the learning rates agree: look at the optimizer"
-        if number == 1:
-            return f"{known}'s arguments (momentum, Nesterov, weight decay, clipping)"
-        return (
-            f"{known}'s state (momentum, Nesterov) and whether gradients are cleared before the next iteration; "
-            "`backward: {dtype: float64}` tells whether it is rounding"
-        )
-
-    def _about_updates(self, key: str) -> str:  # noqa: ARG002
-        if _failed(self.judged, "gradient/") or _failed(self.judged, "lr_"):
-            return ""
-        return (
-            f"{self.place}the losses are close, the first gradients and the learning rates agree: look at the optimizer's "
-            "arguments (momentum, weight decay, which parameters it has)"
-        )
-
-    def _about_buffers(self, key: str) -> str:
-        if not key.endswith(tuple(STATISTICS)):
-            return ""
-        return LOOK_AT_MOMENTUM
-
-
-def _key(verdict: Verdict) -> str:
-    return verdict.subject.partition("/")[2]
-
-
-def _failed(judged: Judged, kind: str) -> Sequence[Verdict]:
-    differ = (one for one in judged.verdicts if one.outcome is Outcome.FAIL or lacks_noise(one))
-    return [verdict for verdict in differ if _key(verdict).startswith(kind)]
-
-
 # Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files, mode by mode.
 
 
@@ -313,7 +220,6 @@ NOISE_FACTOR = 3.0
 BLUNT = 0.1
 """Where rounding moves a tensor by more than this share of the model's largest RMS, nothing can be told."""
 ROUNDING = "torch's own rounding"
-NOT_JUDGED = "not judged: the reference's dumps lack how far rounding moves its gradients"
 PREFIXES = tuple(f"{mode}/" for mode in MODES)
 """What the keys of a second mode begin with."""
 STAGE = "backward"
@@ -322,16 +228,15 @@ T = TypeVar("T")
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
-    judged, done = Judged(verdicts=()), list[Judged]()
+    judged = Judged(verdicts=())
     with ExitStack() as stack:
         wrong, tensors = "", None
         try:
             tensors = _open(dumps, stack)
         except RecordError as error:
             wrong = str(error)
-        for prefix, mode in _modes(dumps, tensors).items():
-            done.append(_judge_mode(dumps, rules, tensors, prefix))
-            judged += _named(add_hints(done[-1], mode, other=done[0] if prefix else None), prefix)
+        for prefix in _prefixes(dumps, tensors):
+            judged += _named(_judge_mode(dumps, rules, tensors, prefix), prefix)
     if tensors is None:
         verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", wrong)
         judged += Judged(verdicts=(verdict,))
@@ -347,12 +252,10 @@ def _open(dumps: Dumps, stack: ExitStack) -> tuple[TensorFile, TensorFile]:
     return left, right
 
 
-def _modes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> dict[str, str]:
-    """Return the modes that either side recorded, by what their keys begin with; "" where a name is not known."""
-    told = details(dumps.reference).get("modes")
-    first = str(told[0]) if isinstance(told, list) and told else ""
+def _prefixes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> list[str]:
+    """Return what the keys of each mode begin with that either side recorded."""
     keys = [key for names in (dumps.reference.arrays, dumps.port.arrays, *(tensors or ())) for key in names]
-    return {"": first, **{one: one[:-1] for one in PREFIXES if any(key.startswith(one) for key in keys)}}
+    return ["", *(one for one in PREFIXES if any(key.startswith(one) for key in keys))]
 
 
 class _Part(NamedTensors[T]):
@@ -380,8 +283,7 @@ def _judge_mode(dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFil
     rules = replace(rules, own={**rules.own, STAGE: own})
     judged = judging.judge_arrays(replace(dumps, reference=reference, port=port), rules)
     if tensors is not None:
-        excused = bool(rules.deviations) or not _failed(judged, "loss_0")
-        judged += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), rules, excused=excused)
+        judged += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), rules)
     return judged
 
 
@@ -400,15 +302,12 @@ def _named(judged: Judged, prefix: str) -> Judged:
     )
 
 
-def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules, *, excused: bool) -> Judged:
-    """Compare gradients, parameters and buffers.
-
-    Unless ``excused``, gradients that differ need not be told from rounding: the losses in front of them differ.
-    """
+def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
+    """Compare gradients, parameters and buffers."""
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
-    noise_scale, recorded = 0.0, any(one.startswith("gradient_noise/") for one in left)
+    noise_scale = 0.0
     for group in ("gradient", "parameter", "buffer"):
         base = rules.group(group)
         names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
@@ -419,8 +318,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             if name not in right:
                 continue
             strict = tensor_bound(group, base, scale, left[name])
-            noise = _noise(left, name, noise_scale) if recorded or not noise_scale > 0 else None
-            noise = 0.0 if noise is None and not excused else noise
+            noise = _noise(left, name, noise_scale)
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
                 verdict, bound = without_lost(verdict, left, right, name, bound, scale)
@@ -458,11 +356,6 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
 
 
-def lacks_noise(verdict: Verdict) -> bool:
-    """Tell whether a tensor was not judged, for nobody has recorded how far torch's own rounding moves it."""
-    return verdict.outcome is Outcome.ERROR and NOT_JUDGED in verdict.reason
-
-
 def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
     """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter."""
     key = f"gradient_noise/{name.partition('/')[2]}"
@@ -473,7 +366,7 @@ def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
 
 
 def _judge_tensor(
-    name: str, expected: object, actual: object, strict: Tolerance, noise: float | None, base: Tolerance, scale: float
+    name: str, expected: object, actual: object, strict: Tolerance, noise: float, base: Tolerance, scale: float
 ) -> tuple[Verdict, Tolerance]:
     """Return the verdict with the tolerance behind it: the usual one, or that and what rounding itself reaches.
 
@@ -482,7 +375,7 @@ def _judge_tensor(
         expected: torch's.
         actual: the port's.
         strict: the usual tolerance.
-        noise: by which share of ``scale`` rounding moves torch's own; None where that was not recorded.
+        noise: by which share of ``scale`` rounding moves torch's own; 0 where that was not recorded.
         base: the rule behind the usual tolerance.
         scale: the model's largest RMS, 0 for none.
     """
@@ -491,13 +384,10 @@ def _judge_tensor(
     if verdict.outcome is not Outcome.FAIL or base.rtol is None or verdict.diff is None or not scale:
         return verdict, strict
     share = f"{verdict.diff.max_abs / scale:.2g} of the model's largest RMS, allowed {base.rtol:.2g}"
-    if noise is None and isfinite(verdict.diff.max_abs):
-        reason = f"{share}; {NOT_JUDGED}; record with `tipchain align CASE --record torch`"
-        return replace(verdict, outcome=Outcome.ERROR, reason=reason), strict
-    more = (strict.threshold or 0.0) + NOISE_FACTOR * (noise or 0.0) * scale
+    more = (strict.threshold or 0.0) + NOISE_FACTOR * noise * scale
     bound = Tolerance(method="max", threshold=more, reason=ROUNDING)
     within = compare({name: expected}, {name: actual}, bound)[0] if noise else verdict
-    if noise is None or within.outcome is not Outcome.PASS:
+    if within.outcome is not Outcome.PASS:
         return replace(verdict, reason=f"{verdict.reason}; {share}"), strict
     reason = f"{share}; torch's own moves by {noise:.2g} where its weights start a little apart"
     if NOISE_FACTOR * noise <= BLUNT:

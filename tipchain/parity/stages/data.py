@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.data_images import explain_images, words_of
-from tipchain.explain.causes.data_order import explain_labels, explain_order
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks import Framework
 from tipchain.numbers.dumps import Record
@@ -117,24 +115,6 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays={**arrays, **traced}, details=details)
 
 
-# What makes two samples of a dump differ, in words; the hypotheses are those of `tipchain.explain.causes.data_images`.
-
-
-def explain_sample(expected: Array, actual: Array) -> str:
-    """Return in words what differs between two samples, each cause named first; "" where nothing does.
-
-    Args:
-        expected: the reference's sample: an image (channels first or last), a clip of them, or any other array.
-        actual: the port's.
-    """
-    said = []
-    if expected.dtype != actual.dtype:
-        said.append(f"dtype: {expected.dtype} expected, {actual.dtype} actual")
-    if all(one.dtype.kind in "biuf" for one in (expected, actual)):
-        said.append(words_of(explain_images([expected], [actual])))
-    return "; ".join(filter(None, said))
-
-
 # Judge what each named transform makes of the first samples: the first that differs is named, and in what.
 
 
@@ -187,8 +167,14 @@ def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str
             (verdict,) = compare({key: expected}, {key: actual}, tolerances[key])
             if verdict.outcome is not Outcome.PASS or expected.dtype != actual.dtype:
                 where = f"first differs after {name!r}" if before else "differs as it is read, before any transform"
-                yield f"sample {number}{file} {where}: {explain_sample(expected, actual) or verdict.reason}"
+                yield f"sample {number}{file} {where}: {_apart(expected, actual, verdict)}"
             before = name
+
+
+def _apart(expected: Array, actual: Array, verdict: Verdict) -> str:
+    if expected.dtype != actual.dtype:
+        return f"dtype: {expected.dtype} expected, {actual.dtype} actual"
+    return verdict.reason
 
 
 # Judge evaluation data sample by sample: one verdict that names the first sample that differs, and in what.
@@ -253,7 +239,7 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
         if expected.image.dtype != actual.image.dtype or not _close(expected.image, actual.image, tolerance):
             differing.add("image")
         if differing:
-            said = "; ".join(_explain(number, left, right, differing))
+            said = "; ".join(_explain(number, left, right, differing, tolerance))
             return [Verdict(Outcome.FAIL, subject, f"first at {_place(number, expected)}: {said}")]
     if len(left) != len(right):
         counts = f"{len(left)} expected, {len(right)} actual"
@@ -271,7 +257,7 @@ def label_notes(dumps: Dumps) -> Iterator[str]:
 
 
 def _explain(
-    number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample], differing: set[str]
+    number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample], differing: set[str], tolerance: Tolerance
 ) -> Iterator[str]:
     """Yield what differs between the samples of one place."""
     expected, actual = left[number], right[number]
@@ -282,9 +268,10 @@ def _explain(
     if "file" in differing:
         yield f"file: expected {expected.file}, actual {actual.file}"
     if "label" in differing:
-        yield _label(number, left, right)
+        yield _label(expected.label, actual.label)
     if "image" in differing:
-        yield explain_sample(expected.image, actual.image) or "values: by little more than rounding"
+        (verdict,) = compare({"sample": expected.image}, {"sample": actual.image}, tolerance)
+        yield _apart(expected.image, actual.image, verdict)
 
 
 def _place(number: int, sample: DumpedSample) -> str:
@@ -309,7 +296,7 @@ def _order(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSamp
         found = next((n for n, one in enumerate(left) if one.file == actual.file), None)
         if found is None:
             return ""
-        return f"order: the port has the reference's sample {found} ({actual.file}) here{_shift(left, right)}"
+        return f"order: the port has the reference's sample {found} ({actual.file}) here"
     if expected.image.shape != actual.image.shape or _same(expected.image, actual.image):
         return ""
     for found, one in enumerate(left[:SEARCHED]):
@@ -330,30 +317,11 @@ def _same(expected: Array, actual: Array) -> bool:
     return bool(np.abs(e - a).max(initial=0.0) <= 1e-4 * max(1e-6, float(np.abs(e).max(initial=0.0))))
 
 
-def _shift(left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
-    """Say whether the whole order is that of the reference, reversed, shifted, or with samples missing."""
-    numbers: dict[str, int] = {}
-    for number, one in enumerate(left):
-        numbers.setdefault(one.file, number)
-    if len(numbers) < len(left):
-        return ""
-    cause = explain_order([numbers.get(one.file) for one in right], len(left))
-    return "" if cause is None else cause.message.removeprefix("order")
-
-
-def _label(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
-    """Say how a label differs, and whether all labels do so in one way."""
-    expected, actual = left[number].label, right[number].label
+def _label(expected: Array | None, actual: Array | None) -> str:
     if expected is None or actual is None:
         return "label: one side has none"
     said = f"label: expected {expected.tolist()}, actual {actual.tolist()}"
-    if expected.shape != actual.shape:
-        said = f"{said}: shapes {expected.shape} and {actual.shape}"
-    pairs = [
-        (e.label, a.label) for e, a in zip(left, right, strict=False) if e.label is not None and a.label is not None
-    ]
-    cause = explain_labels([e for e, _ in pairs], [a for _, a in pairs])
-    return said if cause is None else f"{said}{cause.message.removeprefix('label')}"
+    return said if expected.shape == actual.shape else f"{said}: shapes {expected.shape} and {actual.shape}"
 
 
 # Judge evaluation data: the arrays, the samples one by one, the transforms, and the names of the files.

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from tipchain.errors import Outcome
-from tipchain.explain.causes.schedules import schedule_causes
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import largest
 from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
@@ -48,7 +47,7 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays=arrays, details={"per": case.train.schedule_per})
 
 
-# Judge the learning rate's curve, and say whether one that differs is shifted, stretched or scaled.
+# Judge the learning rate's curve, and say where one parts.
 
 
 CURVE = "lr"
@@ -108,14 +107,13 @@ def _finish(
 
 
 def explain(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Return the first step at which two curves of one length differ, with both rates, behind what explains all steps."""
+    """Return the first step at which two curves of one length differ, with both rates."""
     apart = np.flatnonzero(~_close(expected, actual, rule))
     first, last = int(apart[0]), int(apart[-1])
     words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
     if last + 1 < len(expected):
         words.append(f"equal from step {last + 1} on")
-    known = [one.message for one in schedule_causes(expected, actual) if one.code != "unknown"]
-    return " · ".join(["; ".join(known), *words] if known else words)
+    return " · ".join(words)
 
 
 def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:

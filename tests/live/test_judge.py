@@ -1,0 +1,154 @@
+"""One judge for a case: the live models decide, recorded numbers show it, a user's tolerance accepts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("paddle")
+
+from tiny_project import TinyProject, make_tiny_project
+
+from tipchain.errors import ExitCode
+
+pytestmark = pytest.mark.frameworks
+
+TORCH_FORWARD = "self.head(self.dropout(torch.relu(self.square(hidden))))"
+FORWARD = "self.head(self.dropout(nn.functional.relu(self.square(hidden))))"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    made = make_tiny_project(tmp_path_factory.mktemp("tiny"))
+    text = made.case.read_text()
+    stages = next(line for line in text.splitlines() if line.startswith("stages:"))
+    made.case.write_text(text.replace(stages, "stages: [forward]"))
+    return made
+
+
+@pytest.fixture
+def edit(project):
+    """Edits files of the project for a while."""
+    before = {path: path.read_text() for path in (*project.root.glob("tiny_*.py"), project.case)}
+
+    def change(torch=TORCH_FORWARD, paddle=FORWARD, case=""):
+        for path, text in before.items():
+            new = text.replace(TORCH_FORWARD, torch).replace(FORWARD, paddle)
+            path.write_text(f"{new}\n{case}\n" if path == project.case else new)
+
+    yield change
+    for path, text in before.items():
+        path.write_text(text)
+
+
+def report_of(project: TinyProject) -> dict:
+    runs = sorted((project.root / "out" / "runs").iterdir(), key=lambda one: one.stat().st_mtime)
+    (report,) = (runs[-1] / "log_reprod").glob("alignment*.json")
+    return json.loads(report.read_text())
+
+
+def headline(done):
+    return " ".join(done.stdout.split("\n\n")[0].split())
+
+
+LITTLE = FORWARD.replace("hidden)", "hidden * 1.000001)")
+
+
+def test_a_difference_within_the_default_tolerance_fails(project, edit):
+    edit(paddle=LITTLE)
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.FAILED
+    assert headline(done).startswith("NOT the same model: ")
+    assert "diff check passed" in (project.latest() / "forward_diff.log").read_text(), "the log shows the tolerance"
+    assert report_of(project)["diagnoses"][0]["place"]["file"] == "tiny_paddle.py"
+
+
+def test_a_users_tolerance_accepts_and_is_named(project, edit):
+    edit(paddle=LITTLE, case='tolerances: {forward: {logits: {threshold: 1.0e-5, reason: "measured"}}}')
+    done = project.align("--junit", project.root / "junit.xml", locate=True, every=False)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    assert headline(done).startswith("accepted: ")
+    assert "(your tolerance mean <= 1e-05 on logits: measured)" in headline(done)
+    assert "equals its reference" not in done.stdout
+    accepted = [one for one in report_of(project)["verdicts"] if one.get("accepted")]
+    assert "forward/layers" in {one["subject"] for one in accepted}
+    assert "accepted: " in (project.root / "junit.xml").read_text()
+
+
+def test_a_users_tolerance_that_is_exceeded_accepts_nothing(project, edit):
+    edit(paddle=LITTLE, case="tolerances: {forward: {logits: {threshold: 1.0e-9}}}")
+    assert project.align(locate=True, every=False).returncode == ExitCode.FAILED
+
+
+def test_a_known_deviation_accepts_with_its_reason(project, edit):
+    edit(paddle=LITTLE, case='known_deviations: [{subject: forward/logits, reason: "a known kernel"}]')
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    assert "(known deviation of forward/logits: a known kernel)" in headline(done)
+    edit(case='known_deviations: [{subject: forward/logits, reason: "a known kernel"}]')
+    assert project.align(locate=True, every=False).returncode == ExitCode.FAILED, "it stopped deviating"
+
+
+def test_rounding_beyond_the_default_tolerance_is_no_other_model(project, edit):
+    """Outputs of thousands, such as a detector's boxes, round by more than 1e-5."""
+    edit(f"1e5 * {TORCH_FORWARD}", f"1e5 * {FORWARD}")
+    done = project.align(every=False)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    assert headline(done).startswith("the port equals its reference: ")
+    (verdict,) = [one for one in report_of(project)["verdicts"] if one["subject"] == "forward/logits"]
+    assert verdict["reason"].startswith("rounding, equal in float64: ")
+    edit(f"1e5 * {TORCH_FORWARD}", f"1.000001e5 * {FORWARD}")
+    assert project.align(every=False).returncode == ExitCode.FAILED, "so small a fault is no rounding in float64"
+
+
+def test_what_train_mode_alone_shows_fails(project, edit):
+    edit(paddle=FORWARD.replace("self.dropout", ""))
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.FAILED, done.stdout
+    (cause,) = report_of(project)["diagnoses"]
+    assert (cause["code"], cause["stage"]) == ("missing-dropout", "forward")
+    assert cause["message"].startswith("in train mode: the model itself: `dropout` is never called")
+    assert cause["fix"] == "call `dropout` after `square`"
+
+
+def test_random_numbers_that_cannot_be_made_the_same_are_inconclusive(project, edit):
+    edit(
+        TORCH_FORWARD.replace("hidden)", "hidden + torch.poisson(torch.ones_like(hidden)))"),
+        FORWARD.replace("hidden)", "hidden + paddle.poisson(paddle.ones_like(hidden)))"),
+    )
+    done = project.align(every=False)
+    assert done.returncode == ExitCode.NOTHING_CHECKED, done.stdout
+    assert headline(done).startswith("equal where compared; not compared: ")
+    assert report_of(project)["uncompared"]
+
+
+def test_a_partial_run_claims_its_part(project, edit):
+    text = project.case.read_text()
+    edit()
+    project.case.write_text(text.replace("stages: [forward]", "stages: [forward, loss]"))
+    assert headline(project.align("--only", "loss", every=False)).startswith(
+        "the port's loss equals the reference's (1 of 2 stages compared"
+    )
+    done = project.align(every=False)
+    assert headline(done).startswith("the port equals its reference: 3 stages")
+
+
+def test_numbers_alone_are_within_tolerances_and_no_more(project, edit):
+    edit()
+    assert project.align("--record", "torch", out="apart").returncode == ExitCode.NOTHING_CHECKED
+    done = project.align("--reference", project.latest("apart"), every=False)
+    assert done.returncode == ExitCode.PASSED
+    assert headline(done).startswith("the recorded numbers are within their tolerances: 1 stage")
+
+
+def test_what_does_not_fit_is_another_model(project, edit):
+    edit()
+    project.edit("tiny_paddle.py", "nn.Linear(128, num_classes)", "nn.Linear(128, num_classes + 1)")
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.FAILED
+    assert headline(done).startswith("NOT the same model: ")
+    assert "[11, 128]" in headline(done)
+    assert "[10, 128]" in headline(done)
+    assert report_of(project)["diagnoses"][0]["place"]["file"] == "tiny_paddle.py"

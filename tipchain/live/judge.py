@@ -1,0 +1,316 @@
+"""The verdict on a case's run: live models in float64 decide, recorded numbers show it, and a user's tolerance may accept it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from tipchain.core.files import append, atomic_write
+from tipchain.core.json_text import JsonObject
+from tipchain.core.language import fold, say, terminal_width
+from tipchain.errors import BAD, Outcome, TipchainError
+from tipchain.live.worker import Launched, Worker, start_worker
+from tipchain.modes import INFO, LOCATABLE, PREFLIGHT
+from tipchain.numbers.tolerance import ROUGH
+from tipchain.numbers.verdicts import Verdict
+from tipchain.parity.align import AlignRequest, choose_stages
+from tipchain.parity.stages.judging import Rules
+from tipchain.report.model import UNKNOWN, Diagnosed, RunReport, diagnose_run, stage_of
+
+if TYPE_CHECKING:
+    from tipchain.report.page import Section
+
+TIMEOUT_S = 900.0
+"""How long the comparison of the live models may take, with its search for causes."""
+SWITCHED_OFF = "not looked for: --no-locate"
+INTERRUPTED = "not looked for: interrupted"
+ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
+NEEDS_TORCH = (
+    "not looked for: it takes the live torch model, and a bundle has none; "
+    "tipchain align CASE without --reference, where torch is installed, looks for it"
+)
+UNFIT = "not run: the reference's weights do not fit the port"
+CHECKS: Mapping[str, str] = {
+    PREFLIGHT: "construction",
+    "forward": "layers",
+    "loss": "function",
+    "backward": "gradients",
+    "train": "updates",
+}
+"""What the checks of live models are called in a run's verdicts, by their stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSearch:
+    """How causes are looked for.
+
+    Attributes:
+        wanted: whether they are.
+        within: seconds for the comparison itself; None for no limit.
+        timeout_s: seconds in all; None for `TIMEOUT_S`.
+        quiet: do not say how far it is.
+        stream: where the live models' report is printed; None for nowhere.
+    """
+
+    wanted: bool = True
+    within: float | None = None
+    timeout_s: float | None = None
+    quiet: bool = False
+    stream: TextIO | None = None
+
+
+@contextmanager
+def start_judge(request: AlignRequest, search: CauseSearch) -> Iterator[Judge]:
+    """Start the process of the live models, which imports both frameworks while the sides record.
+
+    There is none where a side is not recorded here: its dumps are judged by tolerances.
+    """
+    if request.dumps or len(request.sides) < 2:
+        yield Judge(request=request, search=search, worker=None)
+        return
+    with start_worker(ahead=True, quiet=search.quiet) as worker:
+        yield Judge(request=request, search=search, worker=worker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Turns what a run recorded into its verdict."""
+
+    request: AlignRequest
+    search: CauseSearch
+    worker: Worker | None
+
+    def decide(self, report: RunReport, out: Path) -> RunReport:
+        """Return a run's report with the live models' verdicts and the causes of what failed.
+
+        Raises:
+            OSError: the output folder cannot be written to.
+        """
+        failed = _failed(report.verdicts)
+        if report.interrupted:
+            return replace(report, undiagnosed=INTERRUPTED if failed else "")
+        if self.worker is None:
+            why = ONE_SIDE if self.request.given is None else NEEDS_TORCH
+            return replace(report, undiagnosed=why if failed & LOCATABLE else _untold(failed))
+        try:
+            done = self._compare(self.worker, failed)
+        except KeyboardInterrupt:
+            return replace(report, undiagnosed=INTERRUPTED if failed else "", interrupted=True)
+        except TipchainError as error:
+            done = Launched(text=str(error), exit_code=error.exit_code, document=None)
+        self._write_down(done, out)
+        if done.document is None:
+            text = done.text.removeprefix("ERROR: ")
+            verdict = Verdict(Outcome.ERROR, f"{PREFLIGHT}/models", f"both models in one process: {text}")
+            known = any(one in BAD for one in report.outcomes)  # the recording of a side told the same
+            verdicts = report.verdicts if known else (verdict, *report.verdicts)
+            return replace(report, verdicts=verdicts, undiagnosed=f"could not be looked for: {text}" if failed else "")
+        return replace(self._decided(report, done.document), interrupted=done.interrupted)
+
+    def _compare(self, worker: Worker, failed: set[str]) -> Launched:
+        """Compare the models in the stages that they judge, and look for the causes of the others that failed."""
+        case, stages = self.request.case, self.request.stages
+        causes = {live for one in failed for live in INFO[one].live if self.search.wanted}
+        options: dict[str, object] = {"causes": self.search.wanted}
+        if self.search.within:
+            options["within"] = self.search.within
+        asked = {
+            "case": str(case.path.resolve()),
+            "mode": self.request.mode.value,
+            "reseed": case.reseed,
+            "data_path": str(self.request.data_path) if self.request.data_path else "",
+            "only": stages,
+            "stages": sorted({*self._judged, *causes} or {PREFLIGHT}),
+            "options": options,
+        }
+        return worker.align(asked, timeout_s=self.search.timeout_s or TIMEOUT_S)
+
+    @property
+    def _judged(self) -> dict[str, str]:
+        """The stages of the live models that judge stages of the run, and which."""
+        stages, case, mode = self.request.stages, self.request.case, self.request.mode
+        judged = {live: one for one in stages if INFO[one].judged_live for live in INFO[one].live}
+        if "forward" in judged and mode.trains and stages == choose_stages(case, mode, ()):
+            judged["backward"] = "backward"  # gradients belong to the network, whether or not the case trains it
+        return judged
+
+    def _write_down(self, done: Launched, out: Path) -> None:
+        """Keep the live models' report of a difference, and print it where that is asked for."""
+        file = _located_file(self.request)
+        differs = done.document is not None and done.exit_code
+        if differs:
+            atomic_write(file, json.dumps(done.document) + "\n")
+        else:
+            file.unlink(missing_ok=True)
+        if self.search.stream is not None:
+            text = fold(say(done.text), terminal_width())
+            print(f"== both models in one process\n{text}", file=self.search.stream, flush=True)
+        run = self.request.folder.parent.name
+        append(out / "alignment.log", f"# run {run} both models in one process\n{done.text}\n")
+
+    def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
+        rules = self.request.rules or Rules.of(self.request.case)
+        verdicts = [*_live_verdicts(document, {PREFLIGHT: PREFLIGHT, **self._judged})]
+        passed = _passed_live(verdicts)
+        failed = _failed(verdicts)
+        for one in report.verdicts:
+            stage = stage_of(one)
+            if document.get("unfit") and one.subject == f"{stage}/needs":
+                if not INFO[stage].judged_live:
+                    verdicts.append(replace(one, outcome=Outcome.SKIP, reason=UNFIT))
+                continue
+            known = any(deviation.subject == one.subject for deviation in rules.deviations)
+            shown = _as_rounding(one) if stage in passed and not known else one
+            verdicts.append(_still_deviating(shown, rules) if stage in failed else shown)
+        told = tuple(verdicts)
+        found = (
+            diagnose_run(told, document, self.request.case.root) if _failed(told) & {*LOCATABLE, PREFLIGHT} else None
+        )
+        if found is None:
+            found = Diagnosed(undiagnosed=_untold(_failed(told)))
+        else:
+            told = _accepted(told, found, rules)
+            left = found.undiagnosed if self.search.wanted else SWITCHED_OFF
+            known = all(one.code != UNKNOWN for one in found.diagnoses) and not found.undiagnosed
+            found = replace(found, undiagnosed=left if _failed(told) and not (known and found.diagnoses) else "")
+        return replace(
+            report,
+            verdicts=told,
+            diagnoses=found.diagnoses,
+            undiagnosed=found.undiagnosed,
+            uncompared=tuple(document.get("uncompared", ())),
+        )
+
+
+def _failed(verdicts: Sequence[Verdict]) -> set[str]:
+    return {stage_of(one) for one in verdicts if one.outcome is Outcome.FAIL}
+
+
+def _untold(failed: set[str]) -> str:
+    stages = ", ".join(sorted(failed))
+    return f"not looked for: {stages} tells itself what differs" if stages else ""
+
+
+def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[Verdict]:
+    """Yield the verdicts of the live models, by the stages of the run that theirs judge."""
+    for live, stage in judged.items():
+        if live in document["stages"]:
+            outcome, reason = Outcome(document["stages"][live]), document.get("reasons", {}).get(live, "")
+            yield Verdict(outcome, f"{stage}/{CHECKS[live]}", reason)
+
+
+def _passed_live(verdicts: Sequence[Verdict]) -> set[str]:
+    """Return the stages in which all checks of the live models passed, and in the stages before them."""
+    bad = any(one.outcome is not Outcome.PASS for one in verdicts if stage_of(one) == PREFLIGHT)
+    stages = {stage_of(one) for one in verdicts}
+    left = {stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS}
+    return set() if bad else stages - left
+
+
+def _as_rounding(verdict: Verdict) -> Verdict:
+    """Return a recorded tensor's verdict where float64 shows no difference: what rounding may have made is none, either."""
+    diff = verdict.diff
+    if (
+        verdict.outcome not in BAD
+        or diff is None
+        or diff.expected_shape != diff.actual_shape
+        or "/lr_" in verdict.subject
+    ):
+        return verdict
+    # Gradients, parameters and buffers are measured by the model's largest, which their share tells.
+    share = verdict.share if verdict.share is not None and "/" in verdict.subject.partition("/")[2] else None
+    close = diff.max_abs <= ROUGH * diff.expected_max_abs or (share is not None and share * ROUGH <= 1)
+    if not diff.expected_dtype.startswith("float") or not close:
+        return verdict
+    return replace(verdict, outcome=Outcome.PASS, reason=f"rounding, equal in float64: {verdict.reason}", share=None)
+
+
+def _still_deviating(verdict: Verdict, rules: Rules) -> Verdict:
+    """Return a known deviation that the recorded numbers no longer show, but the live models do."""
+    known = next((one for one in rules.deviations if one.subject == verdict.subject), None)
+    if known is None or verdict.outcome is not Outcome.FAIL or "known deviation is gone" not in verdict.reason:
+        return verdict
+    return replace(verdict, outcome=Outcome.SKIP, reason=f"known deviation: {known.reason}")
+
+
+def _accepted(verdicts: tuple[Verdict, ...], found: Diagnosed, rules: Rules) -> tuple[Verdict, ...]:
+    """Return the verdicts with differences that the user accepts: by a tolerance of the case, or a known deviation.
+
+    A cause that is accepted where it shows first is accepted in the stages whose recorded numbers pass all the same.
+    """
+    live = {
+        f"{stage}/{CHECKS[one]}"
+        for stage in (PREFLIGHT, *INFO)
+        for one in (*getattr(INFO.get(stage), "live", ()), PREFLIGHT)
+        if one in CHECKS
+    }
+    words: dict[str, str] = {}
+    for stage in INFO:
+        recorded = [one for one in verdicts if stage_of(one) == stage and one.subject not in live]
+        if any(one.outcome in BAD for one in recorded):
+            continue
+        how = next(filter(None, (_permission(one, stage, rules) for one in recorded)), "")
+        if how:
+            words[stage] = how
+    causes = {
+        number: permission
+        for number, cause in enumerate(found.diagnoses)
+        for stage, permission in words.items()
+        if any(subject.startswith(f"{stage}/") for subject in cause.explains)
+    }
+    bad = {stage_of(one) for one in verdicts if one.outcome in BAD and one.subject not in live}
+    decided = []
+    for one in verdicts:
+        stage = stage_of(one)
+        reasons = [
+            (cause, causes.get(number)) for number, cause in enumerate(found.diagnoses) if one.subject in cause.explains
+        ]
+        if (
+            one.outcome is Outcome.FAIL
+            and one.subject in live
+            and stage not in bad
+            and reasons
+            and all(permission for _, permission in reasons)
+        ):
+            cause, permission = reasons[0]
+            accepted = f"{cause.message} ({permission})"
+            decided.append(replace(one, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted))
+        else:
+            decided.append(one)
+    return tuple(decided)
+
+
+def _permission(verdict: Verdict, stage: str, rules: Rules) -> str:
+    """Return how the user accepts a recorded tensor of a stage; "" where nobody said so."""
+    key = verdict.subject.removeprefix(f"{stage}/")
+    known = next((one for one in rules.deviations if one.subject == verdict.subject), None)
+    if known is not None:
+        return f"known deviation of {verdict.subject}: {known.reason}"
+    own = next((rule for pattern, rule in rules.own.get(stage, {}).items() if fnmatchcase(key, pattern)), None)
+    if own is None or verdict.outcome is not Outcome.PASS:
+        return ""
+    return f"your tolerance {own} on {key}" + (f": {own.reason}" if own.reason else "")
+
+
+# What the live models showed, beside a run's report.
+
+
+def located_details(folder: Path) -> list[Section]:
+    """Return the page's sections on live models, of the first of the alignments in a folder that failed; [] where nothing is kept."""
+    for file in sorted(folder.glob("located*.json")):
+        from tipchain.live.html import detail_sections
+        from tipchain.live.report import AlignmentReport
+
+        # One that cannot be read is passed over: a page without it tells the causes all the same.
+        with suppress(OSError, ValueError, TipchainError):
+            return list(detail_sections(AlignmentReport.from_json(file.read_text(encoding="utf-8"))))
+    return []
+
+
+def _located_file(request: AlignRequest) -> Path:
+    return request.folder / f"{request.report_name.replace('alignment', 'located')}.json"
