@@ -156,7 +156,7 @@ class Judge:
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules = self.request.rules or Rules.of(self.request.case)
         verdicts = [*_live_verdicts(document, {PREFLIGHT: PREFLIGHT, **self._judged})]
-        passed = _passed_live(verdicts)
+        passed, random = _passed_live(verdicts), "; ".join(document.get("uncompared", ()))
         failed = _failed(verdicts)
         for one in report.verdicts:
             stage = stage_of(one)
@@ -165,7 +165,7 @@ class Judge:
                     verdicts.append(replace(one, outcome=Outcome.SKIP, reason=UNFIT))
                 continue
             known = any(deviation.subject == one.subject for deviation in rules.deviations)
-            shown = _as_rounding(one) if stage in passed and not known else one
+            shown = _as_rounding(one, random) if stage in passed and not known else one
             verdicts.append(_still_deviating(shown, rules) if stage in failed else shown)
         told = tuple(verdicts)
         found = (
@@ -212,8 +212,11 @@ def _passed_live(verdicts: Sequence[Verdict]) -> set[str]:
     return set() if bad else stages - left
 
 
-def _as_rounding(verdict: Verdict) -> Verdict:
-    """Return a recorded tensor's verdict where float64 shows no difference: what rounding may have made is none, either."""
+def _as_rounding(verdict: Verdict, random: str) -> Verdict:
+    """Return a recorded tensor's verdict where float64 shows no difference: what rounding may have made is none, either.
+
+    ``random`` tells what could not be compared, for each side drew other numbers.
+    """
     diff = verdict.diff
     if (
         verdict.outcome not in BAD
@@ -226,7 +229,7 @@ def _as_rounding(verdict: Verdict) -> Verdict:
     share = verdict.share if verdict.share is not None and "/" in verdict.subject.partition("/")[2] else None
     close = diff.max_abs <= ROUGH * diff.expected_max_abs or (share is not None and share * ROUGH <= 1)
     if not diff.expected_dtype.startswith("float") or not close:
-        return verdict
+        return replace(verdict, outcome=Outcome.SKIP, reason=random, share=None) if random else verdict
     return replace(verdict, outcome=Outcome.PASS, reason=f"rounding, equal in float64: {verdict.reason}", share=None)
 
 
