@@ -29,6 +29,7 @@ from tipchain.commands.options import (
     check_targets,
     renamed,
     report_targets,
+    text_stream,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
@@ -100,7 +101,7 @@ def align_case(
 ) -> int:
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
-    What ``show`` makes of the folder of dumps is printed before the verdict.
+    What ``show`` makes of the folder of dumps is printed before the verdict, in place of each stage as it is judged.
     """
     from tipchain.live.worker import CauseSearch, explain_failures, located_details
     from tipchain.nightly.origin import origin
@@ -109,8 +110,7 @@ def align_case(
     from tipchain.report.write import with_page, write_report
 
     check_targets(args)
-    # Where the report goes to standard output, it must stand there alone.
-    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+    stream = text_stream(args)
     if args.prepare:
         prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path, stream)
     clock = time.perf_counter()
@@ -122,7 +122,8 @@ def align_case(
         wanted=not args.no_locate, within=args.within, timeout_s=args.timeout, quiet=args.quiet, stream=told
     )
     try:
-        report = run_case(request, out, where=origin(request.case.root), stream=told, quiet=args.quiet)
+        lines = None if show else told
+        report = run_case(request, out, where=origin(request.case.root), stream=lines, quiet=args.quiet)
         if report.exit_code:
             keep_report(report, request)  # looking for causes may take long
         report = replace(explain_failures(report, request, out, search), seconds=time.perf_counter() - clock)

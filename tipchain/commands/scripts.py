@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
-from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.commands.options import Parser, add_color, check_targets, report_targets, text_stream
 from tipchain.core.files import append, prune
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
@@ -25,18 +25,16 @@ from tipchain.numbers.tolerance import SAME_DOUBLE
 STEP_CASE = Path("configs/mvf.yaml")
 MOST_RATES = 12
 """Lines of a table of rates."""
+MOST_LINES = 41
+"""Lines of a diff log that are printed."""
 
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
     _, stages = SCRIPTS[number]
-    show = _metrics if number == "03" else None
-    return _script(
-        f"Align the stages of script {number}: {', '.join(stages)}.",
-        Path("configs/alexnet.yaml"),
-        argv,
-        lambda args: align_case(args, stages, show=show),
-    )
+    table = _metrics if number == "03" else None
+    told = f"Align the stages of script {number}: {', '.join(stages)}."
+    return _script(told, Path("configs/alexnet.yaml"), argv, lambda args: _align(args, stages, table))
 
 
 def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int:
@@ -82,7 +80,7 @@ def create_fake_data(argv: Sequence[str] | None = None) -> int:
 def align_rates(argv: Sequence[str] | None = None) -> int:
     """Run the lr stage of ``--case`` on both sides, print both curves, and return the exit code."""
     told = "Compare the learning rates of both sides, the schedules really stepped."
-    return _script(told, STEP_CASE, argv, lambda args: align_case(args, ("lr",), show=_rate_table))
+    return _script(told, STEP_CASE, argv, lambda args: _align(args, ("lr",), _rate_table))
 
 
 def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
@@ -101,6 +99,27 @@ def _script(description: str, case: Path, argv: Sequence[str] | None, act: Calla
             return act(args)
 
     return guarded(work)
+
+
+def _align(args: argparse.Namespace, stages: Sequence[str], table: Callable[[Path], list[str]] | None = None) -> int:
+    """Align ``stages``; print ``table`` and what reprod_log prints before the verdict."""
+
+    def show(folder: Path) -> list[str]:
+        return [*(table(folder) if table else ()), *_log_lines(folder, stages, whole=args.verbose)]
+
+    return align_case(args, stages, show=show)
+
+
+def _log_lines(folder: Path, stages: Sequence[str], *, whole: bool) -> list[str]:
+    """Return reprod_log's lines about each stage; of a long log the first and the last, unless ``whole``."""
+    shown = []
+    for stage in stages:
+        path = folder / log_name(stage)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        if more := 0 if whole else max(len(lines) - MOST_LINES, 0):
+            lines[MOST_LINES - 1 : -1] = [say(f"… {more} more lines: {os.path.relpath(path)}")]
+        shown += [f"== {stage}", *lines] if len(stages) > 1 else lines
+    return shown
 
 
 def _metrics(folder: Path) -> list[str]:
@@ -159,7 +178,9 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     judged = judge_stage(stage, out / LATEST, Rules.of(case, strict=args.strict))
     log = out / LATEST / log_name(stage)
     log.parent.mkdir(parents=True, exist_ok=True)
-    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout if args.verbose else None)
+    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage)
+    for line in () if args.quiet else _log_lines(log.parent, (stage,), whole=args.verbose):
+        print(line, file=text_stream(args))
     append(out / "alignment.log", f"# {stage}: the dumps in {LATEST} were compared\n{log.read_text()}")
     report = RunReport(
         title=str(case.path),
