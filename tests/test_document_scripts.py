@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from tiny_project import make_tiny_project
 
 ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ROOT.parent / "shared" / "user_documents"
 STEPS = sorted((ROOT / "alignment").glob("step*/*.py"))
 LINE = r"\[\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\] root INFO: "
 
@@ -26,9 +28,9 @@ def project(tmp_path_factory):
 def script(project, tmp_path):
     """Run one of the documents' scripts with the tiny case, from a folder that is not the project's."""
 
-    def run(name: str, *args: str, program: str = sys.executable, code: int = 0) -> str:
+    def run(name: str, *args: str, program: str = sys.executable, code: int = 0, case: bool = True) -> str:
         done = subprocess.run(
-            [program, str(ROOT / "alignment" / name), "--case", str(project.case), *args],
+            [program, str(ROOT / "alignment" / name), *(("--case", str(project.case)) if case else ()), *args],
             cwd=tmp_path,
             env={**forking.environment(ROOT), "TIPCHAIN_PYTHON": sys.executable},
             capture_output=True,
@@ -42,44 +44,155 @@ def script(project, tmp_path):
     return run
 
 
+@pytest.fixture(scope="module")
+def records():
+    return set()
+
+
+@pytest.fixture
+def recorded(project, script, records):
+    """Record both sides for a check as its document does, once for all tests."""
+
+    def record(check: str) -> None:
+        if check in records:
+            return
+        data = ["--dataset_root", str(project.root / "test_tipc/data/lite_data")] if check == "check_step2" else []
+        for one in BEFORE.get(check, ()):
+            script(one, *data)
+        records.add(check)
+
+    return record
+
+
 def latest(project) -> Path:
     return project.root / "test_tipc" / "output" / "tiny" / "lite_train_lite_infer" / "log_reprod"
 
 
-@pytest.mark.frameworks
-def test_step_1_records_each_side_and_prints_the_documents_lines(project, script):
-    assert "image: float32 [4, 3, 16, 16]" in script("step1/create_fakedata.py")
-    assert (latest(project) / "fake_inputs.npy").is_file()
-    assert "logits: float32 [4, 10]" in script("step1/paddle_forward.py")
-    assert not (latest(project) / "forward_diff.log").exists()
-    script("step1/torch_forward.py")
-    assert script("step1/check_step1.py").startswith("the port equals its reference: 1 stage, closest call forward, ")
-    said = (latest(project) / "forward_diff.log").read_text().splitlines()
-    assert re.fullmatch(LINE + "logits: ", said[0])
-    assert re.fullmatch(LINE + r"\tmean diff: check passed: True, value: [\d.e-]+", said[1])
-    assert re.fullmatch(LINE + "diff check passed", said[-1])
-    again = script("step1/check_step1.py", "-v").splitlines()
-    assert [line for line in again if re.match(LINE, line)][-1].endswith("diff check passed")
+# What the documents show below a command: the keys of the printed log; and the commands that come before it.
+SAMPLES = {
+    "alignment/step1/check_step1.py": ("logits",),
+    "alignment/step2/check_step2.py": ("top1_acc", "mean_class_accuracy"),
+    "alignment/step3/check_step3.py": ("loss",),
+    "alignment/step4/check_step4.py": ("loss_0", "loss_1", "loss_2", "loss_3", "loss_4"),
+    "alignment/pipeline/reprod_log_demo/check_log_diff.py": ("demo_test_1", "demo_test_2"),
+    "test_tipc/01_test_forward.py": ("logits",),
+    "test_tipc/02_test_data.py": ("length", "dataloader_0", "dataloader_1"),
+    "test_tipc/03_test_metric.py": ("acc_top1", "acc_top5"),
+    "alignment/pipeline/Step4/check_step4.py": ("loss_0", "loss_1", "loss_2", "loss_3", "loss_4"),
+}
+BEFORE = {
+    "check_step1": ["step1/create_fakedata.py", "step1/paddle_forward.py", "step1/torch_forward.py"],
+    "check_step2": ["step2/paddle_val.py", "step2/toch_val.py"],
+    "check_step3": ["step3/paddle_loss.py", "step3/torch_loss.py"],
+    "check_step4": ["step4/paddle_train.py", "step4/torch_train.py"],
+}
+PAIR = rf"{LINE}(\w+): \n{LINE}\t(?:mean|max) diff: check passed: (?:True|False), value: [\d.e-]+\n"
+
+
+def read_samples() -> dict[str, tuple[str, ...]]:
+    """Return the documents' own samples, by our path of the command above each."""
+    found: dict[str, tuple[str, ...]] = {}
+    places = {"check_log_diff.py": "alignment/pipeline/reprod_log_demo/", "check_step4.py": "alignment/pipeline/Step4/"}
+    for document in sorted(DOCUMENTS.glob("*.md")):
+        command = ""
+        for line in document.read_text().splitlines():
+            if words := re.match(r"(?:\$ )?python(?:3\.7)? (\S+\.py)", line):
+                command = places.get(words[1], "") + words[1]
+            elif key := re.match(r"\S+ \S+ (?:root|- reprod_log.utils -) (?:INFO:|INFO -) (\w+): ?$", line):
+                found[command] = (*found.get(command, ()), key[1])
+    return found
+
+
+@pytest.mark.skipif(not DOCUMENTS.is_dir(), reason="the user documents are not beside this clone")
+def test_the_samples_are_the_documents_own():
+    assert read_samples() == SAMPLES
 
 
 @pytest.mark.frameworks
-def test_the_documents_misspelt_script_takes_their_data_folder(project, script):
-    data = str(project.root / "test_tipc" / "data" / "lite_data")
-    assert "acc_top1" in script("step2/toch_val.py", "--dataset_root", data)
-    script("step2/paddle_val.py", "--dataset_root", data)
-    assert "the port equals its reference: 1 stage" in script("step2/check_step2.py")
+@pytest.mark.parametrize("command", SAMPLES)
+def test_a_command_prints_what_its_document_shows(recorded, script, command):
+    """The lines are reprod_log's, before our verdict; the documents' keys are among them, in their order."""
+    if command.endswith("check_log_diff.py"):
+        script(str(ROOT / command).replace("check_log_diff", "write_log"), case=False)
+        said = script(str(ROOT / command), case=False, code=1)
+    elif "pipeline" in command:
+        for side in ("paddle", "torch"):
+            script(f"pipeline/Step4/AlexNet_{side}/train.sh", program="sh")
+        said = script("pipeline/Step4/check_step4.py")
+    else:
+        recorded(Path(command).stem)
+        said = script(str(ROOT / command))
+    if command.endswith("03_test_metric.py"):
+        dictionaries, _, said = said.partition("\n")
+        assert re.fullmatch(r"\{'acc_top1': array\(.*'acc_top5': array\(.*\} \{'acc_top1': array\(.*\}", dictionaries)
+    keys = [key.replace("acc_top1", "top1_acc") if "step2" in command else key for key in re.findall(PAIR, said)]
+    assert re.match(PAIR, said)
+    assert [key for key in keys if key in SAMPLES[command]] == list(SAMPLES[command])
+    demo = command.endswith("check_log_diff.py")
+    log, end, verdict = re.split(rf"{LINE}diff check (passed|failed)\n", said)
+    assert end == ("failed" if demo else "passed")
+    assert all(re.match(LINE, line) or "more lines: " in line for line in log.splitlines())
+    assert verdict == "" if demo else verdict.startswith("the port equals its reference: 1 stage")
 
 
 @pytest.mark.frameworks
-def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, script):
+def test_a_long_log_is_cut_unless_all_is_wanted_and_quiet_prints_none(project, recorded, script):
+    recorded("check_step4")
+    said = script("step4/check_step4.py").splitlines()
+    log = (latest(project) / "bp_align_diff.log").read_text().splitlines()
+    assert said[:40] == log[:40]
+    assert said[40].startswith(f"… {len(log) - 41} more lines: ")
+    assert said[41] == log[-1]
+    assert script("step4/check_step4.py", "-v").count("root INFO: ") == len(log)
+    assert "root INFO: " not in script("step4/check_step4.py", "-q")
+    assert json.loads(script("step4/check_step4.py", "--json", "-"))["verdicts"]
+
+
+THEIRS = """\
+import sys
+from reprod_log import ReprodDiffHelper, ReprodLogger
+
+folder, helper = sys.argv[1], ReprodDiffHelper()
+sides = {side: helper.load_info(f"{folder}/loss_{side}.npy") for side in ("torch", "paddle")}
+helper.compare_info(*sides.values())
+helper.report(diff_threshold=1e-5, path="loss_diff.log")
+for side, arrays in sides.items():
+    logger = ReprodLogger()
+    for key, value in arrays.items():
+        logger.add(key, value)
+    logger.save(f"loss_{side}.npy")
+"""
+
+
+@pytest.mark.frameworks
+def test_a_script_of_the_original_reads_our_dumps_and_we_judge_its(project, recorded, script, tmp_path):
+    pytest.importorskip("reprod_log")
+    recorded("check_step3")
+    script("step3/check_step3.py")
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    script(str(tmp_path / "theirs.py"), str(latest(project)), case=False)
+    ours, theirs = (
+        re.sub(r"\[.*?\]|value: .*", "", (folder / "loss_diff.log").read_text()).splitlines()
+        for folder in (latest(project), tmp_path)
+    )
+    assert theirs[:2] == ours[:2]
+    assert theirs[-1] == ours[-1] == " root INFO: diff check passed"
+    for option in ("--reference", "--port"):
+        said = script(str(ROOT / "test_tipc/04_test_loss.py"), option, str(tmp_path))
+        assert "the port equals its reference: 1 stage" in said
+
+
+@pytest.mark.frameworks
+def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, script, records):
     project.edit("tiny_paddle.py", "nn.functional.relu(self.square(hidden))", "self.square(hidden)")
     try:
         script("pipeline/Step4/AlexNet_paddle/train.sh", program="sh")
         script("pipeline/Step4/AlexNet_torch/train.sh", program="sh")
         said = script("pipeline/Step4/check_step4.py", code=1)
-        assert said.startswith("NOT the same gradients: backward/loss_0: not close")
+        assert "root INFO: diff check failed\nNOT the same gradients: backward/loss_0: not close" in said
         assert "why   not looked for: dumps were compared" in said
     finally:
+        records.discard("check_step4")
         project.edit(
             "tiny_paddle.py",
             "self.dropout(self.square(hidden))",
@@ -89,42 +202,8 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
 
 def test_a_check_without_dumps_fails_and_names_what_is_missing(project, script, tmp_path):
     said = script("step3/check_step3.py", "--out", str(tmp_path / "empty"), code=1)
-    assert said.startswith("no verdict: loss/dump: ")
+    assert "root INFO: diff check failed\nno verdict: loss/dump: " in said
     assert "loss_torch.npy" in "".join(said.split())
-
-
-def test_the_demo_prints_one_pass_and_one_failure(tmp_path):
-    for name, code in (("write_log.py", 0), ("check_log_diff.py", 1)):
-        path = ROOT / "alignment" / "pipeline" / "reprod_log_demo" / name
-        done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-    said = done.stdout + done.stderr
-    assert re.search(r"demo_test_1: \n.*mean diff: check passed: True, value: 0.0", said)
-    assert re.search(r"demo_test_2: \n.*mean diff: check passed: False, value: 0.3", said)
-    assert "diff check failed" in said
-
-
-def test_every_step_of_the_documents_has_its_scripts():
-    names = {path.relative_to(ROOT / "alignment").as_posix() for path in STEPS}
-    assert names == {
-        "step1/create_fakedata.py",
-        "step1/paddle_forward.py",
-        "step1/torch_forward.py",
-        "step1/check_step1.py",
-        "step2/paddle_val.py",
-        "step2/torch_val.py",
-        "step2/toch_val.py",
-        "step2/check_step2.py",
-        "step3/paddle_loss.py",
-        "step3/torch_loss.py",
-        "step3/check_step3.py",
-        "step4/paddle_train.py",
-        "step4/torch_train.py",
-        "step4/check_step4.py",
-        "step5/paddle_train.py",
-        "step5/torch_train.py",
-        "step5/check_step5.py",
-    }
 
 
 @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.name)

@@ -178,12 +178,12 @@ def test_the_environment_is_made_under_the_constraints(project, option):
     assert uv.endswith("-c constraints.txt uv")
     assert pip.endswith("-c constraints.txt --upgrade pip")
     assert "--dry-run --no-deps" in dry
-    (frameworks,) = (call for call in beside if call.endswith("--no-deps torch paddlepaddle"))
+    (frameworks,) = (call for call in beside if call.endswith("--no-deps torch paddlepaddle reprod-log"))
     (others,) = set(beside) - {frameworks}
     assert "-c constraints.txt" in frameworks
     assert "-c constraints.txt --no-warn-conflicts --build-constraint constraints.txt -e .[cases,onnx]" in others
     assert others.endswith("--group dev") == bool(option)
-    assert last.endswith("-c constraints.txt torch paddlepaddle"), "what the frameworks need"
+    assert last.endswith("-c constraints.txt torch paddlepaddle reprod-log"), "what the frameworks need"
     assert "CUDA" not in done.stderr
     assert not (project.root / "test_tipc/data").exists()
 
@@ -211,7 +211,7 @@ def test_uv_makes_the_environment_and_pip_fetches_it_where_it_is_not_installed(p
         "UV_INDEX_STRATEGY=unsafe-best-match",
     ]
     python = f"--python {project.venv}/bin/python"
-    words = f"uv pip install --quiet {python} pip torch paddlepaddle -e .[cases,onnx]{' --group dev' if option else ''}"
+    words = f"uv pip install --quiet {python} pip torch paddlepaddle reprod-log -e .[cases,onnx]{' --group dev' if option else ''}"
     assert lines == [
         f"uv pip compile --quiet --no-header --no-annotate {python} -",
         *variables,
@@ -348,7 +348,7 @@ def test_the_frameworks_are_those_of_the_extra():
     text = (PROJECT / "pyproject.toml").read_text()
     extra = re.search(r"^cpu = \[(.*)\]$", text, flags=re.MULTILINE)[1]
     (line,) = (line for line in ENVIRONMENT.read_text().splitlines() if line.startswith("FRAMEWORKS=("))
-    assert set(re.findall(r'"(\w+)', extra)) == set(re.findall(r"\((.*)\)", line)[0].split())
+    assert set(re.findall(r'"([\w-]+)', extra)) == set(re.findall(r"\((.*)\)", line)[0].split())
 
 
 def test_an_update_that_was_killed_is_done_again_from_the_start(ready):
@@ -388,7 +388,9 @@ def test_a_folder_that_is_no_environment_stays(project):
     assert (project.venv / "mine").is_dir()
 
 
-@pytest.mark.parametrize("call", ["", "--upgrade pip", "--no-deps torch", "-e .", "constraints.txt torch paddlepaddle"])
+@pytest.mark.parametrize(
+    "call", ["", "--upgrade pip", "--no-deps torch", "-e .", "constraints.txt torch paddlepaddle reprod-log"]
+)
 def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project, call):
     done = project.prepare(PARAMS, LITE, "--env-only", STUB_FAILS=call or "install")
     assert done.returncode == 2

@@ -8,7 +8,7 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 VENV="$ROOT/.venv"
 STATE="$VENV/.tipchain-set-up" # "started", then "<fingerprint> plain" or "<fingerprint> dev"
-FRAMEWORKS=(torch paddlepaddle) # the extra `cpu`
+FRAMEWORKS=(torch paddlepaddle reprod-log) # the extra `cpu`
 
 # Prints a progress line.
 say() { printf 'prepare: %s\n' "$*" >&2; }

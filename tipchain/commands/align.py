@@ -29,6 +29,7 @@ from tipchain.commands.options import (
     check_targets,
     renamed,
     report_targets,
+    text_stream,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
@@ -100,7 +101,7 @@ def align_case(
 ) -> int:
     """Align the case that ``args`` names; without ``stages`` all that the case and the mode have.
 
-    What ``show`` makes of the folder of dumps is printed before the verdict.
+    What ``show`` makes of the folder of dumps is printed before the verdict, in place of each stage as it is judged.
     """
     from tipchain.live.judge import CauseSearch, located_details, start_judge
     from tipchain.nightly.origin import origin
@@ -109,8 +110,7 @@ def align_case(
     from tipchain.report.write import with_page, write_report
 
     check_targets(args)
-    # Where the report goes to standard output, it must stand there alone.
-    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+    stream = text_stream(args)
     if args.prepare:
         prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path, stream)
     clock = time.perf_counter()
@@ -123,7 +123,8 @@ def align_case(
     )
     try:
         with start_judge(request, search) as judge:
-            report = run_case(request, out, where=origin(request.case.root), stream=told, quiet=args.quiet)
+            lines = None if show else told
+            report = run_case(request, out, where=origin(request.case.root), stream=lines, quiet=args.quiet)
             keep_report(report, request, out)  # comparing the models may take long
             report = replace(judge.decide(report, out), seconds=time.perf_counter() - clock)
         page = request.folder / f"{request.report_name}.html"

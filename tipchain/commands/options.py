@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
@@ -316,6 +316,11 @@ def check_targets(args: argparse.Namespace) -> None:
         from tipchain.report.ci import SUMMARY_VARIABLE
 
         check_writable({SUMMARY_VARIABLE: os.environ.get(SUMMARY_VARIABLE)})
+
+
+def text_stream(targets: argparse.Namespace | Targets) -> TextIO:
+    """Return where text goes: standard output, unless a report must stand there alone."""
+    return sys.stderr if STDOUT in (targets.json, targets.junit) else sys.stdout
 
 
 def report_targets(args: argparse.Namespace) -> Targets:

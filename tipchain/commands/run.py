@@ -32,6 +32,7 @@ from tipchain.commands.options import (
     check_targets,
     count,
     report_targets,
+    text_stream,
 )
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
@@ -363,7 +364,7 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
 
 def _prepare(args: argparse.Namespace) -> int:
     """Prepare data and weights; where the report goes to standard output, it stands there alone."""
-    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
+    stream = text_stream(args)
     return prepare_chain_first(
         args.params,
         chain_mode(args),
@@ -483,7 +484,7 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.nightly.origin import origin
 
-    stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
+    stream = text_stream(setting.targets)
     place, journal = _place(plan, folder, setting), Journal(folder)
     journal.start(plan)
     on = versions(plan, place.root)

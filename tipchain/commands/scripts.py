@@ -10,11 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
-from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.commands.options import Parser, add_color, check_targets, report_targets, text_stream
 from tipchain.core.files import append, prune
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
@@ -25,18 +26,16 @@ from tipchain.numbers.tolerance import SAME_DOUBLE
 STEP_CASE = Path("configs/mvf.yaml")
 MOST_RATES = 12
 """Lines of a table of rates."""
+MOST_LINES = 41
+"""Lines of a diff log that are printed."""
 
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
     _, stages = SCRIPTS[number]
-    show = _metrics if number == "03" else None
-    return _script(
-        f"Align the stages of script {number}: {', '.join(stages)}.",
-        Path("configs/alexnet.yaml"),
-        argv,
-        lambda args: align_case(args, stages, show=show),
-    )
+    table = _metrics if number == "03" else None
+    told = f"Align the stages of script {number}: {', '.join(stages)}."
+    return _script(told, Path("configs/alexnet.yaml"), argv, lambda args: _align(args, stages, table))
 
 
 def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int:
@@ -82,7 +81,7 @@ def create_fake_data(argv: Sequence[str] | None = None) -> int:
 def align_rates(argv: Sequence[str] | None = None) -> int:
     """Run the lr stage of ``--case`` on both sides, print both curves, and return the exit code."""
     told = "Compare the learning rates of both sides, the schedules really stepped."
-    return _script(told, STEP_CASE, argv, lambda args: align_case(args, ("lr",), show=_rate_table))
+    return _script(told, STEP_CASE, argv, lambda args: _align(args, ("lr",), _rate_table))
 
 
 def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
@@ -101,6 +100,27 @@ def _script(description: str, case: Path, argv: Sequence[str] | None, act: Calla
             return act(args)
 
     return guarded(work)
+
+
+def _align(args: argparse.Namespace, stages: Sequence[str], table: Callable[[Path], list[str]] | None = None) -> int:
+    """Align ``stages``; print ``table`` and what reprod_log prints before the verdict."""
+
+    def show(folder: Path) -> list[str]:
+        return [*(table(folder) if table else ()), *_log_lines(folder, stages, whole=args.verbose)]
+
+    return align_case(args, stages, show=show)
+
+
+def _log_lines(folder: Path, stages: Sequence[str], *, whole: bool) -> list[str]:
+    """Return reprod_log's lines about each stage; of a long log the first and the last, unless ``whole``."""
+    shown = []
+    for stage in stages:
+        path = folder / log_name(stage)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        if more := 0 if whole else max(len(lines) - MOST_LINES, 0):
+            lines[MOST_LINES - 1 : -1] = [say(f"… {more} more lines: {os.path.relpath(path)}")]
+        shown += [f"== {stage}", *lines] if len(stages) > 1 else lines
+    return shown
 
 
 def _metrics(folder: Path) -> list[str]:
@@ -145,8 +165,9 @@ def _rate_table(folder: Path) -> list[str]:
 
 def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.core.machine import installed_versions
+    from tipchain.live.judge import CauseSearch, located_details, start_judge
     from tipchain.numbers.verdicts import write_diff_log
-    from tipchain.parity.align import out_folder
+    from tipchain.parity.align import AlignRequest, choose_stages, keep_report, out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, judge_stage
     from tipchain.report.model import RunReport
@@ -156,10 +177,13 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     started, clock = datetime.now().astimezone(), time.perf_counter()
     case, mode = load_case(from_root(args.case)), parse_mode(args.mode)
     out = out_folder(args.out, case, mode)
-    judged = judge_stage(stage, out / LATEST, Rules.of(case, strict=args.strict))
+    rules = Rules.of(case, strict=args.strict)
+    judged = judge_stage(stage, out / LATEST, rules)
     log = out / LATEST / log_name(stage)
     log.parent.mkdir(parents=True, exist_ok=True)
-    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout if args.verbose else None)
+    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage)
+    for line in () if args.quiet else _log_lines(log.parent, (stage,), whole=args.verbose):
+        print(line, file=text_stream(args))
     append(out / "alignment.log", f"# {stage}: the dumps in {LATEST} were compared\n{log.read_text()}")
     report = RunReport(
         title=str(case.path),
@@ -170,12 +194,22 @@ def _check(args: argparse.Namespace, stage: str) -> int:
         seconds=time.perf_counter() - clock,
         versions=installed_versions(),
         notes=judged.notes,
-        undiagnosed="not looked for: dumps were compared"
-        if any(one.outcome is Outcome.FAIL for one in judged.verdicts)
-        else "",
+        stages=choose_stages(case, mode, ()),
     )
+    request = AlignRequest(
+        case=case, mode=mode, stages=(stage,), folder=out / LATEST, data_path=args.data_path, rules=rules
+    )
+    search = CauseSearch(
+        wanted=not args.no_locate, within=args.within, timeout_s=args.timeout, quiet=args.quiet, stream=None
+    )
+    if any(one.outcome is not Outcome.ERROR for one in judged.verdicts):  # there are dumps to judge
+        with start_judge(request, search) as judge:
+            report = judge.decide(report, out)
+    report = replace(report, seconds=time.perf_counter() - clock)
+    keep_report(report, request, out)
     page = out / LATEST / f"alignment_{stage}.html"
-    return write_report(with_page(report, args.html, page), report_targets(args), stream=sys.stdout)
+    report = with_page(report, args.html, page, located_details(out / LATEST) if report.exit_code else [])
+    return write_report(report, report_targets(args), stream=sys.stdout)
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -30,6 +31,7 @@ TIMEOUT_S = 900.0
 SWITCHED_OFF = "not looked for: --no-locate"
 INTERRUPTED = "not looked for: interrupted"
 ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
+NEEDS_BOTH = "not looked for: it takes both models, and torch or paddle is not installed here"
 NEEDS_TORCH = (
     "not looked for: it takes the live torch model, and a bundle has none; "
     "tipchain align CASE without --reference, where torch is installed, looks for it"
@@ -68,9 +70,10 @@ class CauseSearch:
 def start_judge(request: AlignRequest, search: CauseSearch) -> Iterator[Judge]:
     """Start the process of the live models, which imports both frameworks while the sides record.
 
-    There is none where a side is not recorded here: its dumps are judged by tolerances.
+    There is none where a side is not recorded here, or a framework is not installed: the dumps are judged by tolerances.
     """
-    if request.dumps or len(request.sides) < 2:
+    here = all(find_spec(one) for one in ("torch", "paddle"))
+    if request.dumps or len(request.sides) < 2 or not here:
         yield Judge(request=request, search=search, worker=None)
         return
     with start_worker(ahead=True, quiet=search.quiet) as worker:
@@ -95,7 +98,8 @@ class Judge:
         if report.interrupted:
             return replace(report, undiagnosed=INTERRUPTED if failed else "")
         if self.worker is None:
-            why = ONE_SIDE if self.request.given is None else NEEDS_TORCH
+            both = not self.request.dumps and len(self.request.sides) > 1
+            why = NEEDS_TORCH if self.request.given else NEEDS_BOTH if both else ONE_SIDE
             return replace(report, undiagnosed=why if failed & LOCATABLE else _untold(failed))
         try:
             done = self._compare(self.worker, failed)
