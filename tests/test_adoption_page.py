@@ -149,17 +149,3 @@ def test_both_pages_have_the_same_commands_tables_and_links():
     assert len(commits[0]) == 6
     assert commits[0] == commits[1]
     assert TEXT.count("\n## ") == chinese.count("\n## ")
-    for text in (TEXT, chinese):
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (PAGE.parent / target).exists(), target
-
-
-def test_the_pages_are_found():
-    for name, page in (
-        ("README.md", "docs/how-to/adoption.md"),
-        ("README_cn.md", "docs/how-to/adoption.zh.md"),
-        ("docs/reference/suites.md", "../how-to/adoption.md"),
-        ("docs/how-to/ci.md", "adoption.md"),
-        ("test_tipc/README.md", "../docs/how-to/adoption.md"),
-    ):
-        assert f"({page}" in (ROOT / name).read_text(), name

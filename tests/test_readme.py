@@ -94,12 +94,3 @@ def test_the_lines_for_a_port_of_ones_own_work():
     passed, causes = names["compare_models"](torch.nn.Sequential(torch.nn.Linear(4, 3)), wrong, images)
     assert not passed
     assert causes
-
-
-@pytest.mark.parametrize(
-    "name", ["README.md", "README_cn.md", "test_tipc/README.md", "benchmarks/README.md", "CONTRIBUTING.md"]
-)
-def test_links_lead_somewhere(name):
-    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
-        if "://" not in target:
-            assert ((ROOT / name).parent / target).exists(), f"{name}: {target}"

@@ -123,8 +123,3 @@ def test_the_workflows_manifest_can_be_planned(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "alexnet:align[lite_train_lite_infer;cpu]" in out
     assert "do not run here" not in out
-
-
-def test_links_of_the_page():
-    for target in re.findall(r"\]\(([^)#:]+)\)", PAGE.read_text()):
-        assert (PAGE.parent / target).exists(), target
