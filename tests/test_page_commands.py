@@ -59,9 +59,6 @@ NEEDS = {
     "tipchain align configs/alexnet.yaml --prepare --record torch --device gpu": "a GPU; tests/parity/test_given_dumps.py records on the CPU",
     "tipchain align configs/alexnet.yaml --prepare --reference recorded/": "dumps of a GPU; tests/parity/test_given_dumps.py compares a CPU's",
     ".venv/bin/python benchmarks/": "minutes on a machine that does nothing else",
-    "OMP_NUM_THREADS=1 .venv/bin/python benchmarks/": "minutes on a machine that does nothing else",
-    "bash test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt whole_train_whole_infer": "an hour",
-    "bash test_train_inference_python.sh test_tipc/configs/mobilenet_v3/train_infer_python.txt whole_train_whole_infer": "an hour",
 }
 """The beginning of a command that no test runs, and what it needs."""
 HERE = {
