@@ -97,6 +97,13 @@ def test_the_tutorials_pictures_are_of_its_pages():
     assert all(f"--html {name}.html" in (DOCS / "tutorial.md").read_text() for name in shown)
 
 
+def test_every_builder_stands_in_the_table():
+    from tipchain.parity.case import BUILDERS
+
+    rows = re.findall(r"(?m)^\| `(\w+)` \| ", (DOCS / "own-port.md").read_text())
+    assert sorted(rows) == sorted(BUILDERS)
+
+
 def test_the_tolerances_of_the_page_are_taken(tmp_path):
     import yaml
 
