@@ -213,7 +213,7 @@ def nothing(_bench: Bench) -> None:
 
 
 def beside(bench: Bench, params: str, *, common: bool = False) -> None:
-    """Add what docs/how-to/adoption.md adds, and run a chain."""
+    """Add what docs/suite-in-ci.md adds, and run a chain."""
     shutil.copy(ROOT / "test_train_inference_python.sh", bench.root / BESIDE)
     (bench.root / ".github/workflows").mkdir(parents=True, exist_ok=True)
     (bench.root / ".github/workflows/tipc.yml").write_text("on: pull_request\n")

@@ -34,15 +34,9 @@ class Block:
         return [line for line in self.text.splitlines() if line.strip()]
 
 
-def section_of(page: Path, heading: str) -> str:
-    """Return what stands below a heading of the second level, up to the next one."""
-    return page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-
-
-def blocks_of(page: Path, heading: str = "") -> Iterator[Block]:
-    """Yield the blocks of a page, in order, or of one section of it."""
-    whole = section_of(page, heading) if heading else page.read_text(encoding="utf-8")
-    for language, rest, text in BLOCK.findall(whole):
+def blocks_of(page: Path) -> Iterator[Block]:
+    """Yield the blocks of a page, in order."""
+    for language, rest, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         title = re.search(r'title="([^"]*)"', rest)
         yield Block(language=language, title=title[1] if title else "", text=text)
 
@@ -64,10 +58,10 @@ def run_line(line: str, folder: Path, variables: Mapping[str, str] | None = None
     return done.stdout
 
 
-def follow(page: Path, folder: Path, heading: str = "") -> None:
-    """Do in a folder what a page, or a section of it, says, from its beginning to its end."""
+def follow(page: Path, folder: Path) -> None:
+    """Do in a folder what a page says, from its beginning to its end."""
     printed = ""
-    for block in blocks_of(page, heading):
+    for block in blocks_of(page):
         if block.title:
             file = folder / block.title
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -132,7 +132,7 @@ def test_a_command_prints_what_its_document_shows(recorded, script, command):
     log, end, verdict = re.split(rf"{LINE}diff check (passed|failed)\n", said)
     assert end == ("failed" if demo else "passed")
     assert all(re.match(LINE, line) or "more lines: " in line for line in log.splitlines())
-    assert verdict == "" if demo else verdict.startswith("the port equals its reference: 1 stage")
+    assert verdict == "" if demo else re.match(r"the port's .* equals? the reference's", verdict)
 
 
 @pytest.mark.frameworks
@@ -179,7 +179,7 @@ def test_a_script_of_the_original_reads_our_dumps_and_we_judge_its(project, reco
     assert theirs[-1] == ours[-1] == " root INFO: diff check passed"
     for option in ("--reference", "--port"):
         said = script(str(ROOT / "test_tipc/04_test_loss.py"), option, str(tmp_path))
-        assert "the port equals its reference: 1 stage" in said
+        assert "the recorded numbers are within their tolerances: 1 stage" in said
 
 
 @pytest.mark.frameworks
@@ -189,8 +189,8 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
         script("pipeline/Step4/AlexNet_paddle/train.sh", program="sh")
         script("pipeline/Step4/AlexNet_torch/train.sh", program="sh")
         said = script("pipeline/Step4/check_step4.py", code=1)
-        assert "root INFO: diff check failed\nNOT the same gradients: backward/loss_0: not close" in said
-        assert "why   not looked for: dumps were compared" in said
+        assert "root INFO: diff check failed\nNOT the same model: " in said
+        assert "relu" in said
     finally:
         records.discard("check_step4")
         project.edit(

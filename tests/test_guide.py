@@ -24,10 +24,7 @@ def text(name: str) -> str:
 
 
 def fenced(name: str) -> list[str]:
-    """Return the lines of bash, but for the section that is followed in a folder of its own (tests/test_page_commands.py)."""
-    own = {line for block in blocks_of(ROOT / GUIDES[0], "A model of your own") for line in block.lines}
-    blocks = [block for block in blocks_of(ROOT / name) if block.language == "bash"]
-    return [line for block in blocks for line in block.lines if line not in own]
+    return [line for block in blocks_of(ROOT / name) if block.language == "bash" for line in block.lines]
 
 
 def table(name: str) -> list[tuple[str, str]]:

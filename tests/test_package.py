@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -160,6 +161,19 @@ def test_the_doctor_names_the_extra_that_brings_a_package():
 def test_the_changelog_begins_with_this_version():
     heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert re.fullmatch(rf"{re.escape(__version__)}( \(unreleased\)|, \d{{4}}-\d\d-\d\d)", heading)
+
+
+def test_a_change_that_stands_in_a_fragment_gets_to_the_top_of_the_changelog(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
+    shutil.copytree(ROOT / "changes", tmp_path / "changes")
+    (tmp_path / "changes/lint-of-keys.added.md").write_text("`lint` names keys that stand twice.\n")
+    words = ("towncrier", "build", "--yes", "--version", "9.0.0", "--date", "2030-01-01")
+    subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    after = (tmp_path / "CHANGELOG.md").read_text()
+    assert "\n## 9.0.0, 2030-01-01\n\n### Added\n\n- `lint` names keys that stand twice.\n" in after
+    assert after.index("## 9.0.0") < after.index("## 1.0.0")
+    assert {path.name for path in (tmp_path / "changes").iterdir()} == {".gitignore"}
 
 
 def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +42,17 @@ def calls(page: Path) -> Iterator[str]:
 
 def name_of(page: Path) -> str:
     return page.relative_to(DOCS).as_posix()
+
+
+def test_every_link_to_a_file_works_in_a_plain_clone():
+    words = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    files = {Path(name) for name in listed if (ROOT / name).exists()}
+    places = files | {folder for file in files for folder in file.parents}
+    for page in sorted(file for file in files if file.suffix == ".md"):
+        text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            assert "://" in target or Path(os.path.normpath(page.parent / target)) in places, f"{page}: {target}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -82,6 +95,13 @@ def test_the_tutorials_pictures_are_of_its_pages():
     shown = set(re.findall(r"pictures/(\w+)\.png", (DOCS / "tutorial.md").read_text()))
     assert shown == {path.stem for path in (DOCS / "pictures").iterdir()}
     assert all(f"--html {name}.html" in (DOCS / "tutorial.md").read_text() for name in shown)
+
+
+def test_every_builder_stands_in_the_table():
+    from tipchain.parity.case import BUILDERS
+
+    rows = re.findall(r"(?m)^\| `(\w+)` \| ", (DOCS / "own-port.md").read_text())
+    assert sorted(rows) == sorted(BUILDERS)
 
 
 def test_the_tolerances_of_the_page_are_taken(tmp_path):

@@ -1,5 +1,6 @@
-"""The reference pages that are made from the code, and what MkDocs needs besides (``hooks`` of mkdocs.yml).
+"""Write the reference pages that are made from the code: ``python tools/reference_pages.py``. Stage the site for MkDocs.
 
+The pages stand in git, so that links to them work in a plain clone; a test holds them to the code.
 Keys, types and defaults of YAML files are what the readers of these files ask for: a document that has every mapping once
 is read, and each call of `tipchain.core.yaml_reader.Reader` is one row; what a key means is the line about it in the ``Attributes`` of
 the dataclass that holds it. Commands come from their argparse parsers, diagnosis codes from docs/diagnoses.json
@@ -707,16 +708,6 @@ def _paragraph(line: str) -> str:
     return translated(line)
 
 
-def pages() -> dict[str, str]:
-    """Return the text of each page that is made, in English, by its path below docs."""
-    with speaking("en"):
-        return _pages()
-
-
-def _pages() -> dict[str, str]:
-    return {path: make() for path, make in MAKERS.items()}
-
-
 MAKERS: Mapping[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/case.md": lambda: yaml_page(
@@ -740,22 +731,22 @@ MAKERS: Mapping[str, Callable[[], str]] = {
 """What makes each page, by its path below docs."""
 
 
-def chinese_pages() -> dict[str, str]:
-    """Return the text of each page that is made, in Chinese, by the path of the English one."""
-    with speaking("zh"):
-        return _pages()
+def made_pages() -> dict[Path, str]:
+    """Return the text of each page in English and in Chinese, by its file."""
+    made = {}
+    for name, ending in (("en", ".md"), ("zh", ".zh.md")):
+        with speaking(name):
+            for path, make in MAKERS.items():
+                made[(ROOT / "docs" / path).with_suffix(ending)] = make()
+    return made
 
 
 # What MkDocs calls
 
 
 def stage(folder: Path) -> None:
-    """Write all pages into a folder: the project's, those that are made, and copies of the project's files they link to."""
+    """Copy all pages into a folder, with the project's files they link to."""
     shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
-    for path, text in pages().items():
-        folder.joinpath(path).write_text(text, encoding="utf-8")
-    for path, text in chinese_pages().items():
-        folder.joinpath(path).with_suffix(".zh.md").write_text(text, encoding="utf-8")
     for page in sorted((ROOT / "docs").rglob("*.md")):
         place = page.relative_to(ROOT / "docs")
         text = page.read_text(encoding="utf-8")
@@ -792,3 +783,8 @@ def on_config(config: Any) -> Any:
         stage(Path(folder))
         config["docs_dir"] = folder
     return config
+
+
+if __name__ == "__main__":
+    for file, text in made_pages().items():
+        file.write_text(text, encoding="utf-8")

@@ -44,14 +44,14 @@ class UsersError(TipchainError):
 
 
 def is_users(filename: str) -> bool:
-    """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's; a claimed package's is."""
+    """Tell whether a file is the user's: not Python's, a package's or tipchain's."""
     if filename.startswith(tuple(_claimed)):
         return True
     return not (filename.startswith(_others()) or "/site-packages/" in filename or "/dist-packages/" in filename)
 
 
 def claim(module: str) -> None:
-    """Count the package of ``module``, from which the user named a builder, as the user's own."""
+    """Count the package of ``module``, which the user named, as the user's own."""
     package = module.partition(".")[0]
     if package not in (*FRAMEWORKS, "tipchain") and package not in sys.stdlib_module_names:
         _claimed.update(_folders(package))
@@ -63,20 +63,20 @@ def _folders(package: str) -> frozenset[str]:
         spec = find_spec(package)
     except (ImportError, ValueError):
         return frozenset()
-    found = spec.submodule_search_locations if spec is not None else None
-    return frozenset(f"{folder}/" for folder in found or ())
+    locations = spec.submodule_search_locations if spec is not None else None
+    return frozenset(f"{folder}/" for folder in locations or ())
 
 
 @functools.cache  # asked once for each of some two thousand imported files
 def _others() -> tuple[str, ...]:
-    """Return what the names of files begin with that are nobody's own."""
+    """Return the prefixes of paths that are nobody's own."""
     paths = sysconfig.get_paths()
     return ("<", str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
 
 
 @contextmanager
 def serving(*, side: str = "", stage: str = "") -> Iterator[None]:
-    """Let what is raised within know whose code was at work, and for what; the innermost word counts."""
+    """Note whose code is at work for errors raised within; the innermost note counts."""
     try:
         yield
     except BaseException as error:
@@ -86,10 +86,10 @@ def serving(*, side: str = "", stage: str = "") -> Iterator[None]:
 
 
 def blame(error: BaseException) -> str:
-    """Return ``file:line: Class: message``, the place being the user's deepest own; else tipchain's, and that it is its bug."""
-    told = users_fault(error)
-    if told is not None:
-        return told
+    """Return ``file:line: Class: message`` of an error, the user's line or else tipchain's."""
+    message = users_fault(error)
+    if message is not None:
+        return message
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     said = f"{type(error).__name__}: {message_of(error)}".rstrip(": ")
     if not frames:
@@ -99,7 +99,7 @@ def blame(error: BaseException) -> str:
 
 
 def users_fault(error: BaseException) -> str | None:
-    """Return ``file:line: Class: message`` of what the user's own code raised; None of what tipchain did by itself.
+    """Return ``file:line: Class: message`` of an error in the user's code, else None.
 
     What torch or Paddle raises without a line of the user's, called by tipchain with what is the user's (their
     samples, their outputs), is told with the framework's own line.
@@ -131,7 +131,7 @@ def users_fault(error: BaseException) -> str | None:
 
 
 def side_of(error: BaseException) -> str:
-    """Return of which side the code was that raised, ``"torch"`` or ``"paddle"``, or "" where that cannot be told.
+    """Return the side whose code raised, ``"torch"`` or ``"paddle"``; "" if unknown.
 
     It is what `serving` said; else the framework of the deepest frame that is one's, or holds one's values.
     """
@@ -145,14 +145,14 @@ def side_of(error: BaseException) -> str:
         if is_users(frame.f_code.co_filename):
             values = [*frame.f_locals.values()]
             values += [one for value in values if type(value) in (tuple, list) for one in value[:1]]
-            found = {_root(type(value)) for value in values} & set(FRAMEWORKS)
-            if len(found) == 1:
-                return found.pop()
+            frameworks = {_root(type(value)) for value in values} & set(FRAMEWORKS)
+            if len(frameworks) == 1:
+                return frameworks.pop()
     return ""
 
 
 def one_line(error: BaseException) -> str:
-    """Return ``file:line: Class: message (whose)`` of what a stage's code raised, for its reason."""
+    """Return ``file:line: Class: message (whose)`` of an error in a stage's code."""
     if isinstance(error, TipchainError):
         return str(error)
     side = side_of(error)
@@ -160,18 +160,17 @@ def one_line(error: BaseException) -> str:
 
 
 def tell(error: BaseException) -> str | None:
-    """Return what a command says of the user's own mistake, with side and stage; None if it is none."""
-    told = str(error) if isinstance(error, UsersError) else users_fault(error)
-    if told is None:
+    """Return the message for the user's own mistake, with side and stage, else None."""
+    message = str(error) if isinstance(error, UsersError) else users_fault(error)
+    if message is None:
         return None
     side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
     where, callers = ", ".join(filter(None, (SIDES.get(side, ""), stage))), _callers(error)
-    told += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
-    return f"{told}\n  in: {where}" if where and "\n  in: " not in told else told
+    message += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
+    return f"{message}\n  in: {where}" if where and "\n  in: " not in message else message
 
 
 def _callers(error: BaseException) -> list[str]:
-    """Return the places of the user's own lines that led to the deepest one, the nearest first."""
     own = [
         f"{frame.f_code.co_filename}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -181,17 +180,17 @@ def _callers(error: BaseException) -> list[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the first line of an error's message that says something; of Paddle's kernels that is what is wrong."""
+    """Return the first telling line of an error's message, or of a kernel's summary."""
     _, _, summary = str(error).rpartition("Error Message Summary:")
     lines = [line.strip() for line in summary.splitlines()]
-    told = [line for line in lines if line and set(line) != {"-"}]
-    if len(told) > 1 and told[0].endswith(":"):
-        return f"{told[0]} {told[1]}"
-    return _KERNEL.sub("", told[0]) if told else ""
+    telling = [line for line in lines if line and set(line) != {"-"}]
+    if len(telling) > 1 and telling[0].endswith(":"):
+        return f"{telling[0]} {telling[1]}"
+    return _KERNEL.sub("", telling[0]) if telling else ""
 
 
 def place_of(called: Callable[..., object]) -> str:
-    """Return ``file:line`` of where a function or class is written; "" where that cannot be known."""
+    """Return ``file:line`` of a function or class, "" if unknown."""
     inner = getattr(called, "func", called)
     inner = getattr(inner, "__wrapped__", inner)
     if isinstance(inner, type):
@@ -201,7 +200,7 @@ def place_of(called: Callable[..., object]) -> str:
 
 
 def placed(called: Function) -> str:
-    """Return ``file:line: name`` of a function, or of the class of an object that is called; else its name alone."""
+    """Return ``file:line: name`` of a function or an object's class, else the name."""
     inner = getattr(called, "func", called)
     if not hasattr(inner, "__name__"):
         kind = type(inner)
@@ -212,38 +211,38 @@ def placed(called: Function) -> str:
 
 
 def _quoted(error: BaseException) -> str | None:
-    """Return what a traceback inside a message tells: of a loader's process, of code that Paddle has transformed."""
+    """Return the lines of a traceback inside a message, as loaders' processes leave it."""
     text = str(error)
     if "Traceback (most recent call last)" not in text and "In transformed code:" not in text:
         return None
     own = [found for found in _SAID_FILE.finditer(text) if is_users(found["file"])]
     if not own:
         return None
-    told = [found["said"].strip() for found in _SAID_ERROR.finditer(text, own[-1].end())]
-    return f"{own[-1]['file']}:{own[-1]['line']}: {told[-1] if told else type(error).__name__}"
+    errors = [found["said"].strip() for found in _SAID_ERROR.finditer(text, own[-1].end())]
+    return f"{own[-1]['file']}:{own[-1]['line']}: {errors[-1] if errors else type(error).__name__}"
 
 
 def _called(message: str, frame: FrameType) -> str | None:
-    """Return where the function is written that tipchain called with arguments which it does not take."""
-    found = _ARGUMENTS.match(message)
-    if found is None:
+    """Return the place of the function that tipchain called with wrong arguments."""
+    match = _ARGUMENTS.match(message)
+    if match is None:
         return None
-    held = [*frame.f_locals.values()]
-    held += [one for value in held if isinstance(value, tuple | list) for one in value]
-    for one in held:
-        if callable(one) and getattr(one, "__qualname__", "") == found["name"].removesuffix(".__init__"):
+    values = [*frame.f_locals.values()]
+    values += [one for value in values if isinstance(value, tuple | list) for one in value]
+    for one in values:
+        if callable(one) and getattr(one, "__qualname__", "") == match["name"].removesuffix(".__init__"):
             place = place_of(one)
             if is_users(place.rpartition(":")[0]):
                 return place
     for module in list(sys.modules.values()):
-        place = _place_in(module, found["name"])
+        place = _place_in(module, match["name"])
         if place:
             return place
     return None
 
 
 def _lacking(error: AttributeError) -> str:
-    """Return where the user's class is written that was asked for what it lacks; "" for one that a framework's class made."""
+    """Return the place of the user's own class that lacks an attribute, else ""."""
     kind = error.obj if isinstance(error.obj, type) else type(error.obj)
     places = (place_of(one) for one in (kind, *vars(kind).values()) if callable(one))
     place = next(filter(None, places), "")
@@ -251,7 +250,7 @@ def _lacking(error: AttributeError) -> str:
 
 
 def _place_in(module: ModuleType | None, qualified: str) -> str:
-    """Return where a user's module defines what is called ``qualified``; "" if it does not."""
+    """Return the place where a user's module defines ``qualified``, else ""."""
     file = getattr(module, "__file__", None)
     if not file or not is_users(file):
         return ""
@@ -267,7 +266,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _root(kind: type) -> str:
-    """Return the framework that a class, or one that it derives from, is of."""
+    """Return the framework of a class or of its bases."""
     for base in kind.__mro__:
         root = str(base.__module__).partition(".")[0]
         if root in FRAMEWORKS:

@@ -40,7 +40,7 @@ def find_root(path: Path) -> Path:
 
 
 def project_above(folder: Path) -> Path:
-    """Return the nearest folder, from ``folder`` upwards, that has a pyproject.toml or a test_tipc; else ``folder``."""
+    """Return the nearest folder above with a pyproject.toml or a test_tipc, else ``folder``."""
     for one in (folder, *folder.parents):
         if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
             return one
@@ -48,7 +48,7 @@ def project_above(folder: Path) -> Path:
 
 
 def root_of_callables() -> Path:
-    """Return where the imports of callables start that a command line names: what ``--root`` says, else here."""
+    """Return the root of a command line's callables: ``--root``, else the working folder."""
     return Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
 
 
@@ -69,7 +69,7 @@ def new_run(out: Path) -> Path:
 
 
 def new_folder(above: Path) -> tuple[Path, datetime]:
-    """Make a folder whose name sorts as folders were made, within a second too; return it and when that was.
+    """Make a folder whose name sorts by time, and return it with the time.
 
     Its name tells when, in local time, unless an earlier one seems to be later: a clock was set back, or summer time
     ended. Then it is named as if it had been made just after that one.
@@ -89,12 +89,12 @@ def new_folder(above: Path) -> tuple[Path, datetime]:
 
 
 def _named_at(name: str) -> datetime | None:
-    """Return the local time that a folder's name tells, as if it were UTC's; None for other names."""
+    """Return the local time in a folder's name, as UTC; None for other names."""
     if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
         return None
     try:
-        told = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return told + timedelta(microseconds=int(name[16:], 16))
+        second = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        return second + timedelta(microseconds=int(name[16:], 16))
     except (ValueError, OverflowError):
         return None
 
@@ -114,7 +114,7 @@ def hold_run(path: Path) -> None:
 
 
 def take_lock(path: Path, told: str = "", *, mode: int = 0o666, flags: int = 0) -> int:
-    """Lock a file, made if need be, without waiting, and return its handle: the lock holds until that is closed.
+    """Lock a file without waiting, and return the handle that holds the lock.
 
     Args:
         path: the file.
@@ -155,7 +155,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a process holds a file's lock; of one that is not there, or cannot be read, none does."""
+    """Tell whether a process holds a file's lock; an unreadable file has none."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -167,7 +167,7 @@ def is_locked(path: Path) -> bool:
 
 
 def prune(out: Path, keep: int = 2) -> int:
-    """Remove the large files (weights, gradients) of all but the ``keep`` latest runs; return the bytes freed.
+    """Remove weights and gradients of all but the ``keep`` latest runs; return bytes freed.
 
     Logs, dumps and reports stay, and so does all that a run still going on has, or that another user owns.
     """
@@ -184,7 +184,7 @@ def prune(out: Path, keep: int = 2) -> int:
 
 
 def append(path: Path, text: str) -> None:
-    """Append ``text`` (a whole record, newline added if missing) to ``path`` in one write under a lock."""
+    """Append ``text``, a whole record, to ``path`` in one write under a lock."""
     from filelock import FileLock
 
     record = text if text.endswith("\n") else text + "\n"
@@ -200,7 +200,7 @@ def _beside(name: str) -> str:
 
 @contextmanager
 def replacing_path(path: Path) -> Iterator[Path]:
-    """Yield the name of a file beside ``path`` to write; it takes ``path``'s place when the block ends well.
+    """Yield a file to write, which takes ``path``'s place if the block ends well.
 
     The name ends as ``path`` does, for writers that look at the suffix. A link stays one: what it names is replaced.
 
@@ -221,7 +221,7 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file beside ``path`` for writing; it takes ``path``'s place when the block ends well.
+    """Open a file to write, which takes ``path``'s place if the block ends well.
 
     A device or a pipe (``/dev/null``) is written to as it stands: root would replace it for everybody.
 
@@ -237,7 +237,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def check_writable(targets: Mapping[str, str | Path | None]) -> None:
-    """Refuse, before a long run, files that could not be written after it; nothing is changed or left behind.
+    """Refuse, before a long run, files that could not be written after it.
 
     Where the file's folder is not there yet, what counts is whether the folder above could hold it.
 
@@ -256,7 +256,7 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
 
 @contextmanager
 def writing(target: object, error: type[TipchainError] = OutputError) -> Iterator[None]:
-    """Let what the user wants written, where it cannot be, raise an error that names it and says why."""
+    """Raise an error that names the user's file if it cannot be written."""
     try:
         yield
     except OSError as problem:
@@ -264,7 +264,7 @@ def writing(target: object, error: type[TipchainError] = OutputError) -> Iterato
 
 
 def _probe(path: Path) -> None:
-    """Raise the OSError that writing ``path`` would raise, as far as can be known without writing it."""
+    """Raise the OSError that writing ``path`` would raise, without writing it."""
     path = path.resolve() if path.is_symlink() else path
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -287,7 +287,7 @@ def atomic_write(path: Path, data: bytes | str) -> None:
 
 
 def _encoded(text: str) -> bytes:
-    """Return ``text`` as UTF-8; bytes of a path's name that are none are escaped, as JSON does it, too."""
+    """Return ``text`` as UTF-8; bytes of a path's name that are none are escaped."""
     return text.encode(errors="backslashreplace")
 
 
@@ -315,7 +315,7 @@ def commit(folder: Path) -> str:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Return what git says; "" where it fails: no git, no repository, no such commit."""
+    """Return git's output; "" without git, a repository or the commit."""
     import subprocess
 
     try:
@@ -333,7 +333,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def local_time(precision: str = "seconds") -> str:
-    """Return the time now as ISO 8601 writes it, with the offset of the local clock."""
+    """Return the time now in ISO 8601, with the local offset."""
     return datetime.now().astimezone().isoformat(timespec=precision)
 
 

@@ -20,7 +20,7 @@ NAME_LETTERS = 80
 
 
 def guarded(function: Callable[..., int], *args: object, said: Callable[[str], str] = say) -> int:
-    """Call ``function(*args)`` and turn what it raises into an exit code and one message.
+    """Call ``function(*args)``, and turn an exception into an exit code and a message.
 
     Args:
         function: what is called.
@@ -44,7 +44,6 @@ def guarded(function: Callable[..., int], *args: object, said: Callable[[str], s
 
 
 def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
-    """Print what was raised, and return the exit code: wrong use, a full disk, the user's own code, or a bug of ours."""
     from tipchain.core.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
@@ -60,9 +59,9 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
         name = escaped_lines(str(error.filename)[:NAME_LETTERS])
         print(said(f"error: {name}…: {error.strerror}"), file=sys.stderr)
         return ExitCode.USAGE
-    told = tell(error)
-    if told is not None:
-        _print(said(f"error: {escaped_lines(told)}"))
+    message = tell(error)
+    if message is not None:
+        _print(said(f"error: {escaped_lines(message)}"))
         return ExitCode.FAILED
     if isinstance(error, SystemExit):  # argparse's, after its help
         raise error
@@ -74,7 +73,7 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
 
 
 def _print(text: str) -> None:
-    """Print on standard error; lines that a terminal would break within words are broken between them."""
+    """Print on standard error, lines folded between words."""
     print(fold(text, terminal_width()) if sys.stderr.isatty() else text, file=sys.stderr)
 
 

@@ -41,10 +41,10 @@ def find_images(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise DataError("no such file or folder", file=path, expected="an image, or a folder with images")
-    found = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
-    if not found:
+    images = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES and one.is_file())
+    if not images:
         raise DataError("has no image", file=path, expected=f"files ending in {', '.join(SUFFIXES)}")
-    return found
+    return images
 
 
 # Videos as folders of frames, in the raw-frames layout that UCF-101 and its relatives are kept in.
@@ -84,7 +84,7 @@ class Video:
 
     @property
     def class_name(self) -> str:
-        """The folder of the class, else what the video's own name says, else that name."""
+        """The folder of the class, else the class in the video's name, else that name."""
         if self.folder.parent.name != FRAMES:
             return self.folder.parent.name
         match = _NAME.fullmatch(self.folder.name)
@@ -98,22 +98,22 @@ def split_file(folder: Path, split: str) -> Path:
         DataError: there is none, or several.
     """
     pattern = f"*{split}_split_1_rawframes.txt"
-    found = sorted([*folder.glob(pattern), *folder.glob(f"annotations/{pattern}")])
-    if len(found) == 1:
-        return found[0]
+    files = sorted([*folder.glob(pattern), *folder.glob(f"annotations/{pattern}")])
+    if len(files) == 1:
+        return files[0]
     if not folder.is_dir():
         raise DataError("there is no such data folder", file=folder, expected=LAYOUT)
     raise DataError(
-        f"has {'several split files' if found else 'no split file'}",
+        f"has {'several split files' if files else 'no split file'}",
         file=folder,
         expected=f"one {pattern}",
-        found=", ".join(path.name for path in found) or None,
+        found=", ".join(path.name for path in files) or None,
         hint="bash prepare.sh PARAMS MODE makes the shipped data",
     )
 
 
 def read_split(folder: Path, split: str) -> tuple[Video, ...]:
-    """Return the videos of a split, in the order of its file. Their frames are not looked at.
+    """Return the videos of a split in its file's order, without looking at frames.
 
     Raises:
         DataError: the split file is missing, cannot be read or has a line of another form.
@@ -138,7 +138,7 @@ def read_split(folder: Path, split: str) -> tuple[Video, ...]:
 
 
 def class_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the classes by label, as both splits give them; a label without a video is its number.
+    """Return the classes' names by label; a label without a video is its number.
 
     Raises:
         DataError: a split file cannot be used, or a label stands for two classes.
@@ -157,7 +157,7 @@ def class_names(folder: Path) -> tuple[str, ...]:
 
 
 def find_videos(path: Path) -> tuple[Video, ...]:
-    """Return the videos to infer: those of a data folder's split ``"val"``, else every folder of frames, sorted.
+    """Return the videos to infer: the split ``"val"``, else every folder of frames.
 
     Args:
         path: a data folder, or one video's folder of frames, or a folder above such ones. Of the latter two

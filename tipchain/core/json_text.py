@@ -29,7 +29,7 @@ _LARGEST_INTEGER = 2**63 - 1
 
 
 def parse_json(text: str | bytes) -> Json:
-    """Return what a JSON text holds.
+    """Return the value of a JSON text.
 
     Raises:
         ValueError: it is no JSON, no UTF-8, nested more deeply than Python follows, or has a number of thousands of digits.
@@ -41,7 +41,7 @@ def parse_json(text: str | bytes) -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """Return what a JSON file holds; who put a pipe or a device in its place makes nobody wait.
+    """Return the value of a JSON file; a pipe or device makes nobody wait.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
@@ -55,7 +55,7 @@ def read_json(path: Path) -> Json:
 
 
 def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = False) -> _T:
-    """Return a value of JSON as what a type says: a dataclass or named tuple, whose fields are looked at likewise, or a part.
+    """Return a JSON value as an instance of a type, field by field.
 
     Args:
         kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name or value, tuples,
@@ -82,7 +82,7 @@ _Reader: TypeAlias = Callable[[Json], Json]
 
 
 class _MisfitError(ValueError):
-    """What is wrong with a value, which the text calls `IT`, and the names above it, the innermost first."""
+    """A value that does not fit (`IT`), and the names above it, innermost first."""
 
     def __init__(self, text: str, *above: str) -> None:
         super().__init__(text)
@@ -96,7 +96,7 @@ def _misfit(kind: Setting) -> _MisfitError:
 
 @cache
 def _reader(kind: Setting, lenient: bool) -> _Reader:
-    """Return what reads values of a type; what the type is made of is looked at once, not with every value."""
+    """Return the reader of a type's values; a type is looked at once."""
     origin: Setting = get_origin(kind)
     inner = get_args(kind)
     if origin is UnionType:
@@ -133,7 +133,7 @@ def _union_reader(inner: Sequence[Setting], lenient: bool) -> _Reader:
 
 @cache
 def _fields_of(kind: Setting, lenient: bool) -> tuple[Mapping[str, _Reader], Sequence[str]]:
-    """Return what reads the fields of a dataclass or named tuple, and which of them have no default."""
+    """Return a reader for each field, and the fields without a default."""
     from dataclasses import MISSING, fields
 
     readers = {name: _reader(one, lenient) for name, one in get_type_hints(kind).items()}
@@ -253,7 +253,7 @@ _PLAIN = {NoneType, str, int, bool}
 
 @cache
 def _names_of(kind: Setting) -> tuple[str, ...]:
-    """Return the fields of a dataclass or a named tuple; () of others."""
+    """Return the field names of a dataclass or named tuple, () of others."""
     if not _is_dataclass(kind):
         return getattr(kind, "_fields", ())
     from dataclasses import fields
@@ -262,7 +262,7 @@ def _names_of(kind: Setting) -> tuple[str, ...]:
 
 
 def _is_dataclass(kind: Setting) -> bool:
-    """Tell as `dataclasses.is_dataclass` does, whose module takes a third of the time in which a plan is made."""
+    """Tell whether a type is a dataclass; importing `dataclasses` would slow every plan."""
     return hasattr(kind, "__dataclass_fields__")
 
 
@@ -274,7 +274,7 @@ def _number(value: float) -> float | str:
 
 
 def as_json(value: object, number: Callable[[float], float | str] = _number) -> Json:
-    """Return a value as JSON values that `parse_as` reads: dataclasses and named tuples as objects, enumerations by name.
+    """Return a value as JSON that `parse_as` reads, dataclasses as objects, enumerations as names.
 
     Args:
         value: a dataclass, a named tuple, or whatever may be a field of one.
@@ -297,19 +297,19 @@ def as_json(value: object, number: Callable[[float], float | str] = _number) -> 
 
 
 def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
-    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
-    found: dict[str, str] = {}
+    """Return nested facts as texts by dotted name; a list is one text."""
+    texts: dict[str, str] = {}
     for key, value in facts.items():
         if isinstance(value, Mapping):
-            found |= flat_facts(value, f"{above}{key}.")
+            texts |= flat_facts(value, f"{above}{key}.")
         else:
             listed = isinstance(value, (list, tuple))
-            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
-    return found
+            texts[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return texts
 
 
 def taken(kind: type[_T], source: object, **own: object) -> _T:
-    """Return a dataclass with what another value has under its fields' names, and ``own`` for other fields."""
+    """Return a dataclass with another value's fields of the same names, and ``own``."""
     whatever: Setting = kind
     names = [name for name in _names_of(whatever) if name not in own and hasattr(source, name)]
     return kind(**{name: getattr(source, name) for name in names}, **own)

@@ -25,7 +25,7 @@ _ESCAPED = f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]"  # halves of characters, whi
 
 
 def clean(text: str) -> str:
-    """Return ``text`` without what could rewrite a terminal or show other words than stand there.
+    """Return ``text`` without characters that rewrite a terminal or disguise words.
 
     Escape sequences, control characters and bidirectional controls go; line ends and tabs stay.
     """
@@ -33,7 +33,7 @@ def clean(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return ``text`` in one line, with such characters spelled as Python spells them (``\x1b``, ``\u202e``, ``\n``)."""
+    r"""Return ``text`` in one line, such characters spelled as Python spells them: ``\x1b``."""
     if text.isprintable():
         return text
     return re.sub(_ESCAPED, lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
@@ -73,7 +73,7 @@ EDGES = r"(?s)(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(
 
 @contextmanager
 def _variable_set(name: str, value: str | None) -> Iterator[None]:
-    """Let a variable of the environment be so, in child processes too; None leaves it as it is."""
+    """Set a variable of the environment, in child processes too; None leaves it."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value
@@ -87,12 +87,12 @@ def _variable_set(name: str, value: str | None) -> Iterator[None]:
 
 
 def speaking(chosen: str | None) -> AbstractContextManager[None]:
-    """Let texts be in a language, in child processes too; None leaves it to the environment."""
+    """Let texts be in a language, in child processes too; None means the environment's."""
     return _variable_set(VARIABLE, chosen)
 
 
 def language() -> str:
-    """Return ``"en"`` or ``"zh"``: what was chosen, else that of the locale."""
+    """Return ``"en"`` or ``"zh"``: the chosen language, else the locale's."""
     chosen = os.environ.get(VARIABLE)
     if chosen in LANGUAGES:
         return chosen
@@ -101,24 +101,24 @@ def language() -> str:
 
 
 def say(text: str) -> str:
-    """Return a text in the reader's language, each line by itself; what the catalogue does not have stays as it is."""
+    """Return a text in the reader's language, line by line; unknown lines stay."""
     return text if language() == "en" else "\n".join(_read(line)[0] for line in text.split("\n"))
 
 
 def template(message: str) -> str:
-    """Return a message in the reader's language with its places open, for what fills them elsewhere: a page's script."""
+    """Return a message in the reader's language with its places open."""
     return message if language() == "en" else catalogue().get(message.rstrip("."), message)
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: Chinese characters take two, accents on others none."""
+    """Return a text's width in columns: Chinese characters take two, accents none."""
     if text.isascii():
         return len(text)
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
 def read_catalogue(text: str) -> dict[str, str]:
-    """Return the messages of a PO file with what they are in its language."""
+    """Return the translations of a PO file by message."""
     found: dict[str, str] = {}
     key, parts = "", {"msgid": "", "msgstr": ""}
     for line in [*text.splitlines(), 'msgid ""']:
@@ -245,7 +245,7 @@ def _is_another(message: str, match: re.Match[str]) -> bool:
 
 
 def _beside(left: str, right: str) -> str:
-    """Return two texts side by side: a blank stands between Chinese and Latin characters, and none between two Chinese ones."""
+    """Return two texts side by side, with a blank between Chinese and Latin characters."""
     one, other = left.rstrip(" "), right.lstrip(" ")
     if not one or not other:
         return left + right
@@ -290,7 +290,7 @@ def aligned(text: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text in at most so many columns; what is left out is marked.
+    """Return a text cut to at most so many columns, the cut marked.
 
     It is cut between words, unless a quarter of the columns would be empty then: a path or an id is cut within.
     """
@@ -307,7 +307,7 @@ def cut(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in at most so many lines of so many columns; what is left out is marked.
+    """Return a text in at most so many lines, a cut marked.
 
     A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
     """
@@ -322,7 +322,7 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 
 def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
+    """Return a text in indented lines; paths and code are not broken."""
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
     if columns(text) == len(text):
@@ -336,7 +336,7 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
 
 
 def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
-    """Return a Chinese text in lines of so many columns; with ``words``, those that no line holds are broken too."""
+    """Return a Chinese text in lines of so many columns; ``words`` breaks words, too."""
     rows = [""]
     for word in re.findall(r"\s+|（*(?:[^\s\u2e80-\uffef]+|[\u2e80-\uffef])[，。；：、）]*", text):
         if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
@@ -350,7 +350,7 @@ def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
 
 
 def fold(text: str, width: int) -> str:
-    """Return a text whose lines fit into ``width`` columns; what goes on stands two columns further in.
+    """Return a text folded to ``width`` columns, further lines two columns in.
 
     Words that are longer than a line (paths, code) are not broken.
     """
@@ -369,12 +369,12 @@ COLOR_VARIABLE = "TIPCHAIN_COLOR"
 
 
 def coloring(when: str) -> AbstractContextManager[None]:
-    """Let text be colored ``always``, ``never``, or (``auto``) as the environment says, in child processes too."""
+    """Color text ``always``, ``never`` or, as the environment says, ``auto``; child processes too."""
     return _variable_set(COLOR_VARIABLE, None if when == "auto" else when)
 
 
 def use_color(stream: TextIO) -> bool:
-    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR; `coloring` has the last word."""
+    """Return whether ``stream`` is colored: as `coloring` says, else terminals without NO_COLOR."""
     chosen = os.environ.get(COLOR_VARIABLE)
     if chosen in ("always", "never"):
         return chosen == "always"

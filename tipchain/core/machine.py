@@ -40,7 +40,7 @@ def core_count() -> int:
 
 
 def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
-    """Return the results of functions that are called at once: the first here, each other in a process of its own.
+    """Return the results of functions called at once, the first one in this process.
 
     Results are pickled. What was ended, by the system for want of memory or by an error, is done again here, where the
     error is raised; so is everything where this process has threads, for such a one cannot be doubled.
@@ -48,17 +48,17 @@ def on_cores(work: Sequence[Callable[[], _T]]) -> list[_T]:
     if has_threads():
         return [one() for one in work]
     others = [_start(one) for one in work[1:]]
-    found = [one() for one in work[:1]]
+    results = [one() for one in work[:1]]
     for one, (process, source) in zip(work[1:], others, strict=True):
         with os.fdopen(source, "rb") as file:
             content = file.read()
         _, status = os.waitpid(process, 0)
-        found.append(pickle.loads(content) if status == 0 else one())  # noqa: S301  (written by this program)
-    return found
+        results.append(pickle.loads(content) if status == 0 else one())  # noqa: S301  (written by this program)
+    return results
 
 
 def _start(work: Callable[[], object]) -> tuple[int, int]:
-    """Begin work in a process of its own; return its number and where its result comes from."""
+    """Begin work in a process, and return its number and its result's pipe."""
     source, target = os.pipe()
     process = os.fork()
     if process:
@@ -74,12 +74,12 @@ def _start(work: Callable[[], object]) -> tuple[int, int]:
 
 
 def has_threads() -> bool:
-    """Tell whether this process has more than one thread, so that a fork of it would lack some."""
+    """Tell whether this process has threads, which a fork would lack."""
     return len(list(Path("/proc/self/task").iterdir())) > 1
 
 
 def start_process(work: Callable[..., object], *args: object, log: Path) -> BaseProcess:
-    """Start ``work(*args)`` in a process of its own that ends with this one and prints to the end of ``log``.
+    """Start ``work(*args)`` in a process that writes ``log`` and ends with this one.
 
     It is a copy of this process, so that nothing is imported again, unless this one has threads and cannot be doubled.
     """
@@ -102,7 +102,6 @@ def _work_apart(parent: int, log: Path, work: Callable[..., object], args: Seque
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the quotas, in cores, of the control groups that this process is in, directly or not."""
     lines: list[str] = []
     with suppress(OSError):
         lines = OWN_GROUPS.read_text().splitlines()
@@ -142,7 +141,7 @@ OWN_SETTINGS = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", 
 
 @contextmanager
 def keep_memory() -> Iterator[None]:
-    """Keep what is freed for what is taken next, and give it back to the system at the end.
+    """Keep freed memory for the next allocations, and give it back at the end.
 
     glibc maps each large block anew and unmaps it when it is freed, and the system then zeroes every page of the next
     one: running a model forward and backward in float64 spends a sixth to a third of its time on that. Afterwards glibc is in the
@@ -168,7 +167,7 @@ def keep_memory() -> Iterator[None]:
 
 @contextmanager
 def lasting_memory() -> Iterator[None]:
-    """Let large blocks that stay be mapped by themselves, in a process that keeps what is freed (`MALLOC_MMAP_MAX_` is 0).
+    """Map lasting large blocks by themselves where `MALLOC_MMAP_MAX_` is 0.
 
     They go back to the system in the end. Among blocks that come and go they would leave holes too small by some bytes for the
     next ones, which frameworks align.
@@ -203,13 +202,15 @@ def paddle_kernels() -> dict[str, str]:
 
 
 def collect(size: int) -> None:
-    """Free what refers to itself, as models and optimizers do, if ``size`` bytes may hang on it."""
+    """Free reference cycles, as of models and optimizers, that hold ``size`` bytes."""
     if size >= WORTH:
         gc.collect()
 
 
 def release_memory(size: int) -> None:
-    """Give the system what is free, if ``size`` bytes may be: what is to be written in a moment then lies in pages that were in use.
+    """Give free memory back to the system, if it may be ``size`` bytes.
+
+    Files written next then lie in pages that were in use.
 
     A page that nobody has touched for a while costs a virtual machine ten times as much, where idle memory goes back to the host.
     """
@@ -228,7 +229,7 @@ def _is_glibc() -> bool:
 
 @contextmanager
 def kept_import(name: str) -> Iterator[None]:
-    """Let a framework be imported within: the collector rests meanwhile, and never looks at what it brought.
+    """Rest the collector while a framework is imported, and exempt its objects.
 
     torch and Paddle make some hundred thousand objects that all stay. Looking through them while they are imported,
     and again and again as the interpreter ends, takes a third of the time of a process that does little else (measured:
@@ -309,7 +310,7 @@ def signal_name(number: int) -> str:
 
 
 def signal_within(code: int | None) -> int:
-    """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
+    """Return the signal that ended a launcher's process, 0 for none.
 
     Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``
     does, ends with 256 less the signal. Only signals that crashes send count: 255 is what ``exit(-1)`` comes to.
@@ -328,7 +329,7 @@ def leave_group(code: int) -> NoReturn:
 
 
 def how_ended(code: int) -> str:
-    """Return how a process ended, by what `subprocess` tells."""
+    """Return in words how a process ended, by `subprocess`'s return code."""
     return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
@@ -355,22 +356,22 @@ print(json.dumps(found))
 
 def installed_versions() -> dict[str, str]:
     """Return the installed versions of the frameworks and numpy, without importing them."""
-    found = {name: _first_version(names) for name, names in DISTRIBUTIONS.items()}
-    return {name: version for name, version in found.items() if version}
+    versions = {name: _first_version(names) for name, names in DISTRIBUTIONS.items()}
+    return {name: version for name, version in versions.items() if version}
 
 
 def versions_of(python: str) -> dict[str, str]:
-    """Return the versions of another interpreter, and of the frameworks and numpy there; empty if it does not tell."""
+    """Return the versions of another interpreter, its frameworks and numpy; {} if unknown."""
     import json
     import subprocess
 
     argv = [python, "-c", _ASKED, json.dumps(DISTRIBUTIONS)]
     try:
         done = subprocess.run(argv, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_S, check=True)
-        found = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
-    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+    return {str(name): str(version) for name, version in answer.items()} if isinstance(answer, dict) else {}
 
 
 def _first_version(distributions: tuple[str, ...]) -> str:

@@ -55,12 +55,12 @@ class Pieces:
         return len(self._sums) - 1
 
     def ended(self, seconds: float) -> None:
-        """Take note of what a piece took."""
+        """Note the seconds of a piece."""
         self._sums.append(self._sums[-1] + seconds)
 
     @property
     def each(self) -> float | None:
-        """What one more piece takes, the mean; None while the first half of the pieces has not foretold the second."""
+        """The mean seconds of a piece, None until half of them foretold the rest."""
         half = len(self) // 2
         if not half:
             return None
@@ -69,7 +69,7 @@ class Pieces:
 
 
 class Estimate:
-    """How long pieces of work with ids take: what earlier runs tell, else those of this run so far.
+    """The seconds of work pieces by id, from earlier runs, else from this one.
 
     Args:
         usual: seconds by id, of earlier runs.
@@ -81,7 +81,7 @@ class Estimate:
         self._ended = Pieces()
 
     def learn(self, seconds: float) -> None:
-        """Take note of what a piece took."""
+        """Note the seconds of a piece."""
         self._ended.ended(seconds)
 
     def of(self, name: str) -> float | None:
@@ -110,13 +110,13 @@ class Estimate:
         if pending is None:
             return None
         positive = [max(rest, 0.0) for rest in rests]
-        left = max([(pending + sum(positive)) / max(slots, 1), *positive])
+        remaining = max([(pending + sum(positive)) / max(slots, 1), *positive])
         overdue = -min([*rests, 0.0])
-        return None if overdue and overdue >= left else left
+        return None if overdue and overdue >= remaining else remaining
 
 
 class Stages:
-    """How long stages take that end one after another, and when the last of them will have.
+    """The seconds of stages one after another, and when the last one ends.
 
     Args:
         stages: their names.
@@ -170,7 +170,7 @@ class Pace:
 
     @property
     def over(self) -> bool:
-        """Whether nothing new may begin: the time is up, which is said once, or the user has interrupted."""
+        """Whether nothing new may begin: out of time (said once), or interrupted."""
         if interrupted.is_set():
             return True
         late = self.within is not None and time.monotonic() - self._start >= self.within
@@ -180,7 +180,7 @@ class Pace:
         return late
 
     def tell(self, step: str, done: int = 0, of: int = 0) -> None:
-        """Say what is being done, and how long the step takes yet if ``done`` of so many pieces took as long as it has."""
+        """Say the current work, and how long its step still takes."""
         if self.progress is None:
             return
         now = time.monotonic()
@@ -189,13 +189,13 @@ class Pace:
         while len(self._pieces) < done:
             self._pieces.ended(now - self._since)
             self._since = now
-        left = (self._pieces.each or 0.0) * (of - done)
+        seconds = (self._pieces.each or 0.0) * (of - done)
         if isinstance(self.progress, Progress):
             self.progress.stage(step)
-            self.progress.say(f"{done + 1} of {of}" if of else "", left or None)
+            self.progress.say(f"{done + 1} of {of}" if of else "", seconds or None)
             return
         counted = f" {done + 1} of {of}" if of else ""
-        yet = f", about {left:.0f} s yet" if left >= 1 else ""
+        yet = f", about {seconds:.0f} s yet" if seconds >= 1 else ""
         self.progress(say(f"{now - self._start:.0f} s: {step}{counted}{yet}"))
 
 
@@ -203,7 +203,7 @@ class Pace:
 
 
 class Screen:
-    """Lines at the bottom of a terminal that are redrawn in place; what is printed stays above them.
+    """Lines at a terminal's bottom that are redrawn below the printed ones.
 
     Args:
         stream: where to.
@@ -226,7 +226,7 @@ class Screen:
         self._write(self._erasure() + line + "\n" + "\n".join(self.drawn))
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines at the bottom instead of those drawn last, as many as fit, each cut to the terminal's width."""
+        """Show lines at the bottom in place of the last ones, cut to fit."""
         if not self.live:
             return
         self._due = self.clock() + REDRAW_S
@@ -240,7 +240,6 @@ class Screen:
         self._write(erasure + "\n".join(shown))
 
     def _erasure(self) -> str:
-        """Return what clears the lines drawn last and leaves the cursor at the first one's start."""
         return CLEAR + UP_AND_CLEAR * (len(self.drawn) - 1) if self.drawn else ""
 
     def _write(self, text: str) -> None:
@@ -250,7 +249,7 @@ class Screen:
 
 
 class Progress:
-    """One line that tells stage, count, time and what is left; elsewhere than on a terminal a plain line for each stage.
+    """One line with stage, count and time left; off a terminal, a line a stage.
 
     On a terminal a thread redraws it, so that the time goes on whatever the process does. As a context it takes its
     line away in the end.
@@ -306,7 +305,7 @@ class Progress:
                     self.screen.print(say(text))
 
     def say(self, doing: str, left_s: float | None = None) -> None:
-        """Say what is done in the stage, on a terminal only, and how long the whole takes yet if that is known."""
+        """Say a stage's current work, on a terminal only, and the time left."""
         with self._lock:
             self._doing = doing
             self._until = None if left_s is None else self.clock() + left_s
@@ -336,13 +335,13 @@ class Progress:
 
 
 def with_output(head: str, line: str) -> str:
-    """Return a line for what runs, with the last line of its output behind it, if there is one."""
+    """Return a line for running work, with its last line of output."""
     last = " ".join(clean(line).split())
     return f"{head}  {last}" if last else head
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:
-    """Return the size of the terminal that ``stream`` is; of one that does not know it (0x0), 80 columns and 24 lines."""
+    """Return the size of ``stream``'s terminal, 80 columns and 24 lines if unknown."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):  # no terminal of the system's, as in tests

@@ -15,7 +15,7 @@ from tipchain.errors import UsageError
 
 
 class FigureKind(Enum):
-    """What a figure of a command is."""
+    """The kind of a command's figure."""
 
     METRIC = "metric"
     TIME = "time"
@@ -24,7 +24,7 @@ class FigureKind(Enum):
 
 
 def figure_kind(name: str) -> FigureKind:
-    """Return what a figure is by its name, such as ``avg_ips[images/s]`` or ``inference_ms``."""
+    """Return a figure's kind by its name, such as ``avg_ips[images/s]`` or ``inference_ms``."""
     name = name.partition("[")[0]  # a unit stands in brackets
     if name in ("ips", "avg_ips", "qps", "gpu_util"):
         return FigureKind.SPEED
@@ -60,7 +60,7 @@ class Scalar:
 
 
 def write_scalars(scalars: Iterable[Scalar], viewer: str, folder: Path) -> int:
-    """Write curves for ``"tensorboard"`` or ``"visualdl"`` into a folder, and return how many numbers they have.
+    """Write curves for ``"tensorboard"`` or ``"visualdl"``, and return how many numbers.
 
     Raises:
         UsageError: the viewer's library is not installed, or the folder cannot be written.
@@ -87,7 +87,7 @@ def write_scalars(scalars: Iterable[Scalar], viewer: str, folder: Path) -> int:
 
 
 def plain_tag(tag: str) -> str:
-    """Return a tag of the letters that both viewers take: what is no letter, digit, ``-``, ``.`` or ``/`` is ``_``."""
+    """Return a tag in the characters that both viewers take, others as ``_``."""
     return re.sub(r"[^\w\-./]", "_", tag).strip("/")
 
 
@@ -105,7 +105,7 @@ _LONGEST_S = 366 * 86400.0
 
 
 def parse_seconds(text: object) -> float:
-    """Return the seconds of ``30m``, ``2h 30m`` and the like; a bare number is in seconds.
+    """Return the seconds of ``30m`` or ``2h 30m``; a bare number is in seconds.
 
     Raises:
         ValueError: it is no time above 0 and of a year at most.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,27 +23,18 @@ class _Deferred:
         self.given = pattern, flags
 
     def __getattr__(self, name: str) -> object:
-        found = getattr(re.compile(*self.given), name)
-        setattr(self, name, found)  # asked for once
-        return found
+        value = getattr(re.compile(*self.given), name)
+        setattr(self, name, value)  # asked for once
+        return value
 
 
-@contextmanager
-def _deferred_patterns() -> Iterator[None]:
-    """Let what is imported within compile its patterns when it needs them.
-
-    That of PyYAML's own reader, which libyaml's stands in for, takes a sixth of all instructions of `tipchain plan`.
-    """
-    compiled = re.compile
-    re.compile = _Deferred  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        re.compile = compiled
-
-
-with _deferred_patterns():
+# PyYAML's own reader, which libyaml's stands in for, has patterns that take a sixth of all instructions of `tipchain plan`.
+_compile = re.compile
+re.compile = _Deferred  # type: ignore[assignment]
+try:
     import yaml
+finally:
+    re.compile = _compile
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
@@ -58,25 +48,25 @@ GROWTH = 10
 
 
 class _Loader(_Safe):  # type: ignore[misc]
-    """SafeLoader that also reads ``1e-4`` as a number, as YAML 1.2 does; whatever is wrong with a value has a line."""
+    """SafeLoader that reads ``1e-4`` as a number, and gives every error a line."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """Return what a node stands for.
+        """Return a node's value.
 
         Raises:
             ConstructorError: no such day, no number behind ``!!int``, a whole number of more than 64 bits, ...
         """
         try:
-            found = super().construct_object(node, deep)
+            constructed = super().construct_object(node, deep)
         except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             kind, value = node.tag.rpartition(":")[2], reprlib.repr(node.value)
             reason = (
                 f"{value} as {kind}: {first_line(error)}" if isinstance(error, ValueError) else f"{value} as {kind}"
             )
             raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from error
-        if type(found) is int and not -(2**63) <= found < 2**64:
+        if type(constructed) is int and not -(2**63) <= constructed < 2**64:
             raise yaml.constructor.ConstructorError(None, None, "a whole number of more than 64 bits", node.start_mark)
-        return found
+        return constructed
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -162,7 +152,7 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
 
 
 class _Extent:
-    """Counts what a text says and what it means, event by event, before anything is made of it."""
+    """Counts a text's nodes, and those that its aliases mean, event by event."""
 
     def __init__(self) -> None:
         self.sizes: dict[str | None, int] = {}  # of anchors: the nodes that an alias of each stands for
@@ -184,7 +174,7 @@ class _Extent:
                 self.open.append((event.anchor, self.meant - 1))
 
     def problem(self) -> dict[str, str]:
-        """Return what is too much, as the parts of an error; nothing where all is well."""
+        """Return the excess as the parts of an error, None where there is none."""
         if self.own:
             return {"message": "holds itself", "hint": "an alias stands inside its own anchor"}
         if len(self.open) > MAX_DEPTH:
@@ -248,7 +238,7 @@ class Reader:
         expected: object = None,
         hint: str | None = None,
     ) -> InputError:
-        """Return an error that names the file, the line and the key, or a path below this mapping."""
+        """Return an error that names file, line and key."""
         path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
         if hint is None and isinstance(key, str) and key not in self.data:
             meant = closest(key, tuple(one for one in self.data if one not in self.asked))
@@ -264,17 +254,17 @@ class Reader:
         )
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
-        """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""
+        """Return ``key``'s value of one of ``kinds``; without a default it is required."""
         self.asked.append(key)
         if key not in self.data or (self.data[key] is None and default is not ...):
             if default is ...:
                 raise self.error(key, "is missing", expected=expected)
             return default
-        found = self.data[key]
+        value = self.data[key]
         kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-        if not isinstance(found, kinds) or (isinstance(found, bool) and bool not in kinds):
-            raise self.error(key, "has the wrong kind of value", found=repr(found), expected=expected)
-        return found
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise self.error(key, "has the wrong kind of value", found=repr(value), expected=expected)
+        return value
 
     def text(self, key: str, **default: Json) -> Json:
         """Return a text."""
@@ -287,36 +277,36 @@ class Reader:
     def integer(self, key: str, default: int, *, least: int = 0, most: int | None = None) -> int:
         """Return a whole number of at least ``least`` and, if given, at most ``most``."""
         expected = f"a whole number >= {least}" + (f" and <= {most}" if most is not None else "")
-        found = self.value(key, int, expected, default=default)
-        if found < least:
-            raise self.error(key, "is too small", found=found, expected=expected)
-        if most is not None and found > most:
-            raise self.error(key, "is too large", found=found, expected=expected)
-        return int(found)
+        number = self.value(key, int, expected, default=default)
+        if number < least:
+            raise self.error(key, "is too small", found=number, expected=expected)
+        if most is not None and number > most:
+            raise self.error(key, "is too large", found=number, expected=expected)
+        return int(number)
 
     def positive(self, key: str, default: float) -> float:
         """Return a number above 0."""
-        found = float(self.value(key, (int, float), "a number > 0", default=default))
-        if not found > 0:
-            raise self.error(key, "is not positive", found=found, expected="a number > 0")
-        return found
+        number = float(self.value(key, (int, float), "a number > 0", default=default))
+        if not number > 0:
+            raise self.error(key, "is not positive", found=number, expected="a number > 0")
+        return number
 
     def choice(self, key: str, choices: Sequence[str], **default: object) -> Json:
         """Return one of ``choices``."""
-        found = self.text(key, **default)
-        if found is not None and found not in choices:
+        text = self.text(key, **default)
+        if text is not None and text not in choices:
             raise self.error(
-                key, "is not known", found=found, expected=", ".join(choices), hint=did_you_mean(found, choices)
+                key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
             )
-        return found
+        return text
 
     def mapping(self, key: str, *, optional: bool = False) -> Reader:
-        """Return a reader of the mapping below ``key``; of an optional one that is not there, an empty one."""
-        found = self.value(key, dict, "a mapping", default={} if optional else ...)
-        return Reader(self.file, self.document, (*self.path, key), found)
+        """Return a reader of the mapping ``key``; a missing optional one is empty."""
+        mapping = self.value(key, dict, "a mapping", default={} if optional else ...)
+        return Reader(self.file, self.document, (*self.path, key), mapping)
 
     def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
-        """Yield a reader of each mapping in the list ``key``, which may be missing; ``wrong`` is said of what is none."""
+        """Yield a reader of each mapping in the optional list ``key``; others are ``wrong``."""
         for number, found in enumerate(self.items(key, default=())):
             if not isinstance(found, dict):
                 raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
@@ -324,13 +314,13 @@ class Reader:
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
-        found = self.value(key, dict, "a mapping of arguments", default={})
-        return MappingProxyType({str(k): v for k, v in found.items()})
+        arguments = self.value(key, dict, "a mapping of arguments", default={})
+        return MappingProxyType({str(k): v for k, v in arguments.items()})
 
     def items(self, key: str, **default: Json) -> Sequence[Json]:
         """Return a list."""
-        found: Sequence[Json] = self.value(key, list, "a list", **default)
-        return found
+        entries: Sequence[Json] = self.value(key, list, "a list", **default)
+        return entries
 
     def done(self, *more: str) -> None:
         """Refuse keys that nothing asked for."""

@@ -111,7 +111,7 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
 
 
 def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dict[str, TensorDiff]:
-    """Return what `diff_arrays` says of tiny arrays, to the last digit: those of one size and dtype are computed at once.
+    """Return `diff_arrays` of tiny arrays, those of one size and dtype together.
 
     Left out are arrays for which more than the usual is to be found: layouts and dtypes that are turned or converted,
     NaN, Inf, and differences from 0.
@@ -128,7 +128,7 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
             and e.flags.c_contiguous
         ):
             alike.setdefault((e.dtype, e.size), []).append(name)
-    found: dict[str, TensorDiff] = {}
+    diffs: dict[str, TensorDiff] = {}
     with np.errstate(all="ignore"):
         for (dtype, length), names in alike.items():
             for start in range(0, len(names), PIECE):
@@ -136,14 +136,14 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
                 sides = ([side[name] for name in some] for side in (expected, actual))
                 rows = _tiny_facts(some, _name(dtype), length, *sides)
                 # `_make`, which looks at each row's length, takes four times as long.
-                found.update((row[0], tuple.__new__(TensorDiff, row)) for row in rows)
-    return found
+                diffs.update((row[0], tuple.__new__(TensorDiff, row)) for row in rows)
+    return diffs
 
 
 def _tiny_facts(
     names: Sequence[str], dtype: str, length: int, expected: Sequence[Array], actual: Sequence[Array]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the fields of `TensorDiff` of arrays of one dtype and length, computed as rows of one array."""
+    """Yield `TensorDiff`'s fields of arrays of one dtype and length, as rows."""
     e, a = (np.concatenate(arrays, axis=None).reshape(-1, length) for arrays in (expected, actual))
     gap, size = np.absolute(e - a), np.absolute(e)
     totals, largest, worst = np.add.reduce(gap, axis=1).astype(np.float64), gap.max(axis=1), gap.argmax(axis=1)
@@ -162,7 +162,7 @@ def _tiny_facts(
 
 
 def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -> int:
-    """Return how many elements of two arrays of one shape differ by more than ``atol + rtol * |expected|``.
+    """Count the elements that differ by more than ``atol + rtol * |expected|``.
 
     NaN on either side counts as outside; equal infinities do not.
     """
@@ -212,7 +212,7 @@ def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) 
 
 @lru_cache(maxsize=1024)
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the index of an element; `numpy.unravel_index` takes longer than all else of a tiny tensor."""
+    """Return an element's index, faster than `numpy.unravel_index`."""
     index: list[int] = []
     for length in reversed(shape):
         at, place = divmod(at, length)
@@ -226,7 +226,7 @@ def _name(dtype: np.dtype[np.generic]) -> str:
 
 
 def _work_type(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the float type in which two real dtypes are subtracted; two 64-bit integers go their own way."""
+    """Return the float type in which two real dtypes, but 64-bit integers, are subtracted."""
     if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
         return np.dtype(np.float32)
     return np.dtype(np.longdouble if _needs_long(expected) or _needs_long(actual) else np.float64)
@@ -389,13 +389,13 @@ class _Scan:
 
 
 def _float_above(value: float) -> float:
-    """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
+    """Return a number as float64, never smaller than it is."""
     result = float(value)
     return nextafter(result, inf) if result < value else result
 
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
-    """Return ``|e - a|`` and ``|e|`` in new arrays of a type wide enough, slowly and for any dtypes."""
+    """Return ``|e - a|`` and ``|e|`` in a wide type, for any dtypes."""
     if _is_wide(e.dtype, a.dtype):
         return _integer_gaps(e, a), np.abs(e.astype(np.float64))
     complex_ = "c" in (e.dtype.kind, a.dtype.kind)
@@ -406,7 +406,7 @@ def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
 
 
 def _integer_gaps(e: Array, a: Array) -> Array:
-    """Return the exact ``|e - a|`` of integers up to 64 bits, rounded once, to float64."""
+    """Return the exact ``|e - a|`` of integers, rounded once to float64."""
     unsigned = [array.dtype.kind != "i" for array in (e, a)]
     if all(unsigned):
         left, right = e.astype(np.uint64), a.astype(np.uint64)
@@ -426,7 +426,7 @@ def _integer_gaps(e: Array, a: Array) -> Array:
 
 
 def largest(array: object) -> float:
-    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
+    """Return the largest finite ``|value|``, 0 of none: an infinite mask is no bound."""
     values = np.asarray(array)
     values = np.abs(values) if values.dtype.kind == "c" else values
     if not values.size:

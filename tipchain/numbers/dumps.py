@@ -67,7 +67,7 @@ a thousand times as much of bytes that say nothing."""
 
 @contextmanager
 def collector_resting() -> Iterator[None]:
-    """Let nobody look for cycles within: thousands of tiny objects without any are walked again and again as they are made."""
+    """Rest the collector while thousands of tiny objects without cycles are made."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -79,7 +79,7 @@ def collector_resting() -> Iterator[None]:
 
 @collector_resting()
 def load_tree(path: str | PathLike[str]) -> Tree | Array:
-    """Return the dict that a dump holds, nested as it was saved, or the array of a plain ``.npy`` file.
+    """Return a dump's nested dict, or the array of a plain ``.npy`` file.
 
     Arrays are views of the file, mapped privately: writing to one changes neither the file nor other readers.
 
@@ -250,7 +250,7 @@ class _Writer:
         self.file.write(b"u")
 
     def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
-        """Return the opcodes that put ``dtype`` on the stack; its second mention is a look into the memo."""
+        """Return the opcodes of ``dtype``; its second mention looks into the memo."""
         if dtype.str in self.dtypes:
             return b"h" + bytes([self.dtypes[dtype.str]])
         self.dtypes[dtype.str] = slot = 2 + len(self.dtypes)
@@ -270,7 +270,7 @@ class _Writer:
 
 
 def as_array(value: object, where: str) -> Array:
-    """Return ``value`` as a plain array of numbers or text; a scalar becomes a 0-d array.
+    """Return ``value`` as an array of numbers or text; a scalar is 0-d.
 
     Raises:
         RecordError: ``value`` is neither an array nor a number.
@@ -317,7 +317,7 @@ PLAIN_KEY = "array"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What one side left behind.
+    """The arrays that one side left behind.
 
     Attributes:
         side: ``torch`` or ``paddle`` as ``meta`` tells it; "" where nothing does.
@@ -393,7 +393,7 @@ def _load_meta(path: Path) -> Mapping[str, object]:
 
 
 def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None) -> Path:
-    """Save a dump that reprod_log can read, and ``meta`` as JSON beside it. Return the path of the dump.
+    """Save a dump that reprod_log can read, with ``meta`` as JSON beside; return its path.
 
     An existing file is replaced whole or not at all. The arrays are not copied in memory.
 

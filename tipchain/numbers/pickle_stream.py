@@ -74,7 +74,7 @@ DAMAGED = (
 
 
 class Refused(Exception):  # noqa: N818  (readers of files turn it into an error that names the file)
-    """What was found in the stream that no dict of arrays needs."""
+    """A part of the stream that no dict of arrays needs."""
 
 
 class Global:
@@ -96,7 +96,7 @@ class _Dtype:
 
 
 class StreamedArray:
-    """An array whose contents may still follow; ``value`` is a list for a dump's own 0-d object array."""
+    """An array whose contents may still follow; a list for a 0-d object array."""
 
     __slots__ = ("value",)
 
@@ -124,12 +124,12 @@ def map_file(path: Path) -> Bytes:
 
 
 def brief(value: object) -> str:
-    """Return a value out of a stream for a message: a few bytes can describe one that takes gigabytes to print."""
+    """Return a short text of a stream's value, however large the value is."""
     return reprlib.repr(value)
 
 
 def dtype_of(code: object) -> np.dtype[np.generic]:
-    """Return the dtype of a code such as ``<f4``; refuse structured ones and those without a width."""
+    """Return the dtype of a code such as ``<f4``, which has a width."""
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
         raise Refused(f"an array of dtype {brief(code)}" if isinstance(code, str) else "a structured dtype")
     return np.dtype(code)
@@ -143,7 +143,7 @@ def checked(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 def view(data: Bytes, span: Streamed, dtype: np.dtype[np.generic], shape: Streamed, *, fortran: object) -> Array:
-    """Return the array of ``shape`` whose bytes are ``span`` of ``data`` (or bytes of their own)."""
+    """Return the array of ``shape`` over ``span`` of ``data``, or over its own bytes."""
     count = count_of(shape)
     length = span.stop - span.start if isinstance(span, Span) else len(span)
     if count * dtype.itemsize != length:
@@ -167,7 +167,7 @@ def count_of(shape: object) -> int:
 def finished(
     root: Streamed, length: int, leaf: Callable[[Streamed, str], Streamed], *, containers: tuple[type, ...] = (dict,)
 ) -> Streamed:
-    """Return what a stream describes with finished arrays in place of ours.
+    """Return a stream's value with finished arrays in place of ours.
 
     A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
     which holds another ten times), or one array under thousands of names.
@@ -191,7 +191,7 @@ class _Finisher:
         self.open: set[int] = set()
 
     def value(self, source: Streamed, path: str) -> tuple[Any, int, int]:
-        """Return the finished value, the number of names in it and below, and the bytes they take."""
+        """Return the finished value, the number of its names, and its bytes."""
         if type(source) not in self.containers:
             single = self.leaf(source, path)
             return single, 0, getattr(single, "nbytes", 0)
@@ -249,7 +249,7 @@ class StreamReader:
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
 
     def read(self) -> Streamed:
-        """Return what the stream at ``at`` describes, and go behind it; its arrays are ``StreamedArray`` still.
+        """Return the value of the stream at ``at``, and go behind it.
 
         Raises:
             Refused: something that no dict of arrays needs.
@@ -295,7 +295,7 @@ class StreamReader:
         return outer
 
     def _usual_arrays(self, at: int) -> int:
-        """Put arrays on the stack whose opcodes, behind ``_reconstruct``, are NumPy's or tipchain's; return where they end.
+        """Put NumPy's or tipchain's arrays on the stack; return where they end.
 
         0 stands for other opcodes. Behind one of NumPy's, those that differ in name and contents alone are read, too.
         """
@@ -312,8 +312,8 @@ class StreamReader:
         start = at + 1 + _BYTES.get(data[at], 0)
         stop = start + int.from_bytes(data[at + 1 : start], "little")
         if lengths not in self.shapes:
-            found = _LENGTH.findall(lengths or b"")
-            shape = tuple(int.from_bytes(one[1:], "little", signed=one[:1] == b"J") for one in found)
+            lengths_found = _LENGTH.findall(lengths or b"")
+            shape = tuple(int.from_bytes(one[1:], "little", signed=one[:1] == b"J") for one in lengths_found)
             self.shapes[lengths] = shape, count_of(shape)
         shape, count = self.shapes[lengths]
         blank = (0,)  # the shape that NumPy rebuilds an array from
@@ -355,7 +355,7 @@ class StreamReader:
             stack.append(key)
 
     def read_whole(self) -> Streamed:
-        """Return what the only stream describes: dicts, lists and tuples of arrays, numbers, text and None.
+        """Return the only stream's value: dicts, lists, tuples, arrays, numbers, text and None.
 
         Raises:
             Refused: something else, or more than the file can mean.
@@ -364,7 +364,7 @@ class StreamReader:
         return finished(self.read(), len(self.data), self.value, containers=(dict, list, tuple))
 
     def value(self, value: Streamed, path: str) -> Streamed:
-        """Return what stands for ``value`` in a finished tree."""
+        """Return the finished form of ``value``."""
         if isinstance(value, StreamedArray) and isinstance(value.value, np.ndarray):
             return value.value
         if isinstance(value, Span):
@@ -509,7 +509,7 @@ class StreamReader:
         return view(self.data, content, checked(dtype.value), shape, fortran=fortran)
 
     def persistent(self, key: Streamed) -> Streamed:
-        """Return what stands outside the stream under ``key``; nothing does but in torch's files."""
+        """Return the object that stands outside the stream; only torch's files have some."""
         raise Refused(f"something outside the stream, {brief(key)}")
 
     # The few functions that a dict of arrays names. What NumPy would call, these do.
@@ -590,10 +590,6 @@ def _put(form: struct.Struct) -> Callable[[StreamReader], None]:
     return lambda r: r._keep(r._number(form))
 
 
-def _get(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r.stack.append(r.memo[r._number(form)])
-
-
 def _tuple(count: int) -> Callable[[StreamReader], None]:
     return lambda r: r._tuple_of(count)
 
@@ -636,5 +632,5 @@ _HANDLERS: dict[int, Callable[[StreamReader], None]] = {
     ord("b"): StreamReader._build,
     ord("q"): _put(_U1),
     ord("r"): _put(_U4),
-    ord("j"): _get(_U4),
+    ord("j"): lambda r: r.stack.append(r.memo[r._number(_U4)]),
 }

@@ -112,7 +112,7 @@ class Tolerance:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The statistics that must not exceed the threshold, in reprod_log's order. None with ``rtol`` and ``atol``."""
+        """The statistics held against the threshold, in reprod_log's order. None with ``rtol`` and ``atol``."""
         return self._methods
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ STRICT: Mapping[str, Mapping[str, Tolerance]] = {"forward": {"*": Tolerance(thre
 
 
 def tolerance_for(stage: str, key: str, own: Mapping[str, Tolerance], *, strict: bool = False) -> Tolerance:
-    """Return the tolerance of one tensor: the case's own rule if one matches, else the stage's default.
+    """Return a tensor's tolerance: the case's first match, else the stage's default.
 
     Args:
         stage: the stage's name.
@@ -195,7 +195,7 @@ def tolerances_for(
 
 
 def is_looser(tolerance: Tolerance, default: Tolerance) -> bool:
-    """Tell whether ``tolerance`` could accept what ``default`` refuses, so that it needs a reason."""
+    """Tell whether ``tolerance`` accepts more than ``default``, and so needs a reason."""
     if tolerance.equal_nan and not default.equal_nan:
         return True
     if tolerance.threshold is not None and default.threshold is not None:

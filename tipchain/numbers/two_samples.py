@@ -48,7 +48,7 @@ def least_p_value(size: int) -> float:
 
 
 def _exact_tail(size: int, steps: int) -> float:
-    """Return P(distance >= steps / size) for two samples of ``size``: 2 sum (-1)^(j+1) C(2n, n-jk) / C(2n, n)."""
+    """Return P(distance >= steps / size): 2 sum (-1)^(j+1) C(2n, n-jk) / C(2n, n)."""
     if steps <= 0:
         return 1.0
     total = 0.0
@@ -181,7 +181,7 @@ GRID_SHARE = 1e-3
 
 
 class Answer(Enum):
-    """What two groups of runs say."""
+    """The answer that two groups of runs give."""
 
     EQUIVALENT = "equivalent"
     DIFFERENT = "different"
@@ -190,7 +190,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalence:
-    """The answer and what it rests on, in the metric's units.
+    """The answer and its figures, in the metric's units.
 
     Attributes:
         difference: the port's mean minus the reference's.
@@ -253,7 +253,7 @@ def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float,
 
 
 def grid_step(values: Sequence[float], samples: int) -> float:
-    """Return 100 / samples if every value, in percent, is a multiple of it, as an accuracy is; else 0."""
+    """Return 100 / samples if every percentage is a multiple of it, else 0."""
     if samples <= 0:
         return 0.0
     counts = [value * samples / 100 for value in values]
@@ -280,7 +280,7 @@ def _more_runs(variances: tuple[float, float], counts: tuple[int, int], differen
 
 
 def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
-    """Return the smallest number of runs a side that gives an answer with probability `POWER`, or None.
+    """Return the fewest runs a side that answer with probability `POWER`, or None.
 
     Args:
         variances: of the reference's runs and of the port's.
@@ -300,7 +300,7 @@ def runs_needed(variances: tuple[float, float], difference: float, margin: float
 
 
 def _chance(variances: tuple[float, float], count: int, difference: float, margin: float) -> float:
-    """Return the probability of an answer from ``count`` runs a side, by the noncentral t distribution.
+    """Return the probability of an answer from ``count`` runs, by the noncentral t distribution.
 
     Source: K. F. Phillips 1990, doi 10.1007/BF01063556.
     """

@@ -219,13 +219,11 @@ def _passed(diff: TensorDiff, tolerance: Tolerance, shown: str) -> str:
 def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, outside: int | None) -> str:
     count = f"{outside} / {diff.size} outside · " if outside is not None else ""
     name = "atol" if tolerance.threshold is None else "threshold"
-    way_out = f" · would pass with {name} >= {_rounded_up(needed)}" if isfinite(needed) else ""
+    way_out = ""
+    if isfinite(needed):
+        bound = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(needed))  # never smaller than it is
+        way_out = f" · would pass with {name} >= {float(bound):g}"
     return f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}{way_out}"
-
-
-def _rounded_up(value: float) -> str:
-    """Return ``value`` with three digits, never smaller than it is, so that the hint does what it says."""
-    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value))):g}"
 
 
 # Verdicts as JSON and back.
@@ -237,15 +235,14 @@ LEFT_OUT = ("share", "accepted")
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
-    found = (as_json(verdict) for verdict in verdicts)
     return [
-        {name: one for name, one in document.items() if name not in LEFT_OUT or one not in (None, "")}
-        for document in found
+        {name: value for name, value in as_json(verdict).items() if name not in LEFT_OUT or value not in (None, "")}
+        for verdict in verdicts
     ]
 
 
 def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
-    """Return what :func:`render_verdicts` was given.
+    """Return the verdicts that :func:`render_verdicts` rendered.
 
     Raises:
         ValueError: it is something else; which name is at fault.
@@ -271,7 +268,7 @@ def write_diff_log(
     stage: str = "",
     stream: TextIO | None = None,
 ) -> bool:
-    """Write what was judged as reprod_log writes it, and return whether all passed.
+    """Write verdicts in reprod_log's format, and return whether all passed.
 
     Args:
         path: the log, replaced whole; None writes none.
@@ -294,7 +291,7 @@ def write_diff_log(
 
 
 def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -> list[str]:
-    """Return the lines of one verdict: its statistics, and a sentence where they do not say it all."""
+    """Return a verdict's lines: statistics, and a sentence where they are not enough."""
     lines, said = [f"{escaped(name)}: "], verdict.outcome is Outcome.PASS
     if verdict.diff is not None and verdict.diff.size and tolerance is not None:
         if tolerance.threshold is None:
@@ -338,7 +335,7 @@ def method_line(method: str, value: float, *, passed: bool, indent: str = INDENT
 
 
 def log_lines(lines: Iterable[str], path: str | PathLike[str] | None, stream: TextIO | None) -> None:
-    """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once."""
+    """Write lines with reprod_log's prefix, once each, to a new file and a stream."""
     now = datetime.now().astimezone().strftime("%Y/%m/%d %H:%M:%S")
     prefix = f"[{now}] root INFO: "
     text = "".join([f"{prefix}{line}\n" for line in lines])

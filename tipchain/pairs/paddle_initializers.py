@@ -24,7 +24,7 @@ Norms = (_BatchNormBase, _InstanceNormBase, nn.LayerNorm, nn.GroupNorm)
 
 
 def like_torch(model: Model) -> Model:
-    """Give every layer the initial values that its counterpart in torch starts with, and return the model.
+    """Give every layer torch's default initial values, and return the model.
 
     Values come from Paddle's own generator (``paddle.seed``), so that they follow torch's distributions, not its
     numbers. Convolutions (transposed ones too), Linear, Bilinear, Embedding, the recurrent layers and cells,
@@ -89,7 +89,7 @@ def _uniform(bound: float, *parameters: Tensor | None) -> None:
 
 
 def _reset_attention(layer: nn.MultiHeadAttention) -> None:
-    """Set the projections as torch does: one Xavier over the three packed ones, biases to zero."""
+    """Set the projections as torch does: one Xavier over three, biases to zero."""
     width, packed = layer.embed_dim, layer.kdim == layer.vdim == layer.embed_dim
     for projection in (layer.q_proj, layer.k_proj, layer.v_proj):
         fan_out = 3 * width if packed else width
@@ -100,7 +100,7 @@ def _reset_attention(layer: nn.MultiHeadAttention) -> None:
 
 
 def _reset_transformer(model: nn.Transformer) -> None:
-    """Draw every matrix by Xavier's rule, as torch's Transformer does; the attentions' packed ones already are."""
+    """Draw every matrix by Xavier's rule; the attentions' packed ones already are."""
     packed = {
         id(projection)
         for layer in model.sublayers()

@@ -31,7 +31,7 @@ def build_loss(
     soft_label: bool = False,
     reduction: str = "mean",
 ) -> Loss:
-    """Return the cross entropy of logits, as torch computes it; the arguments are those of `torch_losses.build_loss`."""
+    """Return the cross entropy of logits; the arguments are those of `torch_losses.build_loss`."""
 
     def loss(output: object, label: object) -> Tensor:
         logits = _classes_last(output)
@@ -88,7 +88,7 @@ def build_mse_loss(reduction: str = "mean") -> Loss:
 
 
 def build_smooth_l1_loss(beta: float = 1.0, reduction: str = "mean") -> Loss:
-    """Return the smooth L1 error: ``0.5 d^2 / beta`` below ``beta``, ``|d| - 0.5 beta`` above (Girshick 2015).
+    """Return the smooth L1 error: ``0.5 d^2 / beta``, beyond ``beta`` ``|d| - 0.5 beta`` (Girshick 2015).
 
     Paddle's function of this name is Huber's loss, ``beta`` times as large.
     """
@@ -113,13 +113,12 @@ def _log_softmax(logits: Tensor) -> Tensor:
 
 
 def _factors(weight: Sequence[float] | None, logits: Tensor) -> Tensor:
-    """Return one factor per class."""
     values = [1.0] * logits.shape[-1] if weight is None else list(weight)
     return paddle.to_tensor(values, dtype=logits.dtype, place=logits.place)
 
 
 def _hard(logs: Tensor, label: Tensor, factors: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each sample's weighted loss, 1 for those that count and 0 for ignored ones, and the sum of the weights."""
+    """Return each sample's weighted loss, 0 if ignored, and the sum of weights."""
     counts = label != ignore_index
     share = counts.astype(logs.dtype)
     valid = paddle.where(counts, label, paddle.zeros_like(label))
@@ -130,7 +129,6 @@ def _hard(logs: Tensor, label: Tensor, factors: Tensor, ignore_index: int) -> tu
 
 
 def _reduce(losses: Tensor, size: Tensor, reduction: str) -> Tensor:
-    """Return the sum of ``losses``, or that over ``size``."""
     if reduction not in ("mean", "sum"):
         raise ValueError(f"the reduction is {reduction!r}, expected 'mean' or 'sum'")
     return losses.sum() if reduction == "sum" else losses.sum() / size

@@ -40,7 +40,7 @@ NORM_EPSILON = 1e-6
 
 
 class TorchRMSProp(paddle.optimizer.RMSProp):  # type: ignore[misc]
-    """RMSProp with epsilon beside the root and the learning rate outside the momentum, as torch has it."""
+    """RMSProp with torch's epsilon beside the root, and its rate outside the momentum."""
 
     def _append_optimize_op(self, block: object, param_and_grad: object) -> None:  # noqa: ARG002
         param, grad = _dynamic(param_and_grad)
@@ -169,7 +169,6 @@ def build_optimizer(
 
 
 def _treatments(settings: OptimizerSettings, given: list[object], model: object) -> list[ParameterTreatment]:
-    """Return what the rules say, with the learning-rate multipliers already set; nothing without rules."""
     if not settings.has_rules:
         return []
     if model is None:
@@ -183,7 +182,6 @@ def _treatments(settings: OptimizerSettings, given: list[object], model: object)
 
 
 def _named(model: Model) -> Iterator[NamedParameter]:
-    """Yield every parameter under torch's name."""
     seen: set[int] = set()
     for path, layer in model.named_sublayers(include_self=True):
         rule = rule_for(layer, "paddle")

@@ -76,7 +76,7 @@ class NamedParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterTreatment:
-    """What becomes of one parameter."""
+    """The treatment of one parameter."""
 
     parameter: NamedParameter
     decays: bool
@@ -148,7 +148,6 @@ def read_optimizer_settings(
 
 
 def _known_options(kind: str, defaults: Mapping[str, Options], name: str, options: Options) -> Options:
-    """Return the options of the optimizer or schedule called ``name``, with its defaults for those that are not given."""
     if name not in defaults:
         message = "is no known optimizer" if kind == "optimizer" else "is no known schedule"
         raise _error(f"{kind}.name", message, name, ", ".join(defaults), did_you_mean(name, defaults))
@@ -172,7 +171,7 @@ def _decay_form(name: str, decay: str | None) -> str:
 
 
 def treat(settings: OptimizerSettings, parameters: Iterable[NamedParameter]) -> list[ParameterTreatment]:
-    """Return what the rules say about every parameter.
+    """Return the rules' treatment of every parameter.
 
     Raises:
         CaseError: a rule that fits no parameter; it would silently do nothing.
@@ -211,12 +210,12 @@ def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
         dimensions: its number of dimensions.
     """
     classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
-    found = {
+    kinds = {
         "bias": leaf.endswith("bias"),
         "norm": any(name.endswith("norm") for name in classes),
         "vector": dimensions <= 1,
     }
-    return frozenset(kind for kind, holds in found.items() if holds)
+    return frozenset(kind for kind, holds in kinds.items() if holds)
 
 
 def needs_model(settings: OptimizerSettings) -> CaseError:

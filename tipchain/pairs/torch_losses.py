@@ -92,7 +92,7 @@ def build_mse_loss(reduction: str = "mean") -> Loss:
 
 
 def build_smooth_l1_loss(beta: float = 1.0, reduction: str = "mean") -> Loss:
-    """Return the smooth L1 error: ``0.5 d^2 / beta`` below ``beta``, ``|d| - 0.5 beta`` above (Girshick 2015)."""
+    """Return the smooth L1 error: ``0.5 d^2 / beta``, beyond ``beta`` ``|d| - 0.5 beta`` (Girshick 2015)."""
     return lambda output, label: functional.smooth_l1_loss(
         output, label.to(output.dtype), beta=beta, reduction=reduction
     )

@@ -56,7 +56,9 @@ def build_optimizer(
     )
     if settings.clip:
         optimizer.register_step_pre_hook(
-            lambda stepping, *_: clip_gradients(_trained(stepping), settings.clip, settings.limit)
+            lambda stepping, *_: clip_gradients(
+                (one for group in stepping.param_groups for one in group["params"]), settings.clip, settings.limit
+            )
         )
     if settings.decay == "l1" and settings.weight_decay:
         optimizer.register_step_pre_hook(_add_signs)
@@ -73,11 +75,6 @@ def clip_gradients(parameters: Iterable[torch.Tensor], clip: str, limit: float) 
     else:
         for one in known:
             torch.nn.utils.clip_grad_norm_([one], limit)
-
-
-def _trained(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ __all__ = ["build_scheduler"]
 
 
 def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) -> lr_scheduler.LRScheduler:
-    """Return the schedule over ``optimizer``, whose rate is the one that the schedule is built for.
+    """Return the schedule over ``optimizer``, built for the optimizer's rate.
 
     Args:
         optimizer: the optimizer; of OneCycle its rate is the largest one.
@@ -70,14 +70,14 @@ def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRS
 def _polynomial(
     optimizer: Optimizer, total_steps: int, power: float, end_rate: float, cycle: bool
 ) -> lr_scheduler.LRScheduler:
-    """Return torch's PolynomialLR, or, since it can neither end above 0 nor cycle, Paddle's formula as a LambdaLR."""
+    """Return torch's PolynomialLR; where it cannot (cycles, an end above 0), a LambdaLR."""
     if not end_rate and not cycle:
         return lr_scheduler.PolynomialLR(optimizer, total_iters=total_steps, power=power)
     end = end_rate / optimizer.param_groups[0]["lr"]
 
     def factor(step: int) -> float:
         length = total_steps * max(1, math.ceil(step / total_steps)) if cycle else total_steps
-        left: float = (1 - min(step, length) / length) ** power
-        return float((1 - end) * left + end)
+        share: float = (1 - min(step, length) / length) ** power
+        return float((1 - end) * share + end)
 
     return lr_scheduler.LambdaLR(optimizer, factor)

@@ -147,7 +147,7 @@ def _match(
     ignore: Iterable[str],
     problems: list[str],
 ) -> Match:
-    """Return the match of the models; what is wrong with it is listed after ``problems``."""
+    """Return the models' match; its faults are listed after ``problems``."""
     try:
         match = match_models(torch_model, paddle_model, names, ignore)
     except UnmatchedError as error:
@@ -157,7 +157,6 @@ def _match(
 
 
 def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> str | None:
-    """Say how a torch tensor differs from the slot that it is matched with."""
     target = " + ".join(part.names[0] for part in slot.parts)
     if shape != slot.shape:
         return f"shape: {name} is {list(shape)}, {target} holds {list(slot.shape)} in torch's layout"
@@ -171,7 +170,7 @@ def _kept(match: Match, torch_model: Model) -> tuple[str, ...]:
 
 
 def _equal(one: Array, other: Array) -> bool:
-    """Tell whether two arrays are the same bit by bit: NaN equals NaN, and 0.0 is not -0.0."""
+    """Tell whether arrays are bit for bit the same: NaN is NaN, 0.0 not -0.0."""
     return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
@@ -185,7 +184,7 @@ def convert_file(
     *,
     back: bool = False,
 ) -> Converted:
-    """Convert a torch weight file for the Paddle model, or ``back``, and verify the written file by loading it.
+    """Convert a torch weight file for Paddle, or ``back``, and verify the written file.
 
     The written file takes its name only once every tensor in it has been found equal. It is a ``.safetensors`` file if
     it is called so, else what ``paddle.save`` or ``torch.save`` writes.

@@ -51,13 +51,13 @@ def refuse_other_layout(path: Path, layout: str) -> None:
     from safetensors import safe_open
 
     with safe_open(path, framework="np") as file:
-        found = (file.metadata() or {}).get("format")
-    if found in ("pt", "pd") and found != layout:
+        stated = (file.metadata() or {}).get("format")
+    if stated in ("pt", "pd") and stated != layout:
         names = {"pt": "torch's", "pd": "Paddle's"}
         raise WeightsError(
             "holds the other framework's weights",
             file=path,
-            found=f"{names[found]} (format: {found})",
+            found=f"{names[stated]} (format: {stated})",
             expected=names[layout],
             hint="tipchain convert-weights makes one from the other",
         )
@@ -99,7 +99,7 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
 
 
 def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
-    """Load a torch or ``.safetensors`` file into a model, and return the state dict that it holds.
+    """Load a torch or ``.safetensors`` file into a model, and return its state dict.
 
     Raises:
         WeightsError: it cannot be read, or not every key fits.
@@ -147,7 +147,7 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 
 
 class _Storage:
-    """Bytes that tensors share; where they lie is known once the whole file has been followed."""
+    """Bytes that tensors share; their place is known once the file was read."""
 
     __slots__ = ("dtype", "key", "start")
 
@@ -220,7 +220,7 @@ class _TorchStream(StreamReader):
         self.mentioned: dict[str, str] = {}
 
     def persistent(self, key: Streamed) -> _Storage:
-        """Return the storage that a stream mentions: kind, type, key, device, elements, and of old files a view."""
+        """Return the storage of ``key``: kind, type, key, device, elements, in old files a view."""
         if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
             raise Refused(f"something outside the stream, {brief(key)}")
         kind, name, part = key[1], key[2], key[5] if len(key) == 6 else None
@@ -269,7 +269,7 @@ class _TorchStream(StreamReader):
 
 
 def _read_archive(path: Path) -> Streamed:
-    """Return what torch.save wrote: a zip archive since torch 1.6, before it pickle streams and bytes in a row."""
+    """Return the value that torch.save wrote, as a zip archive or older."""
     data = map_file(path)
     if data[:4] == b"PK":
         with ZipFile(path) as archive:
@@ -321,19 +321,19 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
 def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
     wanted = torch_model.state_dict()
-    found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
+    misfits = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
     for key, tensor in state.items():
         if key not in wanted:
-            found.append(f"unknown: {key}{suggestion(key, wanted)}")
+            misfits.append(f"unknown: {key}{suggestion(key, wanted)}")
         elif tensor.shape != wanted[key].shape:
-            found.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
+            misfits.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
         elif tensor.dtype != wanted[key].dtype:
-            found.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
-    return found
+            misfits.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
+    return misfits
 
 
 def array_of(tensor: Tensor) -> Array:
-    """Return a torch tensor's values as an array; bfloat16, which numpy does not have, as its bits (uint16).
+    """Return a torch tensor's values as an array, bfloat16 as its bits (uint16).
 
     Raises:
         WeightsError: a dtype that Paddle's files do not have.
@@ -405,7 +405,7 @@ FEW = 2**10
 
 
 class _PaddleStream(StreamReader):
-    """The names of a dump, and ``tuple``: how paddle.save writes a tensor that stands outside a state dict."""
+    """The names of a dump, and ``tuple``, as paddle.save writes a single tensor."""
 
     names = MappingProxyType(
         {**StreamReader.names, **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")}}
@@ -430,7 +430,7 @@ _SAFE_DTYPES = {
 
 
 def read_paddle_file(path: Path) -> dict[str, Nested]:
-    """Return the dict that ``paddle.save`` wrote to ``path``, arrays as numpy arrays (bfloat16 as its bits, uint16).
+    """Return the dict of ``paddle.save`` as numpy arrays, bfloat16 as its bits (uint16).
 
     A ``.safetensors`` file with Paddle's layout is read likewise.
 
@@ -441,7 +441,7 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
     try:
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
-        found = _PaddleStream(map_file(path)).read_whole()
+        state = _PaddleStream(map_file(path)).read_whole()
     except WeightsError:
         raise
     except FileNotFoundError as error:
@@ -455,13 +455,13 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
             found=first_line(error),
             expected="a file written by paddle.save",
         ) from error
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise WeightsError("holds no state dict", file=path, found=type(found).__name__, expected="tensors by name")
-    found.pop(NAME_TABLE, None)
+    if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
+        raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
+    state.pop(NAME_TABLE, None)
     # Older versions save a tensor as (internal name, array).
     return {
         key: value[1] if (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)) else value
-        for key, value in found.items()
+        for key, value in state.items()
     }
 
 
@@ -523,7 +523,7 @@ def _paddle_dtype(tensor: Tensor) -> str:
 
 
 def view_of(tensor: Tensor) -> Array:
-    """Return a Paddle tensor's values, not copied where they are many and on the CPU; bfloat16 as its bits (uint16)."""
+    """Return a Paddle tensor's values, many uncopied, bfloat16 as its bits (uint16)."""
     large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
     if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
@@ -533,7 +533,7 @@ def view_of(tensor: Tensor) -> Array:
 
 
 def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
-    """Set the Paddle model's tensors to ``state``, write them, and verify the file by loading it.
+    """Set the Paddle model's tensors to ``state``, write them, and verify the file.
 
     The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit.
 

@@ -22,7 +22,7 @@ SIDES = "torch", "Paddle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownName:
-    """A name that settles nothing: one of two models does not have it, or alone keeps no tensors there.
+    """A name that one model lacks, or where it alone has no tensors.
 
     Attributes:
         key: the entry's torch name, which may be the unknown one itself.
@@ -40,21 +40,21 @@ class UnknownName:
 
     @property
     def message(self) -> str:
-        """What is wrong with it."""
+        """The problem, in words."""
         if self.bare:
             return f"{self.name!r} of the {self.side} model holds no tensors"
         return f"the {self.side} model has no {self.name!r}"
 
     @property
     def expected(self) -> str:
-        """What should stand there."""
+        """The names that would do, in words."""
         near = f", such as {', '.join(self.near)}" if self.near else ""
         return f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameMap:
-    """What a YAML file of names says.
+    """The contents of a YAML file of names.
 
     Attributes:
         file: the file.
@@ -119,23 +119,23 @@ def read_names(path: Path) -> NameMap:
 
 
 def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
-    """Return names with each ``*`` replaced by what torch's model has there, the first one to the first one."""
-    found: dict[str, str] = {}
+    """Return names with each ``*`` replaced by torch's names, first by first."""
+    expanded: dict[str, str] = {}
     existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
     for key, value in names.items():
         pattern = re.compile(r"([^.]+)".join(re.escape(part) for part in key.split("*")))
         matches = [match for name in existing if (match := pattern.fullmatch(name))] if "*" in key else []
         if not matches:
-            found[key] = value
+            expanded[key] = value
         for match in matches:
             target = Target.parse(value)
             filled = tuple(_fill(name, match.groups()) for name in target.names)
-            found.setdefault(match[0], str(replace(target, names=filled)))
-    return found
+            expanded.setdefault(match[0], str(replace(target, names=filled)))
+    return expanded
 
 
 def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: object, port: object) -> dict[str, str]:
-    """Return names, ``*`` replaced, that also say what only one of the models has.
+    """Return names, ``*`` replaced, with those that only one model has.
 
     Args:
         names: Paddle's name by torch's.
@@ -146,29 +146,29 @@ def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: obj
     Raises:
         UsageError: neither model has one of them.
     """
-    found = expand_names(names, reference)
+    expanded = expand_names(names, reference)
     patterns = [re.compile(r"[^.]+".join(re.escape(part) for part in one.split("*"))) for one in ignore]
     existing = (_torch_names(reference), _paddle_names(port)) if patterns else ({}, {})
     for one, pattern in zip(ignore, patterns, strict=True):
-        ours, theirs = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
-        if not ours and not theirs:
+        reference_names, port_names = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
+        if not reference_names and not port_names:
             near = _near(one, existing[0]) + _near(one, existing[1])
             such = f", such as {', '.join(near)}" if near else ""
             raise UsageError(
                 f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}"
             )
-        found.update(dict.fromkeys(ours, NOT_IN_PORT))
-        found.update((f"({name})", name) for name in theirs)
-    return found
+        expanded.update(dict.fromkeys(reference_names, NOT_IN_PORT))
+        expanded.update((f"({name})", name) for name in port_names)
+    return expanded
 
 
 def _fill(pattern: str, parts: Sequence[str]) -> str:
-    left = list(parts)
-    return re.sub(r"\*", lambda star: left.pop(0) if left else star[0], pattern)
+    unused = list(parts)
+    return re.sub(r"\*", lambda star: unused.pop(0) if unused else star[0], pattern)
 
 
 def check_names(names: Mapping[str, str], reference: object, port: object) -> None:
-    """Refuse names that are no text, that the models do not have, or where one holds tensors and the other none.
+    """Refuse names that a model lacks, or under which only one model holds tensors.
 
     Args:
         names: Paddle's name by torch's, of layers or of tensors.
@@ -183,12 +183,12 @@ def check_names(names: Mapping[str, str], reference: object, port: object) -> No
             raise UsageError(f"names: {key!r}: {value!r} is no name\n  expected: {FORM}")
     unknown = unknown_names(names, reference, port)
     if unknown:
-        told = (f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown)
-        raise UsageError("\n".join(told))
+        problems = (f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown)
+        raise UsageError("\n".join(problems))
 
 
 def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> list[UnknownName]:
-    """Return what names lead from or to nothing; ``"a + b"`` names two of Paddle's tensors."""
+    """Return the names that lead from or to nothing; ``"a + b"`` are two."""
     if not names:
         return []
     existing = _torch_names(reference), _paddle_names(port)
@@ -217,19 +217,18 @@ def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:
 
 
 def _torch_names(model: Model) -> dict[str, None]:
-    """Return the names of a torch model's tensors and of the layers that hold some, layers first."""
     tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
     return _with_layers([*tensors, *model.state_dict()])
 
 
 def _paddle_names(model: Model) -> dict[str, None]:
-    """Return the names of a Paddle model's tensors and of the layers that hold some; tensors under torch's leaves too."""
+    """Return the names of Paddle's layers and tensors, under torch's leaves too."""
     leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
     return _with_layers([*model.state_dict(), *leaves])
 
 
 def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
-    """Return names of tensors after those of the layers that they are in; the model itself is one."""
+    """Return names of tensors after those of their layers; "" is the model."""
     tensors = dict.fromkeys(tensors)
     above = (".".join(parts[:count]) for parts in (name.split(".") for name in tensors) for count in range(len(parts)))
     return dict.fromkeys([*above, *tensors])

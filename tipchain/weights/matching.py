@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Literal
 
@@ -110,31 +111,28 @@ class UnmatchedError(WeightsError):
 
 
 def kind_text(kind: str) -> str:
-    """Return what a message calls a kind of layer."""
+    """Return a kind of layer in a message's words."""
     return "a class of its own" if kind == OWN_KIND else kind
 
 
 def near_hint(name: str, names: Sequence[str]) -> str:
-    """Return a hint at a name that is close, of a tensor or of a layer."""
+    """Return a hint at a tensor or layer of a similar name."""
     layers = {one.rpartition(".")[0] for one in names}
     return suggestion(name, (*names, *sorted(layers - {""})))
 
 
-def _unlike(found: Structure) -> Structure:
-    """Return what could not be matched, less tensors that have equal names, kinds and shapes on both sides.
+def _unlike(structure: Structure) -> Structure:
+    """Return the unmatched tensors without those of equal name, kind and shape.
 
     They are left over where their container has something that the other one lacks, and are no fault of theirs.
     """
-    ours, theirs = ({(one.path, one.kind, one.shape) for one in side} for side in (found.unknown, found.missing))
-    both = ours & theirs
-    unknown, missing = (
-        [one for one in side if (one.path, one.kind, one.shape) not in both] for side in (found.unknown, found.missing)
-    )
-    return replace(found, unknown=unknown, missing=missing) if unknown or missing or found.doubts else found
+    key, sides = attrgetter("path", "kind", "shape"), (structure.unknown, structure.missing)
+    both = set(map(key, structure.unknown)) & set(map(key, structure.missing))
+    unknown, missing = ([leaf for leaf in side if key(leaf) not in both] for side in sides)
+    return replace(structure, unknown=unknown, missing=missing) if unknown or missing or structure.doubts else structure
 
 
 def _problems(found: Structure) -> Iterator[str]:
-    """Yield what is wrong, what is certainly so before what may be a consequence."""
     twins = {(leaf.path, leaf.kind): leaf for leaf in found.missing}
     reshaped = {leaf: twins[key] for leaf in found.unknown if (key := (leaf.path, leaf.kind)) in twins}
     for leaf, twin in reshaped.items():
@@ -170,7 +168,7 @@ def _rows(problems: Iterable[str]) -> list[str]:
 def _skeleton(
     whole: Structure, found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
 ) -> Iterator[str]:
-    """Yield YAML that settles what is open, as good as can be told: what order says, what has the same shape.
+    """Yield YAML that settles the open tensors, by order or by shape.
 
     Of the ``whole``, what is ``found`` has no tensors that are alike on both sides; ``every`` tensor has its name there.
     """
@@ -183,11 +181,11 @@ def _skeleton(
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
     alike = {leaf.name for leaf in (*whole.unknown, *whole.missing)} - alone
     halves = {name.rpartition(".")[0] for name in alike}
-    ours = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened} | halves)
-    theirs = _whole_layers(found.missing, {other for one, other in layers if one not in opened} | halves)
-    free = dict(theirs)
+    torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened} | halves)
+    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened} | halves)
+    free = dict(port_layers)
     lone = []
-    for name, shapes in ours.items():
+    for name, shapes in torch_layers.items():
         candidates = [port for port, other in free.items() if other == shapes]
         if candidates:
             entries[name] = candidates[0], tuple(candidates[1:])
@@ -206,20 +204,16 @@ def _skeleton(
                 yield from before
             yield line + note if len(line + note) <= WIDTH else line
     kept = {*every, *entries, *(port for port, _ in entries.values())} - {*lone, *free} - alone
-    ignored = list(_ignored([*lone, *free], _layers_of(kept)))
+    paths = [name.split(".") for name in kept]
+    layers_kept = {".".join(path[:count]) for path in paths for count in range(1, len(path) + 1)}
+    ignored = list(_ignored([*lone, *free], layers_kept))
     if ignored:
         yield "  ignore:"
         yield from (f"    - {_yaml(name)}" for name in ignored)
 
 
-def _layers_of(names: Iterable[str]) -> set[str]:
-    """Return names of tensors, and of all layers that hold one."""
-    parts = [name.split(".") for name in names]
-    return {".".join(one[:count]) for one in parts for count in range(1, len(one) + 1)}
-
-
 def _ignored(names: Iterable[str], kept: Collection[str]) -> Iterator[str]:
-    """Yield names to ignore: the largest layers of which nothing is kept, with ``*`` where that stands for nothing that is kept."""
+    """Yield names to ignore, the largest layers first, with ``*`` where it fits."""
 
     def whole(name: str) -> str:
         above = name.rpartition(".")[0]
@@ -227,13 +221,13 @@ def _ignored(names: Iterable[str], kept: Collection[str]) -> Iterator[str]:
 
     every = dict.fromkeys(map(whole, names))
     shorts = Counter(_pattern(name)[0] for name in every)
-    told: dict[str, None] = {}
+    patterns: dict[str, None] = {}
     for name in every:
         short = _pattern(name)[0]
         stands_for = re.compile(re.escape(short).replace(r"\*", r"[^.]+"))
         several = shorts[short] > 1 and re.search(r"\w", short)
-        told[short if several and not any(map(stands_for.fullmatch, kept)) else name] = None
-    yield from told
+        patterns[short if several and not any(map(stands_for.fullmatch, kept)) else name] = None
+    yield from patterns
 
 
 def _yaml(name: str) -> str:
@@ -245,14 +239,14 @@ def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, 
 
     A tensor of a user's own class is one; so is one of a layer that is ``divided``: others of it have been matched.
     """
-    found: dict[str, tuple[tuple[int, ...], ...]] = {}
+    shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
         layer = _layer(leaf)
         name = leaf.name if leaf.kind == OWN_KIND or layer in divided else layer or leaf.name
         flat = squeezed(leaf.shape)
         shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.shape if leaf.kind in KERNEL_KINDS else flat
-        found[name] = (*found.get(name, ()), shape)
-    return found
+        shapes[name] = (*shapes.get(name, ()), shape)
+    return shapes
 
 
 def _layer(leaf: Leaf) -> str:
@@ -265,22 +259,22 @@ def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
-    """Return pairs of names, those that differ in the same numbers as one; and torch's names of each."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Return pairs of names by the numbers they share, and torch's names."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for name, port in pairs:
         (one, numbers), (other, others) = _pattern(name), _pattern(port)
         repeated = numbers and others and others == numbers * (len(others) // len(numbers))
         key = (one, other) if repeated or numbers == others else (name, port)
-        found.setdefault(key, []).append(name)
+        groups.setdefault(key, []).append(name)
     return {
         (key if len(names) > 1 else (names[0], _filled(key[1], _pattern(names[0])[1]))): names
-        for key, names in found.items()
+        for key, names in groups.items()
     }
 
 
 def _filled(pattern: str, numbers: Sequence[str]) -> str:
-    left = itertools.cycle(numbers)
-    return re.sub(r"\*", lambda _: next(left), pattern) if numbers else pattern
+    numbers_left = itertools.cycle(numbers)
+    return re.sub(r"\*", lambda _: next(numbers_left), pattern) if numbers else pattern
 
 
 def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -304,7 +298,7 @@ def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _alike(sentences: Iterable[str]) -> Iterator[str]:
-    """Yield sentences that begin with a name, those once that differ in the numbers of the name alone."""
+    """Yield sentences, once where only the numbers of their names differ."""
     groups: dict[tuple[str, str], list[str]] = {}
     for text in sentences:
         name, _, rest = text.partition(" ")
@@ -326,7 +320,7 @@ Way = Literal["out, in", "in, out"]
 
 
 class OwnMatrices:
-    """What the own layers of two models do with their square matrices.
+    """The square matrices of both models' own layers, and their use.
 
     Attributes:
         assumed: what could not be told, of matrices that both models keep in classes of their own.
@@ -337,7 +331,7 @@ class OwnMatrices:
         self.assumed: list[str] = []
 
     def turned(self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]) -> bool | None:
-        """Tell whether one of two square matrices is the other's transpose in torch's layout; None where it cannot be told.
+        """Tell whether one square matrix is the other's transpose, None if unknown.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
         """
@@ -353,7 +347,7 @@ class OwnMatrices:
         return None
 
     def joined(self, ours: TensorSlot, theirs: TensorSlot) -> bool | None:
-        """Tell whether a tensor of which one model joins axes is the other's transpose then; None where joining does not do."""
+        """Tell whether joined axes are transposed too, None where joining does not do."""
         flat, other = squeezed(ours.shape), squeezed(theirs.shape)
         ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
         ways = [turned for turned in ways if not turned or len(other) == 2]
@@ -379,18 +373,20 @@ class OwnMatrices:
 
 
 def _applied(layer: Model, leaf: str, side: int) -> Way | None:
-    """Return how a copy of a layer with random numbers multiplies by its matrix, None if it does nothing of the kind."""
+    """Return how a layer's copy multiplies by its matrix, else None."""
     rng = np.random.default_rng(0)
     try:
-        made = copy.deepcopy(layer)
-        held = {name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in made.named_parameters()}
-        _fill(made, held, side)
-        matrix = held[leaf]
-        biases = [one for name, one in held.items() if one.ndim == 1 and name != leaf]
-        if len(held) > 1 + len(biases) or len(biases) > 1:
+        copied = copy.deepcopy(layer)
+        values = {
+            name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in copied.named_parameters()
+        }
+        _fill(copied, values, side)
+        matrix = values[leaf]
+        biases = [one for name, one in values.items() if one.ndim == 1 and name != leaf]
+        if len(values) > 1 + len(biases) or len(biases) > 1:
             return None
         given = rng.standard_normal((3, matrix.shape[0])).astype(np.float32)
-        result = _run(made, given, side)
+        result = _run(copied, given, side)
     except Exception:  # noqa: BLE001  (a layer of the user's own may need anything, and may raise anything)
         return None
     bias = biases[0] if biases else np.float32(0)
@@ -534,7 +530,7 @@ class _Matching:
         return self._by_structure(paddle, ties)
 
     def _paddle(self, names: Mapping[str, str], opened: frozenset[str] = frozenset()) -> list[LayerTensors]:
-        """Return Paddle's layers, without what the port keeps for itself."""
+        """Return Paddle's layers without the tensors that only the port has."""
         layers = paddle_layers(self.paddle_model, {**names, **{f"({one})": one for one in self.kept}}, opened)
         return _without_kept(layers)
 
@@ -542,12 +538,12 @@ class _Matching:
         """Yield the names of tensors whose layout names do not settle."""
         for name, (slot, port_kind, kind, shape) in _by_name(self.torch, paddle).items():
             if name in self.names:
-                told = slot.shape == shape
+                certain = slot.shape == shape
             else:
-                told = slot.shape == shape and (
+                certain = slot.shape == shape and (
                     kind == port_kind != OWN_KIND or len(set(squeezed(shape))) != 1 or len(squeezed(shape)) != 2
                 )
-            if not told:
+            if not certain:
                 yield name
 
     def _by_structure(self, paddle: Sequence[LayerTensors], ties: Mapping[str, str]) -> Match:
@@ -611,7 +607,6 @@ class _Matching:
         taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
     ) -> UnmatchedError:
-        """Return the refusal; its names to paste are those that are open if a model packs what it seems to pack."""
         rest, packed = found, packed_candidates(found.unknown, found.missing)
         matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
         kept = packed_candidates(matrices, found.unknown)
@@ -639,7 +634,7 @@ class _Matching:
     def _resolve(
         self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-        """Return names that tell all pairs, of whole layers where they go as a whole; and those that differ."""
+        """Return names of all pairs, whole layers where possible, and those that differ."""
         by_layer: dict[str, list[LeafPair]] = defaultdict(list)
         for pair in pairs:
             by_layer[ours[pair.expected][0].path].append(pair)
@@ -713,19 +708,19 @@ def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) 
 
 
 def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
-    """Return torch's layers without what names say that only torch has."""
+    """Return torch's layers without the tensors that only torch has."""
     return without(layers, lambda slot: only_in_torch(slot.name, names))
 
 
 def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
-    """Return Paddle's layers without what names say that only the port has."""
+    """Return Paddle's layers without the tensors that only the port has."""
     return without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
 
 
 def matchable_layers(
     torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-    """Return the layers of both models in one another's terms, without what names say that one of them lacks.
+    """Return both models' layers in one another's terms, without ignored ones.
 
     Args:
         torch_model: a ``torch.nn.Module``.
@@ -733,11 +728,11 @@ def matchable_layers(
         names: Paddle's name by torch's.
         opened: paths of packed layers of Paddle's to open besides those for which torch has single layers.
     """
-    ours, theirs = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
-    also = to_open(ours, theirs)
+    torch, port = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
+    also = to_open(torch, port)
     if also:
-        theirs = paddle_layers(paddle_model, names, opened | also)
-    return _without_left(ours, names), _without_kept(theirs)
+        port = paddle_layers(paddle_model, names, opened | also)
+    return _without_left(torch, names), _without_kept(port)
 
 
 def _is_below(name: str, paths: Iterable[str]) -> bool:
@@ -745,30 +740,29 @@ def _is_below(name: str, paths: Iterable[str]) -> bool:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise what says all that is wrong, if anything is."""
+    """Raise one error with all problems, if there are any."""
     if problems:
         raise UnmatchedError(problems)
 
 
 def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Model) -> list[str]:
-    """Say which given names lead from or to nothing, or several to one."""
-    ours = [slot.name for layer in torch for slot in layer.slots]
+    torch_names = [slot.name for layer in torch for slot in layer.slots]
     state = paddle_model.state_dict()
-    theirs = list(state)
+    port_names = list(state)
     found, seen = [], dict[str, str]()
     for old, new in names.items():
         if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
             continue
-        if not any(name == old or name.startswith(f"{old}.") for name in ours) and old:
-            found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, ours)}")
+        if not any(name == old or name.startswith(f"{old}.") for name in torch_names) and old:
+            found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, torch_names)}")
         target = Target.parse(new)
         targets = target.names
         for one in targets:
-            if target.turned and one in theirs and sum(size != 1 for size in state[one].shape) > 2:
+            if target.turned and one in port_names and sum(size != 1 for size in state[one].shape) > 2:
                 found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
-            layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in theirs)
-            if one and one not in theirs and not layer:
-                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}")
+            layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in port_names)
+            if one and one not in port_names and not layer:
+                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, port_names)}")
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
@@ -788,18 +782,18 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
 def _by_name(
     torch: Iterable[LayerTensors], paddle: Iterable[LayerTensors], without: Container[str] = ()
 ) -> dict[str, tuple[TensorSlot, str, str, tuple[int, ...]]]:
-    """Return, by torch's name, the slot of that name, the kinds of both layers and torch's shape."""
+    """Return slot, kinds and torch's shape by torch's name."""
     named: dict[str, tuple[TensorSlot, str]] = {}
     for layer in paddle:
         for slot in layer.slots:
             named.setdefault(slot.name, (slot, layer.kind))
-    found = {}
+    slots = {}
     for layer in torch:
         for slot in layer.slots:
             port = named.get(slot.name) or named.get(join(layer.path, slot.leaf))
             if port is not None and slot.name not in without:
-                found[slot.name] = (*port, layer.kind, slot.shape)
-    return found
+                slots[slot.name] = (*port, layer.kind, slot.shape)
+    return slots
 
 
 def _tied(torch: Iterable[LayerTensors], named: Iterable[str], ties: Mapping[str, str]) -> dict[str, str]:
@@ -817,7 +811,7 @@ def _tied(torch: Iterable[LayerTensors], named: Iterable[str], ties: Mapping[str
 def _left(
     torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors], ties: Mapping[str, str], without: Container[str] = ()
 ) -> list[str]:
-    """List what names alone leave unmatched, Paddle's first."""
+    """List the tensors that names leave unmatched, Paddle's first."""
     named = _by_name(torch, paddle, without)
     used = {id(slot) for slot, *_ in named.values()}
     tied = _tied(torch, named.keys(), ties)
@@ -835,7 +829,7 @@ def _left(
 
 
 def does_nothing(slot: TensorSlot) -> bool:
-    """Tell whether a tensor of the port's is a factor of 1 or a bias of 0 that is not trained: torch's layer is made without it."""
+    """Tell whether a tensor is an untrained factor 1 or bias 0, absent in torch."""
     neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
     return neutral is not None and all(
         part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts
@@ -843,7 +837,7 @@ def does_nothing(slot: TensorSlot) -> bool:
 
 
 def tell(layer: LayerTensors, slot: TensorSlot) -> str:
-    """Return what a message calls a tensor: its name, torch's shape of it, dtype and the kind of its layer."""
+    """Return a tensor in a message's words: name, torch's shape, dtype, layer."""
     name = " + ".join(part.names[0] for part in slot.parts) or slot.name
     return f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})"
 
@@ -894,7 +888,7 @@ def torch_leaves(
 
 
 def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
-    """Return the leaves of a Paddle model, each with its layer and its slot; constant zeros are none."""
+    """Return a Paddle model's leaves with layer and slot, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
         Leaf(
@@ -919,7 +913,7 @@ def _segments(path: str) -> tuple[str, ...]:
 
 
 def _scope(path: str, names: Iterable[str]) -> str:
-    """Return the innermost of some layers that holds the one at ``path``, or is it; "" is the model."""
+    """Return the innermost layer at or above ``path``; "" is the model."""
     return max((one for one in names if _is_below(path, (one,))), key=len, default="")
 
 
@@ -934,7 +928,7 @@ def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
 
 
 def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
-    """Say which layers would exchange tensors: both have some in two of the port's layers, of which one has both's."""
+    """Name the layers that would exchange tensors between two of the port's layers."""
     images: dict[str, set[str]] = defaultdict(set)
     for pair in pairs:
         if not pair.expected.again and not pair.actual.again:
@@ -953,7 +947,7 @@ def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
 def _layout(
     ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
 ) -> Target | str:
-    """Return how the port keeps a tensor of torch's, or why it cannot be one or is not certain."""
+    """Return how the port keeps a tensor of torch's, or why that is open."""
     (layer, slot), (port, its) = ours, theirs
     plain = Target(names=(_own_name(port, its),))
     if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):

@@ -25,7 +25,7 @@ OWN_KIND = "own"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRule:
-    """What one type of layer calls its tensors in the two frameworks, and how it stores them.
+    """The names and the storage of one layer type's tensors in both frameworks.
 
     Attributes:
         kind: the type's name, the same for both frameworks.
@@ -49,7 +49,7 @@ class LayerRule:
 
 
 def _same(kind: str, *names: str) -> LayerRule:
-    """Return the rule of a type that both frameworks store alike; ``names`` are Paddle's where they differ."""
+    """Return the rule of a type stored alike; ``names`` are Paddle's where they differ."""
     return LayerRule(kind=kind, torch=(kind,), paddle=names or (kind,))
 
 
@@ -109,7 +109,7 @@ CONTAINERS = frozenset(
 
 
 def rule_for(layer: object, framework: Literal["torch", "paddle"]) -> LayerRule | None:
-    """Return the rule of a layer's type (subclasses included), or None if the framework's type has none."""
+    """Return the rule of a layer's type or of its bases, else None."""
     kind: type = type(layer)
     return _rule_of(kind, framework)
 
@@ -135,7 +135,7 @@ def _decides(kind: type, framework: str) -> bool:
 
 
 def join(path: str, leaf: str) -> str:
-    """Return the dotted name of ``leaf`` in the layer at ``path``; the root's path is empty."""
+    """Return the dotted name of ``leaf`` in the layer at ``path``, "" the root."""
     return f"{path}.{leaf}" if path and leaf else path or leaf
 
 
@@ -156,14 +156,14 @@ _TARGET = re.compile(r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+a
 
 
 def only_in_torch(name: str, names: Mapping[str, str]) -> bool:
-    """Tell whether names say that the port has no such tensor, or none of the layers that hold it."""
+    """Tell whether names say that the port lacks a tensor, or its layers."""
     parts = name.split(".")
     return any(names.get(".".join(parts[:stop])) == NOT_IN_PORT for stop in range(1, len(parts) + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which of Paddle's tensors a torch tensor is, and in which layout: the right side of a line of ``names``.
+    """The Paddle tensors of a torch tensor and their layout, as ``names`` write them.
 
     Attributes:
         names: Paddle's layer, or its tensors, which torch keeps as one, joined along the first axis of torch's layout.
@@ -177,14 +177,14 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Return what a line of ``names`` says; text of another form is one name."""
-        found = _TARGET.fullmatch(text)
-        if found is None:
+        """Return the target of a line of ``names``; other text is one name."""
+        match = _TARGET.fullmatch(text)
+        if match is None:
             return cls(names=(text.strip(),))
-        shape = found["shape"]
+        shape = match["shape"]
         return cls(
-            names=tuple(one.strip() for one in found["names"].split("+")),
-            turned=found["turned"] is not None,
+            names=tuple(one.strip() for one in match["names"].split("+")),
+            turned=match["turned"] is not None,
             shape=None if shape is None else tuple(int(one) for one in re.findall(r"\d+", shape)),
         )
 
@@ -284,13 +284,13 @@ def assemble(arrays: Sequence[Array], slot: TensorSlot) -> Array:
 
 
 def stack(pieces: Sequence[Array], slot: TensorSlot) -> Array:
-    """Return torch's array, given those of the slot's parts in torch's layout; of a single part perhaps the same memory."""
+    """Return torch's array of parts in torch's layout, perhaps a part's own memory."""
     whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=slot.axis)
     return whole.reshape(slot.shape)
 
 
 def divide(array: Array, slot: TensorSlot) -> list[Array]:
-    """Return the arrays of the slot's parts as Paddle keeps them, given torch's: the inverse of `assemble`."""
+    """Return the arrays of the slot's parts in Paddle's layout; undoes `assemble`."""
     if len(slot.parts) == 1:
         pieces = [array.reshape(slot.parts[0].shape)]
     else:
@@ -314,12 +314,12 @@ _PARAMETRIZED = re.compile(rf"parametrizations\.(\w+)\.({'|'.join(map(re.escape,
 
 def paddle_leaf(torch_leaf: str) -> str:
     """Return the older name, which Paddle has: ``weight_g`` for ``parametrizations.weight.original0``."""
-    found = _PARAMETRIZED.fullmatch(torch_leaf)
-    return torch_leaf if found is None else f"{found[1]}_{_ORIGINALS[found[2]]}"
+    match = _PARAMETRIZED.fullmatch(torch_leaf)
+    return torch_leaf if match is None else f"{match[1]}_{_ORIGINALS[match[2]]}"
 
 
 def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
-    """Return the ``dim`` of Paddle's weight_norm whose magnitude has a shape in torch's layout: -1 for one number for all.
+    """Return Paddle's ``dim`` of weight_norm, -1 for a single magnitude.
 
     A weight with one row and column has every ``dim``: then it is the first.
     """
@@ -350,7 +350,7 @@ def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> 
 
 
 def torch_layers(model: object) -> list[LayerTensors]:
-    """Return the layers of a torch model that hold tensors, in the order of their declaration.
+    """Return a torch model's layers that hold tensors, in order of declaration.
 
     Tensors that Paddle never has (``num_batches_tracked``) are left out.
     """
@@ -393,7 +393,6 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
 
 
 def _own_tensors(layer: Model, hidden: Container[str]) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
-    """Yield the parameters and buffers of a layer's own, of either framework, but for the buffers that are not saved."""
     for leaf, tensor in layer._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, ("parameter", tensor)
@@ -437,12 +436,12 @@ class Packed:
 
 
 def packed_tensors(layer: object) -> tuple[str, list[Packed]] | None:
-    """Return torch's kind of layer and its tensors for a Paddle layer that torch packs otherwise, else None."""
+    """Return torch's kind and tensors of a layer that torch packs otherwise, else None."""
     from paddle import nn
 
     if isinstance(layer, nn.MultiHeadAttention):
-        found = _attention(layer, nn.Linear)
-        return None if found is None else ("MultiheadAttention", found)
+        attention = _attention(layer, nn.Linear)
+        return None if attention is None else ("MultiheadAttention", attention)
     for kind, whole in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.SimpleRNN)):
         if isinstance(layer, whole):
             return kind, list(_recurrent(layer))
@@ -454,7 +453,6 @@ def packed_tensors(layer: object) -> tuple[str, list[Packed]] | None:
 
 
 def _attention(layer: Model, linear: type) -> list[Packed] | None:
-    """Return torch's tensors of a MultiHeadAttention; None where a projection is no plain Linear."""
     parts = (layer.q_proj, layer.k_proj, layer.v_proj)
     if not all(isinstance(part, linear) for part in (*parts, layer.out_proj)):
         return None
@@ -463,22 +461,21 @@ def _attention(layer: Model, linear: type) -> list[Packed] | None:
     if any(one is None for one in weights) or len({one is None for one in biases}) > 1:
         return None
     if layer.kdim == layer.embed_dim == layer.vdim:
-        found = [Packed(leaf="in_proj_weight", tensors=weights, transpose=True)]
+        packed = [Packed(leaf="in_proj_weight", tensors=weights, transpose=True)]
     else:
-        found = [
+        packed = [
             Packed(leaf=f"{name}_proj_weight", tensors=(one,), transpose=True)
             for name, one in zip("qkv", weights, strict=True)
         ]
     if biases[0] is not None:
-        found.append(Packed(leaf="in_proj_bias", tensors=biases))
-    found.append(Packed(leaf="out_proj.weight", tensors=(layer.out_proj.weight,), transpose=True))
+        packed.append(Packed(leaf="in_proj_bias", tensors=biases))
+    packed.append(Packed(leaf="out_proj.weight", tensors=(layer.out_proj.weight,), transpose=True))
     if layer.out_proj.bias is not None:
-        found.append(Packed(leaf="out_proj.bias", tensors=(layer.out_proj.bias,)))
-    return found
+        packed.append(Packed(leaf="out_proj.bias", tensors=(layer.out_proj.bias,)))
+    return packed
 
 
 def _cells(layer: Model) -> Iterator[tuple[Model, str]]:
-    """Yield the cells of an RNN or BiRNN, with what torch adds to the names of that direction's tensors."""
     if hasattr(layer, "cell"):
         yield layer.cell, ""
     else:
@@ -518,7 +515,7 @@ def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
 def paddle_layers(
     model: object, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
 ) -> list[LayerTensors]:
-    """Return the layers of a Paddle model that hold tensors, in torch's terms and in order of declaration.
+    """Return a Paddle model's layers that hold tensors, in torch's terms and order.
 
     Args:
         model: a ``paddle.nn.Layer``.
@@ -530,17 +527,17 @@ def paddle_layers(
     targets = {torch: Target.parse(paddle) for torch, paddle in (names or {}).items()}
     inverse = {target.names[0]: torch for torch, target in targets.items() if len(target.names) == 1}
     walk = _PaddleWalk(model, inverse, {one for target in targets.values() for one in target.names}, open_)
-    found = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
+    layers = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
     joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
     if joined:
-        found = _join_slots(found, joined)
+        layers = _join_slots(layers, joined)
     if all(target.plain for target in targets.values()):
-        return found
+        return layers
     return [
         replace(
             layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
         )
-        for layer in found
+        for layer in layers
     ]
 
 
@@ -601,7 +598,7 @@ class _PaddleWalk:
                 yield from self.layers(child, here, there, skip)
 
     def _opened(self, path: str, tensors: Sequence[tuple[object, ...]]) -> bool:
-        """Tell whether a name goes to a layer inside, or to a piece of a tensor that torch has whole."""
+        """Tell whether a name goes inside a layer, or to a piece of a tensor."""
         if path in self.open:
             return True
         start = f"{path}." if path else ""
@@ -686,19 +683,19 @@ def _stacked(shapes: Sequence[Shape]) -> Shape:
 
 
 def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
-    """Return torch's shape of a tensor that Paddle keeps with other axes of the same size."""
+    """Return torch's shape of a tensor that Paddle keeps with other axes."""
     if kind == "LayerNorm" and leaf in ("weight", "bias"):
         return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
     if kind == "Bilinear" and leaf == "bias":
         return slot.shape[-1:]  # Paddle's is a row
-    found = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
-    return slot.shape if found is None else found
+    shape = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
+    return slot.shape if shape is None else shape
 
 
 def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
     """Return the layers with the slots that ``joined`` names made one."""
     slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
-    made: list[LayerTensors] = []
+    layers_joined: list[LayerTensors] = []
     used: set[int] = set()
     for torch_name, target in joined.items():
         pieces = [slots[name] for name in target.names if name in slots]
@@ -711,10 +708,12 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
             shape=_stacked([piece.shape for piece in pieces]),
             parts=tuple(part for piece in pieces for part in piece.parts),
         )
-        made.append(LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,)))
+        layers_joined.append(
+            LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
+        )
         used.update(id(piece) for piece in pieces)
     kept = [replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers]
-    return [layer for layer in kept if layer.slots] + made
+    return [layer for layer in kept if layer.slots] + layers_joined
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:

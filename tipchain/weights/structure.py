@@ -100,7 +100,7 @@ class Doubt:
 
 @dataclass(slots=True)
 class Structure:
-    """What was matched and what could not be.
+    """The matched tensors, and those that could not be.
 
     Attributes:
         pairs: tensors that belong together.
@@ -119,17 +119,17 @@ class Structure:
 
 def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structure:
     """Match the tensors of two models; both come in the order of their declaration."""
-    found = Structure()
+    structure = Structure()
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
-        ours, theirs = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
-        keys = _keys(ours, theirs)
-        one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (ours, theirs))
-        _match_nodes(one, other, "content", found)
-    matched = {id(leaf) for pair in found.pairs for leaf in (pair.expected, pair.actual)}
-    doubtful = {id(leaf) for doubt in found.doubts for leaf in doubt.leaves}
-    spoken = {name for doubt in found.doubts for name in doubt.actual}
-    found.unknown = [leaf for leaf in torch if id(leaf) not in matched | doubtful and not leaf.again]
-    found.missing = [
+        torch_leaves, port_leaves = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
+        keys = _keys(torch_leaves, port_leaves)
+        one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (torch_leaves, port_leaves))
+        _match_nodes(one, other, "content", structure)
+    matched = {id(leaf) for pair in structure.pairs for leaf in (pair.expected, pair.actual)}
+    doubtful = {id(leaf) for doubt in structure.doubts for leaf in doubt.leaves}
+    spoken = {name for doubt in structure.doubts for name in doubt.actual}
+    structure.unknown = [leaf for leaf in torch if id(leaf) not in matched | doubtful and not leaf.again]
+    structure.missing = [
         leaf
         for leaf in paddle
         if id(leaf) not in matched
@@ -137,12 +137,12 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
         and spoken.isdisjoint(".".join(leaf.own_path[:stop]) for stop in range(len(leaf.own_path) + 1))
     ]
     order = {id(leaf): number for number, leaf in enumerate(torch)}
-    found.pairs.sort(key=lambda pair: order[id(pair.expected)])
-    return found
+    structure.pairs.sort(key=lambda pair: order[id(pair.expected)])
+    return structure
 
 
 def packed_candidates(wholes: Sequence[Leaf], pieces: Sequence[Leaf]) -> list[tuple[Leaf, tuple[Leaf, ...], bool]]:
-    """Return tensors of one model that may hold several of the other's, in order of declaration.
+    """Return the tensors that may hold several of the other model's, in order.
 
     These are a query, a key and a value, or a key and a value. Nothing tells whether they stand one after the other or
     take turns by heads: this is for a message. The flag says that they are joined the other way round than torch's
@@ -160,16 +160,16 @@ def packed_candidates(wholes: Sequence[Leaf], pieces: Sequence[Leaf]) -> list[tu
         for group in groups.values()
         if group.keys() >= set(letters)
     ]
-    found = []
+    candidates = []
     for leaf in wholes:
         for several in open_:
             first = several[0].shape
             joined = (len(several) * first[0], *first[1:])
             if leaf.path[-1] == several[0].path[-1] and leaf.shape in (joined, joined[::-1]):
-                found.append((leaf, several, leaf.shape != joined))
+                candidates.append((leaf, several, leaf.shape != joined))
                 open_ = [one for one in open_ if not set(one) & set(several)]
                 break
-    return found
+    return candidates
 
 
 # What may belong together
@@ -181,15 +181,15 @@ def squeezed(shape: Shape) -> Shape:
 
 
 def widens(shape: Shape, other: Shape) -> bool:
-    """Tell whether one shape is the other with axes of 1 put in: of equally many axes, whether they are equal."""
+    """Tell whether shapes are equal, or one has axes of 1 put in."""
     longer, shorter = sorted((shape, other), key=len, reverse=True)
-    left = list(shorter)
+    axes = list(shorter)
     for size in longer:
-        if left and size == left[0]:
-            left.pop(0)
+        if axes and size == axes[0]:
+            axes.pop(0)
         elif size != 1:
             return False
-    return not left
+    return not axes
 
 
 def joins(shape: Shape, other: Shape) -> bool:
@@ -197,10 +197,10 @@ def joins(shape: Shape, other: Shape) -> bool:
     longer, shorter = sorted((shape, other), key=len, reverse=True)
     sizes = list(longer)
     for size in shorter:
-        made = 1
-        while sizes and made < size:
-            made *= sizes.pop(0)
-        if made != size:
+        product = 1
+        while sizes and product < size:
+            product *= sizes.pop(0)
+        if product != size:
             return False
     return not sizes
 
@@ -210,7 +210,7 @@ LEVELS = 5
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
-    """Return what two leaves that belong together have in common, the strictest first.
+    """Return the common properties of matching leaves, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
@@ -229,24 +229,24 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
 
 
 def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
-    """Return, by leaf, what it has in common with those that it may belong to; leaves without any are left out.
+    """Return each leaf's common properties with its candidates; lone leaves are left out.
 
     A level of likeness holds for all leaves that are alike by it, if both models have as many of them. Tensors that are
     shared with an earlier layer are left out where only one of the models has such a layer.
     """
-    found: dict[Leaf, Key] = {}
+    keys: dict[Leaf, Key] = {}
     rest = [list(torch), list(paddle)]
     for shared in (True, False):
         rest = [[leaf for leaf in side if shared or not leaf.again] for side in rest]
         for level in range(LEVELS):
-            ours, theirs = (Counter(_likeness(leaf)[level] for leaf in side) for side in rest)
-            even = {key for key, count in ours.items() if theirs[key] == count}
+            torch_counts, port_counts = (Counter(_likeness(leaf)[level] for leaf in side) for side in rest)
+            even = {key for key, count in torch_counts.items() if port_counts[key] == count}
             for side in rest:
-                found.update((leaf, key) for leaf in side if (key := _likeness(leaf)[level]) in even)
-            rest = [[leaf for leaf in side if leaf not in found] for side in rest]
+                keys.update((leaf, key) for leaf in side if (key := _likeness(leaf)[level]) in even)
+            rest = [[leaf for leaf in side if leaf not in keys] for side in rest]
     mine, its = ({_likeness(leaf)[0] for leaf in side} for side in rest)
-    found.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in mine & its)
-    return found
+    keys.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in mine & its)
+    return keys
 
 
 # The tree
@@ -304,7 +304,6 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
 
 
 def _match_nodes(ours: list[_Node], theirs: list[_Node], evidence: Evidence, found: Structure) -> None:
-    """Match what two containers hold; ``evidence`` is what they themselves were matched by."""
     depths = []
     for side in (ours, theirs):
         depth = 0
@@ -343,7 +342,7 @@ class _Scope:
         self._lists = [self._numbers(side) for side in (0, 1)]
 
     def _open(self, ours: list[_Node], theirs: list[_Node]) -> tuple[list[_Node], list[_Node]]:
-        """Open the largest containers of whose content the two sides have not as many, until there are none."""
+        """Open the largest containers whose contents differ in number."""
         sides = (ours, theirs)
         while True:
             mine, its = (Counter(node.content for node in side) for side in sides)
@@ -409,16 +408,16 @@ class _Scope:
 
     def _numbers(self, side: int) -> dict[Path, set[str]]:
         """Return the numbers that stand for nodes, by the list that holds them."""
-        found: dict[Path, set[str]] = defaultdict(set)
+        numbers: dict[Path, set[str]] = defaultdict(set)
         for node in self.sides[side]:
             label = self._label(node, side)
             for depth, segment in enumerate(label):
                 if segment.isdigit():
-                    found[label[:depth]].add(segment)
-        return found
+                    numbers[label[:depth]].add(segment)
+        return numbers
 
     def _is_name(self, label: Path) -> bool:
-        """Tell whether every number in it is a name: both lists have the same numbers; else it is a position."""
+        """Tell whether both lists have the same numbers, which then are names."""
         ours, theirs = self._lists
         return all(
             ours[label[:depth]] == theirs[label[:depth]] for depth, segment in enumerate(label) if segment.isdigit()
@@ -440,17 +439,16 @@ class _Scope:
             ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
             if ranked and len(members) == len(port_members):
                 words.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
-        told = {**words, **equal}
-        if len(set(told.values())) < len(told) or any(
+        partners = {**words, **equal}
+        if len(set(partners.values())) < len(partners) or any(
             words.get(one, other) is not other for one, other in equal.items()
         ):
             return "equal names and numbers contradict each other"
-        return told
+        return partners
 
     # Containers that were opened
 
     def _holders(self, side: int) -> dict[_Node, list[_Node]]:
-        """Return the opened containers that hold each node."""
         opened = {one.path: one for one in self.opened[side]}
         return {
             node: [opened[part] for stop in range(len(node.path)) if (part := node.path[:stop]) in opened]
@@ -472,7 +470,7 @@ class _Scope:
     def _together(
         self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
     ) -> list[tuple[list[_Node], list[_Node]]]:
-        """Divide a class by the containers that what is decided already puts together; decide where one is left."""
+        """Divide a class by the containers already matched, and decide single pairs."""
         mine = [node for node in ours if node not in self.decided]
         its = [node for node in theirs if node not in self.taken]
         inside, port_inside = self.inside
@@ -495,7 +493,7 @@ class _Scope:
         return parts
 
     def _refuse_torn(self) -> None:
-        """Take back what tears a container, where one of the other side that fits it as a whole is torn, too."""
+        """Take back pairs that tear a container which fits another as a whole."""
         torn, port_torn = self._torn(0), self._torn(1)
         for one, mine in torn.items():
             other = next((other for other in port_torn if other.content == one.content), None)
@@ -507,19 +505,20 @@ class _Scope:
             self._doubt(mine, images, why)
 
     def _torn(self, side: int) -> dict[_Node, list[_Node]]:
-        """Return the opened containers of one side whose nodes do not all go into one with the same content."""
+        """Return the opened containers whose nodes do not all go into a single one."""
         images = {one: other for one, (other, _) in self.decided.items()}
         if side:
             images = {other: one for one, other in images.items()}
-        found = {}
+        torn = {}
         for container in self.opened[side]:
             mine = [node for node in self.sides[side] if container in self.inside[side][node]]
-            held = [self.inside[1 - side][images[node]] for node in mine if node in images]
+            containers = [self.inside[1 - side][images[node]] for node in mine if node in images]
             if not any(
-                one.content == container.content and all(one in some for some in held) for one in self.opened[1 - side]
+                one.content == container.content and all(one in some for some in containers)
+                for one in self.opened[1 - side]
             ):
-                found[container] = mine
-        return found
+                torn[container] = mine
+        return torn
 
     # Order of declaration
 
@@ -534,7 +533,7 @@ class _Scope:
             self._take(one, other, "order" if len(ours) > 1 else "content")
 
     def _against_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
-        """Say why alike nodes must not be matched in the order of their declaration; "" if nothing speaks against it."""
+        """Say why the order of declaration must not decide, "" if it may."""
         if len(ours) > 1 and self.doubts:
             return f"{self.doubts[0].expected[0]} beside it is uncertain, too"
         if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):
@@ -558,7 +557,7 @@ class _Scope:
         return ""
 
     def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
-        """Return a node that is declared on the other side of a pair than its partner, and could be taken for it.
+        """Return a node that is declared across a pair and could be taken for it.
 
         Such is one that holds nothing else, in whatever number; of several pairs, one with a layer of the same kind.
         """
@@ -574,7 +573,7 @@ class _Scope:
         return None
 
     def _moves_with(self, one: _Node, other: _Node, near: _Node, image: _Node) -> bool:
-        """Tell whether another pair that names tell lies around ``near`` in both models as this pair does."""
+        """Tell whether another pair of equal names lies around ``near`` in both models."""
         places = one.start < near.start, other.start < image.start
         return any(
             (node.start < near.start, its.start < image.start) == places
@@ -583,7 +582,7 @@ class _Scope:
         )
 
     def _refuse_moved(self) -> None:
-        """Take back what content alone put together, where names or order say that leaves moved between containers."""
+        """Take back pairs whose leaves seem to have moved between containers."""
         named, port_named = (
             {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)
         )
@@ -605,7 +604,7 @@ class _Scope:
 
 
 def _is_between(start: int, known: Iterable[tuple[int, int]]) -> bool:
-    """Tell whether of two known places that the other side has the other way round one is before, one after."""
+    """Tell whether a place lies between two that the other side has exchanged."""
     before: list[int] = []
     after: list[int] = []
     for place, image in known:
@@ -635,17 +634,17 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
 
 def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:
     """Return nodes with the numbers in their names, by the words in them."""
-    found: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
     for node, label in labels.items():
         words, numbers = _words(label)
-        found[tuple(words)].append((numbers, node))
-    return found
+        groups[tuple(words)].append((numbers, node))
+    return groups
 
 
 def _alike_words(
     ours: Sequence[tuple[str, ...]], theirs: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Yield sets of words that belong together: equal ones, else those that are more alike than any others."""
+    """Yield the sets of words that belong together: equal ones, else the most alike."""
     if len(ours) == len(theirs) == 1:
         yield ours[0], theirs[0]
         return
@@ -672,18 +671,18 @@ def _alike_words(
 def _telling(
     names: Sequence[tuple[str, ...]], side: Sequence[tuple[str, ...]]
 ) -> dict[tuple[str, ...], tuple[Counter[str], set[str]]]:
-    """Return the words of some names that not all of their side's have, and how these words begin."""
+    """Return the words that not all names of a side have, and their beginnings."""
     shared = Counter(side[0]) if names else Counter[str]()
     for words in side:
         shared &= Counter(words)
-    told = {words: Counter(words) - shared for words in names}
-    return {words: (left, {word[0] for word in left}) for words, left in told.items()}
+    telling = {words: Counter(words) - shared for words in names}
+    return {words: (words_left, {word[0] for word in words_left}) for words, words_left in telling.items()}
 
 
-def _likeness_of_words(ours: Counter[str], theirs: Counter[str]) -> float:
+def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
     """Return how many words two names have in common; a short form counts half."""
-    equal = ours & theirs
-    rest, port_rest = (list((side - equal).elements()) for side in (ours, theirs))
+    equal = words & port_words
+    rest, port_rest = (list((side - equal).elements()) for side in (words, port_words))
     short = 0
     for word in rest:
         partner = next((other for other in port_rest if _is_short_form(word, other)), None)
@@ -694,7 +693,7 @@ def _likeness_of_words(ours: Counter[str], theirs: Counter[str]) -> float:
 
 
 def _is_short_form(one: str, other: str) -> bool:
-    """Tell whether one word begins as the other and has its letters in the other's order: ``attn``, ``attention``."""
+    """Tell whether one word abbreviates the other: ``attn``, ``attention``."""
     short, long = sorted((one, other), key=len)
     if len(short) == 1 and short not in LETTERS:
         return False

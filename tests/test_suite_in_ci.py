@@ -1,4 +1,4 @@
-"""docs/how-to/adoption.md: its commands and jobs are run in a stub of a suite, and the Chinese page has the same ones."""
+"""Your suite in CI, and the jobs of docs/how-to/ci.md: what they run is run in a stub of a suite."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ import forking
 import pytest
 import yaml
 from chain_samples import PROGRAM, TEMPLATE, edit, stub
+from page_blocks import blocks_of
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, CHINESE = ROOT / "docs/how-to/adoption.md", ROOT / "docs/how-to/adoption.zh.md"
+PAGE, NIGHTS = ROOT / "docs/suite-in-ci.md", ROOT / "docs/how-to/ci.md"
 PARAMS = re.compile(r"test_tipc/configs/[\w/]+\.txt")
 TEXT = PAGE.read_text()
 
 
-def blocks(language: str, text: str = TEXT) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+def texts(page: Path, language: str) -> list[str]:
+    return [block.text for block in blocks_of(page) if block.language == language]
 
 
-GITHUB, MANIFEST, GITLAB = blocks("yaml")
+(GITHUB,) = texts(PAGE, "yaml")
+_, NIGHT, MANIFEST, _, GITLAB = texts(NIGHTS, "yaml")
 
 
 def github_jobs() -> Iterator[tuple[str, dict[str, str], list[str]]]:
     """Yield name, variables and shell lines of each job, once for each file of its matrix."""
-    document = yaml.safe_load(GITHUB)
-    for name, job in document["jobs"].items():
+    for name, job in (yaml.safe_load(GITHUB)["jobs"] | yaml.safe_load(NIGHT)["jobs"]).items():
         lines = [step["run"] for step in job["steps"] if "run" in step]
         for file in job.get("strategy", {}).get("matrix", {}).get("file", [""]):
             variables = {key: value.replace("${{ matrix.file }}", file) for key, value in job.get("env", {}).items()}
@@ -116,7 +117,7 @@ def test_jobs_fail_where_something_is_wrong(suite):
 
 
 def test_the_commands_of_the_page_work_from_top_to_bottom(suite):
-    lines = [line for block in blocks("bash") for line in block.splitlines()]
+    lines = [line for block in texts(PAGE, "bash") for line in block.splitlines()]
     (suite / "test_tipc/test_train_inference_python.sh").write_text("copied over\n")
     done = run(suite, lines, {})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -125,41 +126,11 @@ def test_the_commands_of_the_page_work_from_top_to_bottom(suite):
     assert not (suite / "tipchain-output").exists(), "the way back removes it"
 
 
-def test_the_workflow_is_careful():
-    document = yaml.safe_load(GITHUB)
-    assert set(document[True]) == {"pull_request", "schedule"}  # YAML 1.1 reads `on` as true
-    assert document["permissions"] == {"contents": "read"}
-    steps = [step for job in document["jobs"].values() for step in job["steps"]]
-    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
-    assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
-    jobs = document["jobs"]
-    assert {name: job["if"].split("== ")[1] for name, job in jobs.items()} == {
-        "lint": "'pull_request'",
-        "chain": "'pull_request'",
-        "night": "'schedule'",
-    }
-    assert "gpu" in jobs["night"]["runs-on"]
-
-
-def test_both_pages_have_the_same_commands_tables_and_links():
-    chinese = CHINESE.read_text()
-    for language in ("bash", "yaml", "text"):
-        assert blocks(language, chinese) == blocks(language)
-    commits = [re.findall(r"^\| (Paddle\w+ [0-9a-f]{7,}) ", text, re.MULTILINE) for text in (TEXT, chinese)]
-    assert len(commits[0]) == 6
-    assert commits[0] == commits[1]
-    assert TEXT.count("\n## ") == chinese.count("\n## ")
-    for text in (TEXT, chinese):
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (PAGE.parent / target).exists(), target
-
-
-def test_the_pages_are_found():
-    for name, page in (
-        ("README.md", "docs/how-to/adoption.md"),
-        ("README_cn.md", "docs/how-to/adoption.zh.md"),
-        ("docs/reference/suites.md", "../how-to/adoption.md"),
-        ("docs/how-to/ci.md", "adoption.md"),
-        ("test_tipc/README.md", "../docs/how-to/adoption.md"),
-    ):
-        assert f"({page}" in (ROOT / name).read_text(), name
+def test_the_workflows_are_careful():
+    for text, triggers in ((GITHUB, ["pull_request"]), (NIGHT, {"schedule": [{"cron": "17 1 * * *"}]})):
+        document = yaml.safe_load(text)
+        assert document[True] == triggers  # YAML 1.1 reads `on` as true
+        assert document["permissions"] == {"contents": "read"}
+        steps = [step for job in document["jobs"].values() for step in job["steps"]]
+        assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+        assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
