@@ -581,6 +581,9 @@ def lint_file(
         refused.append(_remark(file, "lines end with CR LF; the original takes the CR for part of each value"))
     root = checkout(path)
     told = tell_kind(file, modes[0] if len(modes) == 1 else None, chain)
+    if told.kind.lacks:
+        unrun = Found(finding=_remark(file, told.kind.refusal, "unknown"))
+        return Linted(file=file.path, chain=told.kind.name, title=told.kind.title, reason=told.reason, found=(unrun,))
     if told.kind.module:
         return _lint_kind(text, file, told, root, suite, refused, explained=explained)
     chosen = suite_of(file, suite, root=root)
@@ -908,6 +911,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
     from tipchain.chain.gpus import find_gpus
 
     run, skipped, refused = 0, Counter[str](), Counter[str]()
+    lacks = KINDS[name].refusal
     no_gpu = find_gpus().trouble
     options = Options(root=str(root), device="cpu" if no_gpu else None)
     for path in files:
@@ -917,7 +921,9 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
             refused[str(getattr(error, "message", error)).partition("\n")[0]] += 1
             continue
         reasons = list(_reasons(plans, no_gpu))
-        if not reasons:
+        if lacks:
+            skipped[lacks] += 1
+        elif not reasons:
             refused["nothing is planned"] += 1
         elif "" in reasons:
             run += 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds import Told, tell_kind
+from tipchain.chain.kinds import Kind, Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Options, Plan, with_notes
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
@@ -384,6 +384,8 @@ def load_plan(
         file = _parsed(text, path, legacy=legacy)
     told = tell_kind(file, mode, chain)
     mode = told.mode(mode, str(path))
+    if told.kind.lacks:
+        return no_plan(str(path), mode, told.kind)
     if told.kind.module:
         from tipchain.chain.kinds.base import Request, planner
 
@@ -436,6 +438,12 @@ def load_plan(
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
+
+
+def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
+    """Return the empty plan of a file whose kind of chain is not run, with the reason."""
+    plan = Plan(params=path, mode=mode, suite="none", chain=kind.name, model="", status="", out="", run="")
+    return with_notes(plan, kind.refusal)
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:

@@ -161,9 +161,8 @@ class Planner(Protocol):
 
 
 def planner(kind: Kind) -> Planner:
-    """Return what plans a kind: its module, or what is called as it is in a module of several kinds."""
-    module = import_module(kind.module)
-    found: Planner = getattr(module, kind.name, module)
+    """Return the module that plans a kind."""
+    found: Planner = import_module(kind.module)
     return found
 
 
