@@ -104,7 +104,7 @@ def test_alignments_know_the_modes_of_training_chains_only(capsys):
 
 
 def test_lint_reads_a_file_by_its_kind(clas, capsys):
-    assert main(["lint", clas, "--json", "-"]) == 0
+    assert main(["lint", clas, "--json", "-", "-v"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["chain"], found["modes"]) == ("paddle2onnx", ["paddle2onnx_infer"])
     lines = {line["line"]: line for line in found["lines"]}

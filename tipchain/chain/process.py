@@ -36,7 +36,7 @@ STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
 WARDEN_S = 3 * SWEEP_S
 LOST = "what watches over it was killed, and all that it had started with it"
-PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
+PYTHON_HINT = "`--python` names another"
 
 Watcher = Callable[[str], None]
 
@@ -149,8 +149,8 @@ def _bytes(text: str) -> bytes:
 
 def _not_started(program: str, error: OSError) -> Ending:
     if error.errno == errno.ENOENT:
-        return Ending(exit_code=127, failure=f"interpreter {program!r} not found; {PYTHON_HINT}")
-    return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
+        return Ending(exit_code=127, failure=f"{program}: command not found ({PYTHON_HINT})")
+    return Ending(exit_code=126, failure=f"{program}: cannot be run: {error.strerror} ({PYTHON_HINT})")
 
 
 class _Child:
