@@ -539,7 +539,7 @@ def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked
     assert not (checked / "installed").exists()
 
 
-# What it may delete, and --keep-data
+# What it deletes, and --keep-data
 
 DELETING = "cd data && rm -rf mine && mkdir -p mine/new && echo theirs >mine/x && cd ..\n"
 
@@ -551,15 +551,15 @@ def own_data(suite: Path) -> Path:
     return folder
 
 
-def test_what_the_script_may_delete_is_said_before_it_starts(checked):
-    own_data(checked)
-    script(checked, f'if [ $2 = "{MODE}" ]; then {DELETING.strip()}; else rm -rf images; fi; rm -rf $x/y\n')
-    for option in ((), ("--dry-run",)):
-        out = prepare(checked, *option).stdout
-        assert "  may delete: data/mine/\n  may delete, cannot be told: test_tipc/prepare.sh:1: rm -r $x/y\n" in out
-        assert "images/" not in out
-        own_data(checked) if not (checked / "data/mine").exists() else None
-    assert "may delete: nothing that is there now" in (script(checked, ":\n") or prepare(checked).stdout)
+def test_what_the_script_deletes_of_what_was_there_is_moved_aside(checked):
+    folder = own_data(checked)
+    script(checked, DELETING)
+    assert "what it deletes of what is there is moved aside\n" in prepare(checked, "--dry-run").stdout
+    done = prepare(checked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "x").read_text() == "theirs\n"
+    assert "moved aside: data/mine, which the script deleted, is .mine.kept now\n" in done.stdout
+    assert (checked / "data/.mine.kept/x").read_text() == "mine"
 
 
 def test_what_was_there_is_kept_if_asked_for(checked):

@@ -131,8 +131,8 @@ def test_every_artifact_is_asked_for(tmp_path):
     assert [str(one) for one in found] == [f"program: {forms}", "weights: a.w"]
 
 
-def lines_missing(*lines, pattern=""):
-    check = LineCheck((Artifact(what="result line", in_log=True, line=pattern),))
+def lines_missing(*lines, pattern="", argv=(), **more):
+    check = LineCheck((Artifact(what="result line", in_log=True, line=pattern, **more),), argv)
     for line in lines:
         check.read(line)
     return explain(check.missing("infer.log")) if check.missing("infer.log") else ""
@@ -165,6 +165,13 @@ NOISE = (
         "demo.jpg:\tclass id(s): [8], score(s): [0.9]",
         "all labels found",
         "finished",
+        "image_name: a.jpg, data is normal, score is 0.3",
+        "Normal - score: 0.3",
+        "image_name: a.jpg, psnr: 30.1",
+        "----- Predicted Hamm_min 12",
+        "text: a, label_id: 1, prob: 0.5",
+        "class_id: [3]",
+        "2026-11-28 14:42:01 [INFO] 3",
     ],
 )
 def test_a_result_line_is_told_from_noise(line):
@@ -179,10 +186,57 @@ def test_noise_is_no_result():
     assert lines_missing().startswith(told)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Python: 3.11.7 (main, Jan 1 2024)",
+        "PaddlePaddle: 3.3.1",
+        "Paddle compiled with cuda: False",
+        "------------Environment Information-------------",
+        "2026-11-28 14:42:01,123 [INFO] loading",
+        " 40%|####      | 4/10 [00:01<00:01, 3.2it/s]",
+        "Namespace(batch_size=1)",
+        "batch_size: 1",
+        "num-workers = 4",
+    ],
+)
+def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
+    told = lines_missing(line, argv=("python", "eval.py", "--batch-size=1", "--num_workers", "4"))
+    assert told.startswith("exit 0, but no result line in infer.log: no line")
+
+
+@pytest.mark.parametrize(
+    ("line", "bad"),
+    [
+        ("class_id: 3, prob: nan", True),
+        ("[array([nan, 0.5], dtype=float32)]", True),
+        ("       nan, nan, nan], dtype=float32)", True),
+        ("score = -inf", True),
+        ("psnr: inf, class 3", False),
+        ("inf time: 3 ms", False),
+        ("finance: 3", False),
+    ],
+)
+def test_numbers_that_are_none_are_no_result(line, bad):
+    told = f"exit 0, but no finite result in infer.log: {line.strip()}" if bad else ""
+    assert lines_missing("class 1", line, reads=True) == told
+    assert lines_missing("class 1", line) == ""
+
+
+def test_a_result_of_another_file_than_was_given_is_none():
+    given = {"reads": True, "given": "./images/demo.jpg"}
+    assert lines_missing("image_name: other.jpg, class_id: 1", **given) == (
+        "exit 0, but no result of demo.jpg in infer.log: it tells of other.jpg"
+    )
+    assert lines_missing("image_name: other.jpg, class_id: 1", "image_name: demo.jpg, class_id: 1", **given) == ""
+    assert lines_missing("class_id: 1, output file: out/result.jpg", **given) == ""
+
+
 def test_a_line_of_the_suites_own_may_be_asked_for():
     assert lines_missing("x", "The Result: cat", pattern=r"result: \w+") == ""
     assert lines_missing("result 12", pattern="result:") == (
-        "exit 0, but no result line in infer.log: nothing matches 'result:'"
+        "exit 0, but no result line in infer.log: nothing matches 'result:'; "
+        "result_line.txt beside the parameter file names another pattern"
     )
 
 

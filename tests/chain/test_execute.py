@@ -114,6 +114,31 @@ def test_the_reason_is_the_exception_and_not_its_hint(go):
     assert ended(go(f"printf '{converted}'; exit 255"))[1].endswith("[ERROR] Failed to convert")
 
 
+def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
+    reader = f"""echo 'Traceback (most recent call last):'; echo '  File "{tmp_path}/tools/reader.py", line 3, in load'
+    echo "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"
+    echo 'SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.'
+    echo '  [Hint: Expected killed_ != true]'; exit 1"""
+    place = "(tools/reader.py:3)"
+    assert ended(go(reader))[1] == f"exit 1: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff {place}"
+    assert ended(go("echo 'sh: bc: command not found'; echo bye; exit 1"))[1] == "exit 1: sh: bc: command not found"
+    long = f"FileNotFoundError: no {'folder/' * 40}x.csv"
+    assert ended(go(f"echo '{long}'; echo bye; exit 1"))[1] == f"exit 1: {long}"
+
+
+def test_a_missing_result_names_what_the_program_complained_of(go):
+    pattern = Artifact(what="result line", in_log=True, line="^class_id: ")
+    result = go("echo 'Image file failed to read: a.jpg'", step="infer", leaves=(pattern,))
+    assert result.reason.endswith("; its log has: Image file failed to read: a.jpg")
+
+
+def test_an_inference_that_saves_what_it_found_need_not_print_it(go):
+    infer = {"step": "infer", "leaves": (RESULT,)}
+    assert go("sleep 0.05; echo x >found.npy; echo ready", **infer).outcome is Outcome.PASS
+    assert go("echo ready", **infer).outcome is Outcome.FAIL, "the file is an older one"
+    assert go("sleep 0.05; echo x >found.log; echo ready", **infer).outcome is Outcome.FAIL
+
+
 def test_an_inference_without_a_result_line_fails_and_names_its_log(go):
     infer = {"step": "infer", "log": "run/python_infer_cpu.log", "leaves": (RESULT,)}
     noise = go("echo 'W1121 12:00:00.1 7 gpu.cc:61] class 3'; echo '--- Running analysis [x 1]'", **infer)
@@ -291,8 +316,7 @@ def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step, name):
 def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):
     result = go("echo 'pyenv: python3.7: command not found' >&2; exit 127")
     assert result.outcome is Outcome.ERROR
-    assert result.reason.startswith("exit 127: pyenv: python3.7: command not found; if ")
-    assert result.reason.endswith("is what is missing, name one with --python PATH or TIPCHAIN_PYTHON")
+    assert result.reason == "exit 127: python3.7: command not found (`--python` names another)"
     assert go(argv=("bash", "-c", "exit 127")).reason == "exit 127"
 
 

@@ -48,7 +48,7 @@ def test_every_kind_is_told_by_its_own_marks_and_has_a_planner():
             name = mark.name.replace("*", "x")
             assert told(f"==={mark.section}===\n", name, mode=mark.mode).kind is kind
         assert kind.modes
-        assert (kind.module == "") == (kind.name == TRAIN_INFER)
+        assert (kind.module == "") == (kind.name == TRAIN_INFER or bool(kind.lacks))
 
 
 def test_a_file_without_marks_is_a_training_chain():
@@ -72,6 +72,17 @@ def test_a_sole_mode_need_not_be_named(clas, capsys):
     assert (found["mode"], found["chain"], found["suite"]) == ("paddle2onnx_infer", "paddle2onnx", "paddleclas")
 
 
+def test_a_kind_that_is_not_run_is_told_in_one_line_and_nothing_is_checked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.txt").write_text("===serving_params===\nmodel_name:net\npython:python\n")
+    why = "tipchain does not run test_serving_infer_python.sh: it needs Paddle Serving"
+    assert main(["lint", "net.txt"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).startswith(f"net.txt: info: {why}")
+    for command in ("plan", "run"):
+        assert main([command, "net.txt"]) == 4
+        assert f"net.txt: nothing to run in mode serving_infer\n  {why}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["plan", "run", "prepare"])
 def test_a_mode_of_another_kind_is_refused_with_the_reason(command, clas, capsys):
     assert main([command, clas, "lite_train_lite_infer"]) == 2
@@ -93,7 +104,7 @@ def test_alignments_know_the_modes_of_training_chains_only(capsys):
 
 
 def test_lint_reads_a_file_by_its_kind(clas, capsys):
-    assert main(["lint", clas, "--json", "-"]) == 0
+    assert main(["lint", clas, "--json", "-", "-v"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["chain"], found["modes"]) == ("paddle2onnx", ["paddle2onnx_infer"])
     lines = {line["line"]: line for line in found["lines"]}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tipchain.chain.build import build_spec
 from tipchain.chain.expand import expand
+from tipchain.chain.load import load_plan
 from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Options, plan_json
 from tipchain.chain.profiles import get_suite
@@ -411,6 +412,32 @@ def test_impossible_points_are_left_out_on_a_gpu():
 def test_identical_points_are_planned_once():
     plan = make(edit(TEMPLATE, ("--bs", "--bs:1|1")))
     assert sum(command.step == "infer" for command in plan.commands) == 2
+
+
+def leaf(folder):
+    plan = load_plan(
+        folder / "net.txt", Mode.LITE_TRAIN_LITE_INFER, suite="tutorial", options=Options(root=str(folder))
+    )
+    (line,) = {one.line for command in plan.commands if command.step == "infer" for one in command.leaves}
+    return line, [note for note in plan.notes if "result" in note]
+
+
+def test_a_profiles_result_line_is_wanted_of_the_program_that_it_is_of(tmp_path):
+    (tmp_path / "net.txt").write_text(TUTORIAL)
+    assert leaf(tmp_path) == (get_suite("tutorial").result_line, [])  # which one it is cannot be told
+    program = tmp_path / "infer.py"
+    program.write_text("print(f'class_id: {class_id}, prob: {prob}')\n")
+    assert leaf(tmp_path) == (get_suite("tutorial").result_line, [])
+    program.write_text("print(f'score is {score}')\n")
+    line, (note,) = leaf(tmp_path)
+    assert line == ""
+    assert note.startswith("infer.py is not the program that the profile tutorial was verified")
+    (tmp_path / "result_line.txt").write_text("^score is\n\n^psnr\n")
+    line, (note,) = leaf(tmp_path)
+    assert (line, note.endswith("says which lines of an inference hold a result")) == ("(?:^score is)|(?:^psnr)", True)
+    (tmp_path / "result_line.txt").write_text("x\n(\n")
+    with pytest.raises(ParamsError, match=r"result_line\.txt:2: is no regular expression"):
+        leaf(tmp_path)
 
 
 def test_the_tutorials_layout_keeps_the_image_after_training():

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import ROOT, edit, stub
+from chain_samples import ROOT, TEMPLATE, edit, stub
 
 from tipchain.chain.profiles import (
     SHIPPED,
@@ -258,19 +258,13 @@ BASE = "suite: bad\nextends: template\ntitle: Bad\n"
         ("whole: {unset: panoptic}", "4: whole.unset: unknown fix", "found: panoptic"),
         ("train:\n  arguments: [{add: save, when: {autocsat: amp}}]", "5: train.arguments.0.when.autocsat: unknown condition",
          "did you mean 'autocast'"),
-        ("infer: {cpu: {skip: [{trainer: norm}]}}", "4: infer.cpu.skip.trainer: unknown condition", "found: trainer"),
         ("infer: {cpu: {skip: [norm]}}", "4: infer.cpu.skip: has an entry that is no mapping of conditions", "found: 'norm'"),
         ("train: {arguments: [{add: save, when: {key sav: x}}]}", "4: train.arguments.0.when.key sav: unknown role",
          "did you mean 'save'"),
         ("train:\n  arguments:\n    - --x={nonsense}", "6: train.arguments.0: unknown variable", "found: nonsense"),
         ("save: '{trianer}'", "4: save: unknown variable", "did you mean 'trainer'"),
-        ("out: './{base}'", "4: out: unknown variable", "expected: mode, model, root"),
         ("status: '{log} {step}'", "4: status: unknown variable", "expected: command, log, model"),
         ("status: '{v[save]}'", "4: status: the value of a line", "is not known there"),
-        ("infer: {cpu: {log: '{trt}.log'}}", "4: infer.cpu.log: unknown variable", "found: trt"),
-        ("infer: {model: '{save}'}", "4: infer.model: unknown variable", "found: save"),
-        ("whole: {folder: '{folder}'}", "4: whole.folder: unknown variable", "found: folder"),
-        ("vars: {one: '{two}', two: x}", "4: vars.one: unknown variable", "found: two"),
         ("weights: '{v[sav]}'", "4: weights: unknown role", "did you mean 'save'"),
         ("save: '{trainer'", "4: save: is no template", "found: {trainer"),
         ("save: '{trainer!r}'", "4: save: is no template: {trainer} is no variable", ""),
@@ -291,6 +285,14 @@ def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, text, place, mo
     message = refusal(tmp_path, BASE + text + "\n")
     assert message.startswith(f"bad.yaml:{place}")
     assert more in message
+
+
+@pytest.mark.parametrize("text", ["out: './{base}'", "weights: '{folder}'", "vars: {one: '{two}', two: x}"])
+def test_a_variable_that_is_not_known_in_its_place_is_named(tmp_path, text, capsys):
+    (tmp_path / "s.yaml").write_text(BASE + text + "\n")
+    (tmp_path / "f.txt").write_text(TEMPLATE)
+    assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "s.yaml")]) == 2
+    assert re.search(r"s\.yaml: \{\w+\} is not known where '.*' stands", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

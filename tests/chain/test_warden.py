@@ -8,13 +8,12 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 from chain_samples import living, stub
 from misbehaving import BODIES, program
 
-from tipchain.chain import warden
 from tipchain.chain.process import call
 
 PROGRAM = """
@@ -120,13 +119,11 @@ def noted(folder):
 
 def alive(folder):
     """Return the processes that noted their number and live, and those that name the folder."""
-    found, token = set(), str(folder).encode()
-    known = noted(folder)
-    for pid in warden.numbers():
-        with suppress(OSError):
-            ours = pid in known or token in Path(f"/proc/{pid}/cmdline").read_bytes()
-            if ours and warden.state(pid)[0] != b"Z":
-                found.add(pid)
+    found, known = set(), noted(folder)
+    for one in psutil.process_iter(["cmdline", "status"]):
+        ours = one.pid in known or str(folder) in " ".join(one.info["cmdline"] or ())
+        if ours and one.info["status"] != psutil.STATUS_ZOMBIE:
+            found.add(one.pid)
     return found
 
 

@@ -53,7 +53,7 @@ def test_exit_codes(folder, capsys, arguments, code, how):
 
 def test_text_names_the_place_and_ends_with_the_counts(folder, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main(["lint", "wrong.txt", "absent.txt"]) == 2
+    assert main(["lint", "wrong.txt", "absent.txt", "-v"]) == 2
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert "wrong.txt:39: error: infer_quant: 'Fasle' is neither True nor False; did you" in lines
@@ -65,17 +65,18 @@ def test_text_names_the_place_and_ends_with_the_counts(folder, capsys, monkeypat
     assert text.count("In every chain, other than") == 1
 
 
-def test_one_file_is_explained_and_several_only_where_asked_for(folder, capsys):
+def test_what_is_right_is_shown_only_where_it_is_asked_for(folder, capsys):
     main(["lint", "clean.txt"])
-    alone = capsys.readouterr().out
-    assert "   16  norm_train:train.py --case a.yaml\n" in alone
-    assert alone.startswith("clean.txt: suite tipchain, tipchain: its lines fit")
-    main(["lint", "clean.txt", "--no-explain"])
-    assert "norm_train:train.py" not in capsys.readouterr().out
-    main(["lint", "clean.txt", "wrong.txt"])
-    assert "norm_train:train.py" not in capsys.readouterr().out
-    main(["lint", "clean.txt", "wrong.txt", "--explain"])
-    assert capsys.readouterr().out.count("norm_train:train.py") == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("0 errors, 0 warnings, ")
+    assert line.endswith("in 1 file; -v shows the remarks and what each line means")
+    main(["lint", "clean.txt", "-v"])
+    told = capsys.readouterr().out
+    assert "   16  norm_train:train.py --case a.yaml\n" in told
+    assert told.startswith("clean.txt: suite tipchain, tipchain: its lines fit")
+    assert ": info: " in told
+    main(["lint", "wrong.txt", "-q"])
+    assert capsys.readouterr().out.startswith("1 error, ")
 
 
 def test_summary_counts_by_kind(folder, capsys, monkeypatch):
@@ -99,7 +100,7 @@ def test_json(folder, capsys):
         "modes": ["whole_infer"],
     } in wrong["findings"]
     assert "lines" not in clean
-    main(["lint", "clean.txt", "--json", "-"])
+    main(["lint", "clean.txt", "--json", "-", "-v"])
     assert json.loads(capsys.readouterr().out)[0]["lines"][1]["role"] == "model_name"
 
 
@@ -133,7 +134,7 @@ def test_a_folders_chains_of_all_kinds_are_looked_at(folder, capsys):
     Path("more").mkdir()
     Path("more/net_train_amp_infer_python.txt").write_text(Path("clean.txt").read_text())
     Path("more/readme.txt").write_text("nothing\n")
-    assert main(["lint", "more"]) == 0
+    assert main(["lint", "more", "-v"]) == 0
     assert "more/net_train_amp_infer_python.txt" in capsys.readouterr().out
     Path("more/net_quantized.txt").write_text("===ptq_params===\nmodel_name:net\n")
     assert main(["lint", "more"]) == 1

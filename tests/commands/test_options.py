@@ -179,18 +179,6 @@ def test_color_is_as_asked(when, colored, tmp_path, monkeypatch, capsys):
     assert ("\x1b[" in capsys.readouterr().out) is colored
 
 
-def test_what_lint_wrote_by_format_has_options_now(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("p.txt").write_text("===train_params===\nmodel_name:x\n")
-    told = {}
-    for words in (["--json", "-"], ["--format", "json"], ["--github"], ["--format", "github"]):
-        main(["lint", "p.txt", *words])
-        told[words[-1]], notes = capsys.readouterr()
-        assert ("old spelling" in notes) is (words[0] == "--format")
-    assert told["-"] == told["json"]
-    assert told["--github"] == told["github"]
-
-
 MODE_TWICE = "MODE is whole_infer, but --mode lite_train_lite_infer: give one of them"
 
 

@@ -81,7 +81,7 @@ def write_suite(folder: Path) -> None:
             "id": "env",
             "argv": [
                 *shell,
-                "env | sort | grep -v -e TMPDIR -e PORT -e TIPCHAIN_COMMAND -e PYTEST -e PS1 -e PWD= -e ^_= > {folder}/env",
+                "env | sort | grep -v -e TMPDIR -e PORT -e PYTEST -e PS1 -e PWD= -e ^_= > {folder}/env",
             ],
         },
     ]

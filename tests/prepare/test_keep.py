@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tipchain.prepare.keep import put_back, start_keeping
+from tipchain.prepare.keep import left_aside, put_back, start_keeping
 
 
 @pytest.fixture
@@ -63,6 +63,16 @@ def test_what_the_script_made_in_its_place_is_beside_it(keeping):
     assert (keeping.work / "mine/deep/x").read_text() == "mine"
 
 
+def test_what_is_left_aside_is_named_once_and_not_put_back_later(keeping):
+    logs = keeping.work.parent / "logs"
+    start_keeping(logs, keeping.work.parent / "bin")
+    env = {**os.environ, "PATH": f"{keeping.work.parent}/bin:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", "rm -rf mine; mkdir mine"], cwd=keeping.work, env=env, check=True)
+    assert list(left_aside(logs)) == [(keeping.work / "mine", keeping.work / ".mine.kept")]
+    assert (keeping.work / ".mine.kept/deep/x").read_text() == "mine"
+    assert list(left_aside(logs)) == list(put_back(logs)) == []
+
+
 def test_the_real_rm_has_its_exit_status(keeping):
     assert keeping("rm absent 2>/dev/null")[0] == 1
     assert keeping("rm -f absent; rm -f")[0] == 0
@@ -70,5 +80,5 @@ def test_the_real_rm_has_its_exit_status(keeping):
 
 def test_the_folder_of_its_own_list_is_left(keeping, capfd):
     assert keeping("rm -rf ../logs")[0] == 1
-    assert "rm: cannot remove '../logs', which --keep-data keeps" in capfd.readouterr().err
+    assert "rm: cannot move '../logs' aside" in capfd.readouterr().err
     assert (keeping.work.parent / "logs").is_dir()

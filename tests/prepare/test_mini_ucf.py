@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 import shutil
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ from PIL import Image
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import data_folder
 from tipchain.prepare import data
-from tipchain.prepare.data import archive_of, check_data, checksum_of, pack, prepare_data, read_archive
+from tipchain.prepare.data import check_data, prepare_data
 
 CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
 
@@ -151,119 +149,9 @@ def test_a_digit_that_leaves_the_picture_comes_in_again():
 
 
 def test_two_makings_give_the_same_bytes(root):
-    before, archive = contents(folder_of(root)), archive_of(folder_of(root)).read_bytes()
+    before = contents(folder_of(root))
     prepare_data(root, "lite", "mini_ucf", force=True)
     assert contents(folder_of(root)) == before
-    assert archive_of(folder_of(root)).read_bytes() == archive
-
-
-def test_a_missing_or_damaged_folder_is_unpacked(root, making):
-    folder, said = folder_of(root), []
-    before = contents(folder)
-    shutil.rmtree(folder)
-    prepare_data(root, "lite", "mini_ucf", say=said.append)
-    assert said == [f"{folder}: unpacked from mini_ucf.tar, 12 videos"]
-    next(folder.rglob("img_00003.jpg")).write_bytes(b"")
-    prepare_data(root, "lite", "mini_ucf", say=said.append)
-    assert "is damaged; making it again" in said[1]
-    assert "unpacked from" in said[2]
-    assert contents(folder) == before
-    assert making == []
-
-
-def flip(archive):
-    content = bytearray(archive.read_bytes())
-    content[len(content) // 2] ^= 1
-    archive.write_bytes(content)
-
-
-def cut(archive):
-    archive.write_bytes(archive.read_bytes()[:-5000])
-
-
-def lose_checksum(archive):
-    checksum_of(archive).unlink()
-
-
-def spoil_checksum(archive):
-    checksum_of(archive).write_bytes(b"\xff\xfe")
-
-
-def repack(archive, change):
-    """Pack the archive's files anew, changed, with the right checksum."""
-    folder = archive.parent / "repacked"
-    for name, content in read_archive(archive):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    change(folder)
-    workshop = archive.parent / "workshop"
-    workshop.mkdir()
-    pack(folder, archive, workshop=workshop)
-    shutil.rmtree(folder)
-    workshop.rmdir()
-
-
-def of_other_content(archive):
-    repack(archive, lambda folder: next(folder.rglob("img_00002.jpg")).write_bytes(b"no frame"))
-
-
-def of_another_version(archive):
-    def age(folder):
-        path = folder / "manifest.json"
-        path.write_text(path.read_text().replace('"format": 1', '"format": 0'))
-
-    repack(archive, age)
-
-
-def _with_entry(archive, entry, content=b""):
-    entry.size = len(content)
-    with tarfile.open(archive, "w") as tar:
-        tar.addfile(entry, io.BytesIO(content))
-    import hashlib
-
-    checksum_of(archive).write_text(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n")
-
-
-def that_climbs_out(archive):
-    _with_entry(archive, tarfile.TarInfo("mini_ucf/../../escaped.txt"), b"evil")
-
-
-def that_links_out(archive):
-    entry = tarfile.TarInfo("mini_ucf/rawframes")
-    entry.type, entry.linkname = tarfile.SYMTYPE, "/"
-    _with_entry(archive, entry)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        *(flip, cut, lose_checksum, spoil_checksum),
-        *(of_other_content, of_another_version, that_climbs_out, that_links_out),
-    ],
-)
-def test_a_damaged_archive_is_made_anew(root, making, damage):
-    folder, said = folder_of(root), []
-    archive = archive_of(folder)
-    before, whole = contents(folder), archive.read_bytes()
-    shutil.rmtree(folder)
-    damage(archive)
-    prepare_data(root, "lite", "mini_ucf", say=said.append)
-    assert [line.rpartition("; ")[2] for line in said] == ["making it again", f"{folder}: made, 12 videos"]
-    assert said[0].startswith(f"{archive}: ")
-    assert making == ["lite"]
-    assert contents(folder) == before
-    assert archive.read_bytes() == whole
-    names = {path.name for path in folder.parent.iterdir() if not path.name.endswith(".lock")}
-    assert names == {"mini_ucf", "mini_ucf.tar", "mini_ucf.tar.sha256"}
-    assert not list(root.rglob("escaped.txt"))
-
-
-def test_an_archive_unpacks_to_what_was_packed(made, tmp_path):
-    archive = archive_of(folder_of(made))
-    assert dict(read_archive(archive)) == contents(folder_of(made))
-    (tmp_path / "mini_ucf.tar").write_bytes(b"no archive")
-    with pytest.raises(DataError, match=r"mini_ucf\.tar: is damaged"):
-        list(read_archive(tmp_path / "mini_ucf.tar"))
 
 
 def test_folders_of_data_sets_and_what_is_not_made_here(tmp_path):

@@ -28,15 +28,36 @@ from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find
 _NOISE = re.compile(
     r"\s*(?:"
     r"[WIEF](?:\d{4}|\d{8}) \d\d:\d\d:\d\d"  # glog: W1121 12:00:00.000000 123 gpu_resources.cc:61] ...
-    r"|-{3,}\s"  # --- Running analysis [ir_graph_build_pass], ---    enabled FC MKL-DNN for 1 fc ops
+    r"|-{3}\s"  # --- Running analysis [ir_graph_build_pass], ---    enabled FC MKL-DNN for 1 fc ops
     r"|\[?(?:onednn|mkldnn|TRT|TensorRT)\b"
-    r"|[-=*#_.~+\s]*$"
+    r"|[-=*#_.~+\s]*$|[-=*#]{3,}[^\d:]*[-=*#]{3,}$"
     r"|.*Warning: |warnings\.warn\("
+    r"|.*\d%\|"  # tqdm
+    r"|Namespace\("
+    r"|\W*(?:platform|system|os|python|paddle\w*(?: compiled with \w+)?|nvcc|nccl|cuda\w*|cudnn|gpus?(?: used| \d+)?|gcc|g\+\+"
+    r"|opencv\w*|cv2|numpy|torch\w*|pillow|pip|driver|[\w ]*version)\s*[:=]\s"  # the environment's banner
     r")",
     re.IGNORECASE,
 )
 _RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
+_NO_NUMBER = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*", re.IGNORECASE
+)
+"""Times, places in code and versions: digits that are no result."""
+_SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
+_UNREAL = re.compile(
+    r"[=:,(\[|]\s*[-+]?(?:nan|inf(?:inity)?)(?=[\s,;)\]|]|$)|^\s*[-+]?(?:nan(?=[\s,\]]|$)|inf(?=[,\]]|$))",
+    re.IGNORECASE,
+)
+_ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
+"""The one measure that is infinite for images that are equal."""
+_READ = re.compile(
+    r"\b(?:image|img|file|input|video|data|path)\w*\s*[:=]\s*(?P<file>[^\s,;:'\"()=]+\.\w{2,5})\b", re.IGNORECASE
+)
+_WRITTEN = re.compile(r"sav|writ|output|result", re.IGNORECASE)
+"""What a line has that tells of a file that was written."""
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
+PATTERN_HINT = "result_line.txt beside the parameter file names another pattern"
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 _HARMLESS = re.compile(r"Exception ignored |Exception in thread |--- Logging error ---")
@@ -195,22 +216,47 @@ def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
 
 
 class LineCheck:
-    """Looks in a log, line by line, for what the artifacts in logs ask for, and for an exception at its end."""
+    """Reads a log, line by line: results that artifacts ask for, what they say, and an exception at its end.
 
-    def __init__(self, leaves: Iterable[Artifact]) -> None:
-        self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in leaves if one.in_log]
+    Args:
+        leaves: what the command must leave.
+        argv: its words: what it repeats of them is no result.
+    """
+
+    def __init__(self, leaves: Iterable[Artifact], argv: Sequence[str] = ()) -> None:
+        self.wanted = [one for one in leaves if one.in_log]
+        self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in self.wanted]
+        self.given = next((os.path.basename(one.given) for one in self.wanted if one.given), "")  # noqa: PTH119 - a word
+        self.settings = {word.partition("=")[0].strip("-").replace("-", "_").lower() for word in argv if "=" in word}
+        self.settings |= {word.strip("-").replace("-", "_").lower() for word in argv if word.startswith("--")}
         self.in_traceback = self.counts = False
-        self.before = self.raised = ""
+        self.before = self.raised = self.unreal = self.other = ""
 
     def read(self, line: str) -> None:
         """Take note of a line."""
         noise = self._is_noise(line)
         self.before = line
+        if noise or not self.wanted:
+            return
+        setting = _SETTING.fullmatch(line)
+        repeated = setting is not None and setting[1].replace("-", "_").lower() in self.settings
+        usual = not repeated and _RESULT.search(_NO_NUMBER.sub("", line))
         self.waiting = [
-            (one, pattern)
-            for one, pattern in self.waiting
-            if noise or not (pattern if one.line else _RESULT).search(line)
+            (one, pattern) for one, pattern in self.waiting if not (pattern.search(line) if one.line else usual)
         ]
+        if self.wanted[0].reads:
+            self._read_result(line)
+
+    def _read_result(self, line: str) -> None:
+        """Take note of numbers that are none, and of another file than was given."""
+        if not self.unreal and _UNREAL.search(line) and not _ALIKE.search(line):
+            self.unreal = line.strip()
+        if not self.given:
+            return
+        if self.given in line:
+            self.given = self.other = ""
+        elif not self.other and not _WRITTEN.search(line) and (found := _READ.search(line)):
+            self.other = found["file"]
 
     def _is_noise(self, line: str) -> bool:
         """Tell a framework's own words, and an exception's, from what may be a result."""
@@ -222,7 +268,7 @@ class LineCheck:
         if self.in_traceback:
             self.counts = not _HARMLESS.match(self.before)
             return True
-        if not self.waiting and not self.raised:
+        if not self.wanted and not self.raised:
             return False
         noise = _NOISE.match(line) is not None
         if not noise and not line.startswith(" "):
@@ -230,14 +276,15 @@ class LineCheck:
         return noise
 
     def missing(self, log: str) -> tuple[Missing, ...]:
-        """Return the artifacts whose line has not come, and an exception that nothing came after; ``log`` is the log's name."""
-        ends = (Missing(what="end without an exception", looked=log, why=f" in {log}: {self.raised}"),)
-        return (ends if self.raised else ()) + tuple(
-            Missing(
-                what=one.what, looked=log, why=f" in {log}: " + (f"nothing matches {one.line!r}" if one.line else USUAL)
-            )
-            for one, _ in self.waiting
-        )
+        """Return what is wrong with a log of this name: lines that have not come, results that are none, a last exception."""
+        found = {"end without an exception": self.raised, "finite result": self.unreal}
+        told = [Missing(what=what, looked=log, why=f" in {log}: {line}") for what, line in found.items() if line]
+        if self.other:
+            told.append(Missing(what=f"result of {self.given}", looked=log, why=f" in {log}: it tells of {self.other}"))
+        for one, _ in self.waiting:
+            why = f"nothing matches {one.line!r}; {PATTERN_HINT}" if one.line else USUAL
+            told.append(Missing(what=one.what, looked=log, why=f" in {log}: {why}"))
+        return tuple(told)
 
 
 def explain(missing: Sequence[Missing]) -> str:

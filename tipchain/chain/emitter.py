@@ -20,7 +20,7 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
-from tipchain.errors import ParamsError
+from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
 
 Facts = Mapping[str, str]
@@ -83,10 +83,12 @@ class Filler(NamedTuple):
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
             return template
-        if "v[" not in template:
-            return template.format_map(facts)
-        values = Values({role: slot.value for role, slot in self.slots.items()})
-        return template.format_map({**facts, "v": values})
+        values = Values({role: slot.value for role, slot in self.slots.items()}) if "v[" in template else {}
+        try:
+            return template.format_map({**facts, "v": values})
+        except KeyError as error:
+            message = f"{{{error.args[0]}}} is not known where {template!r} stands"
+            raise ProfileError(message, file=self.suite.file) from error
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:
         """Return the first of ``choices`` whose conditions hold, filled in; "" if none does."""
@@ -597,7 +599,8 @@ class Expansion(PlanDraft):
         ]
         gpu = source.gpu if kind == "gpu" else None
         file = self.filler.choose(self.suite.infer.result_file, facts)
-        line = Artifact(what="result line", in_log=True, line=self.suite.result_line)
+        given = source.data[-1].rpartition("=")[2] if source.data else ""
+        line = Artifact(what="result line", in_log=True, line=self.suite.result_line, reads=True, given=given)
         result = Artifact(what="result", files=(file,)) if file else line
         command = Command(
             id=";".join(parts),

@@ -6,15 +6,15 @@ import os
 import re
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from math import isfinite
 from pathlib import Path
 
 from tipchain.chain.artifacts import (
+    USUAL,
     LineCheck,
     Missing,
     Snapshot,
@@ -313,6 +313,70 @@ def without_escapes(text: str) -> str:
     return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
+# What went wrong, in the words of a log: looked for from its end.
+
+
+LAST_LINES = 60
+"""So far from the end an error counts; one further up was overcome, unless what follows only tells of it."""
+LONGEST_REASON = 500
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_OTHERS_CODE = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)|error): |.*\[ERROR\]\s")
+_ABSENT = re.compile(r"(\S+): (?:command )?not found")
+_BROKEN = re.compile(
+    r"command not found|No such file or directory|can't open file|CUDA (?:error|out of)|CUDA\w*\(\d+\)|[Oo]ut of memory"
+    r"|Cannot allocate memory|No space left|Permission denied"
+)
+_SECONDHAND = re.compile(
+    r"Blocking queue is killed|DataLoader worker|worker process.* (?:died|failed|exited)|FatalError: .?Termination"
+)
+"""An exception that tells of another one, in another thread or process, which says what went wrong."""
+_COMPLAINT = re.compile(
+    r"\b(?:fail(?:ed|ure)?|unable|cannot|can't|could not|invalid|corrupt\w*|missing|error)\b", re.IGNORECASE
+)
+
+
+class ErrorReader:
+    """Finds the line of a log that says what went wrong."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.number = 0
+        self.frame = self.last = self.complained = ""
+        self.at = 0
+
+    def read(self, line: str) -> None:
+        """Take note of a line."""
+        self.number += 1
+        if found := _FRAME.match(line):
+            place = os.path.relpath(self.root / found["file"], self.root)
+            if not _OTHERS_CODE.search(found["file"]) and not place.startswith(".."):
+                self.frame = f" ({place}:{found['line']})"
+            return
+        if _EXCEPTION.match(line) or _BROKEN.search(line):
+            if not (self.last and _SECONDHAND.search(line)):
+                self.last = shortened(line) + self.frame
+            self.at = self.number
+        elif not line.startswith(" ") and _COMPLAINT.search(line):
+            self.complained = shortened(line)
+        if not line.startswith(" "):
+            self.frame = ""
+
+    def headline(self) -> str:
+        """Return the last error near the log's end, or the one that it tells of."""
+        return self.last if self.number - self.at <= LAST_LINES else ""
+
+    def complaint(self) -> str:
+        """Return what a program that ended well complained of, "" for nothing."""
+        return self.headline() or self.complained
+
+
+def shortened(text: str) -> str:
+    """Return a line of a log for a reason: its blanks are one, and its end is left out where it is very long."""
+    text = " ".join(without_escapes(text).split())
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}…"
+
+
 # Logs of the worker processes that ``paddle.distributed.launch`` starts.
 #
 # Without more ado every launch writes to ``./log/workerlog.N``, over what the one before wrote there. The launcher
@@ -355,13 +419,18 @@ def _number(path: Path) -> tuple[int, str]:
     return (int(digits) if digits.isdecimal() else 1 << 30), path.name
 
 
+RESULT_FILES = frozenset(
+    ".npy .npz .png .jpg .jpeg .bmp .gif .tif .tiff .mp4 .avi .wav .csv .mat .ply .obj .nii .gz .pkl".split()
+)
+"""Endings of what an inference writes, and no training or export beside it does."""
+MOST_FILES = 100_000
+"""Files of a checkout that are looked at for one."""
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))
 """How the lines begin that may follow an alignment's verdict."""
 JUDGES = ("align", "compare")
 """Steps whose exit code 1 says that something is wrong; any other, that it could not be found out."""
 LOG_COLUMNS = "76"
 """Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception)|error): |.*\[ERROR\]\s")
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
@@ -419,11 +488,13 @@ class Findings:
 
     Attributes:
         figures: numbers in its log.
+        error: the line of its log that says what went wrong, "" for none.
         missing: what it should have left besides, if it ended well.
         workers: the last lines of a worker's log, below its name, if it did not.
     """
 
     figures: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
     missing: tuple[Missing, ...] = ()
     workers: tuple[str, ...] = ()
 
@@ -480,8 +551,15 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     env = dict(ready.env)
     if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
-    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves)
+    known = [one if _is_file(one.given, command, place) else one._replace(given="") for one in command.leaves]
+    before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
+
+
+def _is_file(given: str, command: Command, place: Place) -> bool:
+    with suppress(OSError):
+        return (place.root / command.cwd / given).is_file()
+    return False
 
 
 def _link(name: Path, target: Path) -> None:
@@ -553,11 +631,13 @@ def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
     """Return the ending, changed where its log cannot be read, and what the command left."""
     assert ready.log is not None
-    lines, figures = ready.lines, FigureReader(ready.command.step, ready.command.speed)
+    lines, errors = ready.lines, ErrorReader(place.root)
+    figures = FigureReader(ready.command.step, ready.command.speed)
     try:
         for line in log_lines(ready.log):
             figures.read(line)
             lines.read(line)
+            errors.read(line)
     except OSError as error:
         if ending.exit_code == 0:
             ending = replace(ending, failure=f"its log {ready.log} cannot be read: {error.strerror}")
@@ -565,12 +645,29 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
         missing = missing_files(ready.command.leaves, place.root, ready.before, ready.start)
         log = os.path.relpath(ready.log, place.run)
         missing += (*lines.missing(log), *_raised_by_worker(ready, place))
+        if any(one.why.endswith(USUAL) for one in missing) and _wrote_a_result(ready, place):
+            missing = tuple(one for one in missing if not one.why.endswith(USUAL))
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
             missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {lost}"),)
-        return ending, Findings(figures=figures.figures(), missing=missing)
-    return ending, Findings(figures=figures.figures(), workers=_worker_lines(ready, place))
+        return ending, Findings(figures=figures.figures(), error=errors.complaint(), missing=missing)
+    workers = _worker_lines(ready, place)
+    for line in workers:
+        errors.read(line)
+    return ending, Findings(figures=figures.figures(), error=errors.headline(), workers=workers)
+
+
+def _wrote_a_result(ready: _Ready, place: Place) -> bool:
+    """Return whether an inference whose lines hold no result wrote a file that may be one."""
+    if ready.start is None or ready.command.step != "infer":
+        return False
+    files = (Path(folder, name) for folder, _, names in os.walk(place.root) for name in names)
+    for path in islice(files, MOST_FILES):
+        state = stamp(path) if path.suffix.lower() in RESULT_FILES else None
+        if state and state.size and state.device == ready.start.device and state.ctime_ns > ready.start.ctime_ns:
+            return True
+    return False
 
 
 def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
@@ -598,26 +695,27 @@ def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:
 def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tuple[Outcome, str]:
     """Return the outcome of an ended command and, unless it passed, the reason."""
     code, seen = ending.exit_code, seen or Findings()
-    if trouble := _trouble(command, ending):
+    if trouble := _trouble(command, ending, seen.error):
         return Outcome.ERROR, trouble
     if code == 0:
-        return (Outcome.FAIL, explain(seen.missing)) if seen.missing else (Outcome.PASS, "")
+        told = re.sub(r" \([^()]+:\d+\)$", "", seen.error) in explain(seen.missing)
+        more = "" if told else f"; its log has: {seen.error}"
+        return (Outcome.FAIL, explain(seen.missing) + more) if seen.missing else (Outcome.PASS, "")
     tail = seen.workers or ending.tail
-    said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
-    if code == 127 and is_interpreter(command.argv[0]):
-        said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
+    said = f": {_said(command, tail, seen.error)}" if tail else ""
+    if absent := code == 127 and is_interpreter(command.argv[0]) and _ABSENT.search(said):
+        said = f": {absent[1]}: command not found ({PYTHON_HINT})"
     unusable = code in (126, 127) or (
         command.step in JUDGES and (code != 1 or any(line.startswith(NO_VERDICT) for line in ending.tail))
     )
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
 
 
-def _said(command: Command, tail: tuple[str, ...]) -> str:
-    """Return the line of ``tail`` that tells most: an alignment's verdict, an exception or error, else the last line."""
+def _said(command: Command, tail: tuple[str, ...], error: str) -> str:
+    """Return what tells most: an alignment's verdict, the log's error, else its last line."""
     if command.step != "align":
-        # Paddle's exceptions go on in lines of their own, the hint last, and then a full stop where a program adds one.
-        lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or tail
-        return (_raised(tail) or lines[-1]) if lines[-1].startswith(" ") else lines[-1]
+        lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or list(tail)
+        return error or shortened(lines[-1])
     verdict = [number for number, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))]
     if not verdict:
         return tail[-1]
@@ -626,12 +724,7 @@ def _said(command: Command, tail: tuple[str, ...]) -> str:
     return " ".join([first, *takewhile(lambda line: not line.startswith(AFTER_VERDICT), more)])
 
 
-def _raised(tail: Sequence[str]) -> str:
-    """Return the last exception or error among a log's lines, "" for none."""
-    return next((line for line in map(without_escapes, reversed(tail)) if _EXCEPTION.match(line)), "")
-
-
-def _trouble(command: Command, ending: Ending) -> str:
+def _trouble(command: Command, ending: Ending, error: str) -> str:
     """Return what kept a command from coming to an exit status of its own, "" for nothing."""
     if ending.interrupted:
         return "interrupted"
@@ -639,10 +732,7 @@ def _trouble(command: Command, ending: Ending) -> str:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
         # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
-        raised = _raised(ending.tail)
-        if not raised:
-            return f"timed out after {command.timeout_s:g} s"
-        return f"timed out after {command.timeout_s:g} s; its log has: {textwrap.shorten(raised, 200)}"
+        return f"timed out after {command.timeout_s:g} s" + (f"; its log has: {error}" if error else "")
     return killed(ending.exit_code, ending.signal)
 
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +43,7 @@ from tipchain.chain.params import (
     shell_operator,
     split_words,
 )
-from tipchain.chain.plan import Options, Plan
+from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.profiles import OWN, all_suites
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
@@ -70,11 +69,7 @@ if TYPE_CHECKING:
 
 
 Plans = Mapping[Mode, Plan]
-STEPS = {"train": "training", "eval": "evaluation", "export": "export", "infer": "inference"}
-LISTS = {"gpu_list", "trainer", "infer_model", "infer_export", "infer_quant"}
 NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
-LONGEST_WORD = 60
-MOST_VALUES = 4
 MOST_IDS = 2
 
 
@@ -96,10 +91,24 @@ class Line(NamedTuple):
     use: str
 
 
-def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[Line, ...]:
-    """Return the lines of ``file`` with what they are for and what ``plans`` make of them."""
+def explain(
+    file: ParamFile,
+    slots: Slots,
+    plans: Iterable[Plan],
+    ours: Collection[str],
+    meanings: Mapping[str, str] | None = None,
+) -> tuple[Line, ...]:
+    """Return the lines of ``file`` with what they are for, and which commands get them.
+
+    Args:
+        file: the file.
+        slots: its slots.
+        plans: what is planned of it.
+        ours: sections whose lines are read.
+        meanings: what roles are for, where that is another thing than in a training chain.
+    """
     by_line = {slot.line: slot for slot in slots.values()}
-    ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(suite, file) for name in one.names)}
+    commands = list({one.id: one for plan in plans for one in plan.commands}.values())
     section = ""
     lines = []
     for number, text in enumerate(file.lines, 1):
@@ -107,37 +116,21 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
         section = header[1] if header else section
         slot = by_line.get(number)
         if slot is not None:
-            use = _use(slot, suite, plans)
-            lines.append(Line(line=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
+            said = (meanings or {}).get(slot.role) or meaning(slot.role)
+            lines.append(Line(number, text, slot.role, said, _use(slot, commands)))
         elif text.strip() and (header or section in ours):
-            what = _beside(text, section, ours, is_header=header is not None)
-            lines.append(Line(line=number, text=text, role="", meaning=what, use=""))
+            lines.append(Line(number, text, "", _beside(text, section, ours, is_header=header is not None), ""))
     return tuple(lines)
 
 
-def explain_kind(file: ParamFile, slots: Slots, meanings: Mapping[str, str], plan: Plan | None) -> tuple[Line, ...]:
-    """Return the lines of a file of another kind of chain, with what they are for and which commands get them."""
-    by_line = {slot.line: slot for slot in slots.values()}
-    lines = []
-    for number, text in enumerate(file.lines, 1):
-        slot = by_line.get(number)
-        if slot is not None:
-            said = meanings.get(slot.role) or meaning(slot.role)
-            use = _kind_use(slot, plan) if plan else ""
-            lines.append(Line(line=number, text=text, role=slot.role, meaning=said, use=use))
-        elif HEADER.fullmatch(text.strip()):
-            lines.append(Line(line=number, text=text, role="", meaning="section", use=""))
-    return tuple(lines)
-
-
-def _kind_use(slot: Slot, plan: Plan) -> str:
-    """Return which commands of a plan a line's key or value is in."""
+def _use(slot: Slot, commands: Sequence[Command]) -> str:
+    """Return which commands a line's key or value is in."""
     if slot.absent and slot.role not in NAMES:
         return "left out"
     key, value = _words(slot, slot.key, (slot.key,)), _words(slot, slot.value, (slot.value,))
     ids = [
         one.id
-        for one in plan.commands
+        for one in commands
         if (key and any(_flags(one.argv, key))) or (value and slot.role not in NAMES and _has(one.argv, value))
     ]
     return f"in {listed(ids, MOST_IDS)}" if ids else ""
@@ -153,89 +146,6 @@ def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) 
     if section == ALIGNMENT_SECTION:
         return "what to align with the reference, before the chain"
     return "for another driver, not read here"
-
-
-def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
-    if slot.role in suite.unread:
-        return f"{suite.title} never reads it"
-    if PROGRAMS.fullmatch(slot.role):
-        if slot.absent:
-            return "null: there is none"
-        words, commands = _words(slot, slot.value, (slot.value,)), (plan.commands for plan in plans.values())
-        ids = list(dict.fromkeys(one.id for one in chain(*commands) if words and _has(one.argv, words)))
-        return f"run as {listed(ids, MOST_IDS)}" if ids else "in no command of these modes"
-    if slot.role in LISTS:
-        if slot.absent:
-            return slot.value or "empty"
-        return f"{len(slot.values)} entries" if len(slot.values) > 1 else ""
-    return "" if slot.role in NAMES else _argument_use(slot, suite, plans)
-
-
-def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
-    if slot.key in NOTHING:
-        return f"the key is {slot.key or 'empty'}, so it is left out"
-    # Steps whose arguments a role may be among.
-    infer = suite.infer
-    found = {
-        "train": suite.train.arguments,
-        "eval": suite.eval.arguments,
-        "export": tuple(chain(suite.whole.export, *(step.arguments for step in suite.export))),
-        "infer": tuple(chain.from_iterable(rule.arguments for rule in infer.rules.values())),
-    }
-    also = {
-        "infer": {
-            "device",
-            "model_dir",
-            "infer_data",
-            *(axis for rule in infer.rules.values() for axis in rule.fixed_axes),
-        }
-    }
-    steps = tuple(
-        step
-        for step, items in found.items()
-        if slot.role
-        in {name for item in items for name in filter(None, (item.role, item.flag, item.key))} | also.get(step, set())
-    )
-    passed = "; ".join(_passed(slot, steps, plans))
-    if not passed and slot.absent:
-        return f"{slot.value or 'empty'}, so it is left out"
-    return passed or "in no command of these modes"
-
-
-def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
-    """Yield how the plans pass a slot to each step, as ``training: `-o Global.epochs=2` in lite_...``."""
-    key = _words(slot, slot.key, (slot.key,))
-    if not key:
-        return
-    for step in steps:
-        found: dict[str, list[str]] = {}
-        there = []
-        for mode, plan in plans.items():
-            commands = [one for one in plan.commands if one.step == step]
-            there += [mode.value] if commands else []
-            texts = (_in_run(text, plan) for one in commands for text in _flags(one.argv, key))
-            for text in dict.fromkeys(texts):
-                found.setdefault(text, []).append(mode.value)
-        if found:
-            yield f"{STEPS[step]} gets {_listed(found, there)}"
-
-
-def _listed(found: Mapping[str, Sequence[str]], modes: Sequence[str]) -> str:
-    where = ((text, "" if len(own) == len(modes) else f" in {'|'.join(own)}") for text, own in found.items())
-    return listed([f"`{_short(text)}`{there}" for text, there in where], MOST_VALUES)
-
-
-def _in_run(text: str, plan: Plan) -> str:
-    """Return ``text`` with the name of the run's folder shortened, which has the mode in it."""
-    head, there, tail = text.partition(plan.run)
-    return f"{head.rpartition('=')[0]}=RUN{tail}" if there and "=" in head else text.replace(plan.run, "RUN")
-
-
-def _short(text: str) -> str:
-    if len(text) <= LONGEST_WORD:
-        return text
-    half = LONGEST_WORD // 2
-    return f"{text[:half]}...{text[-half:]}"
 
 
 def _flags(argv: Sequence[str], key: Sequence[str]) -> Iterator[str]:
@@ -264,6 +174,8 @@ def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
 
 
 PATHS_CODE = "paths"
+UNKNOWN = "unknown"
+"""Of what is said about a file that is not looked at."""
 SPELT_NULL = ("null", "none", "nil", "~", "n/a")
 _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
@@ -581,6 +493,9 @@ def lint_file(
         refused.append(_remark(file, "lines end with CR LF; the original takes the CR for part of each value"))
     root = checkout(path)
     told = tell_kind(file, modes[0] if len(modes) == 1 else None, chain)
+    if told.kind.lacks:
+        unrun = Found(finding=_remark(file, told.kind.refusal, UNKNOWN))
+        return Linted(file=file.path, chain=told.kind.name, title=told.kind.title, reason=told.reason, found=(unrun,))
     if told.kind.module:
         return _lint_kind(text, file, told, root, suite, refused, explained=explained)
     chosen = suite_of(file, suite, root=root)
@@ -605,7 +520,8 @@ def lint_file(
     found += useless_values(slots, chosen, plans)
     found += missing_paths(slots, chosen, root, disk or Disk())
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
-    lines = explain(file, chosen, slots, plans) if explained else ()
+    ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(chosen, file) for name in one.names)}
+    lines = explain(file, slots, plans.values(), ours) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
 
 
@@ -635,7 +551,7 @@ def _lint_kind(
         layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
     except UnknownLayoutError as error:
         # The file may be right: nobody here knows.
-        unread = LintFinding("unknown", "warning", file.path, 0, "", f"{error.message}: nothing in it was checked")
+        unread = LintFinding(UNKNOWN, "warning", file.path, 0, "", f"{error.message}: nothing in it was checked")
         return Linted(
             file=file.path, chain=kind.name, title=kind.title, reason=told.reason, found=(Found(finding=unread),)
         )
@@ -652,9 +568,9 @@ def _lint_kind(
         return linted._replace(found=_sorted(Found(finding=one) for one in (*refused, *found)))
     plans = [_kind_plan(module, request) for request in requests]
     per_mode = {request.mode: findings for request, (_, findings) in zip(requests, plans, strict=True)}
-    plan = next((one for one, _ in plans if one), None)
+    planned = [plan for plan, _ in plans if plan]
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
-    lines = explain_kind(own, slots, module.MEANINGS, plan) if explained else ()
+    lines = explain(own, slots, planned, (), module.MEANINGS) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
 
 
@@ -908,6 +824,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
     from tipchain.chain.gpus import find_gpus
 
     run, skipped, refused = 0, Counter[str](), Counter[str]()
+    lacks = KINDS[name].refusal
     no_gpu = find_gpus().trouble
     options = Options(root=str(root), device="cpu" if no_gpu else None)
     for path in files:
@@ -917,7 +834,9 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
             refused[str(getattr(error, "message", error)).partition("\n")[0]] += 1
             continue
         reasons = list(_reasons(plans, no_gpu))
-        if not reasons:
+        if lacks:
+            skipped[lacks] += 1
+        elif not reasons:
             refused["nothing is planned"] += 1
         elif "" in reasons:
             run += 1

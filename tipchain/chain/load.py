@@ -13,9 +13,9 @@ from pathlib import Path
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds import Told, tell_kind
+from tipchain.chain.kinds import Kind, Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
-from tipchain.chain.plan import Options, Plan, with_notes
+from tipchain.chain.plan import Command, Options, Plan, with_notes
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
@@ -384,6 +384,8 @@ def load_plan(
         file = _parsed(text, path, legacy=legacy)
     told = tell_kind(file, mode, chain)
     mode = told.mode(mode, str(path))
+    if told.kind.lacks:
+        return no_plan(str(path), mode, told.kind)
     if told.kind.module:
         from tipchain.chain.kinds.base import Request, planner
 
@@ -416,7 +418,8 @@ def load_plan(
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
     try:
         spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
-        plan = with_notes(expand(spec, str(path), options), *notes)
+        plan = with_own_results(expand(spec, str(path), options), path, chosen, root, Path(options.root))
+        plan = with_notes(plan, *notes)
     except ParamsError as error:
         advice = ("" if suite else file_advice(text, file, chosen, root)) or driver
         if not advice:
@@ -436,6 +439,70 @@ def load_plan(
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
+
+
+RESULT_LINE = "result_line.txt"
+"""Beside a parameter file: regular expressions of the lines with which its inference tells a result, one in each line."""
+
+
+def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, start: Path) -> Plan:
+    """Return a plan whose inferences are judged by lines of their own programs.
+
+    The profile's line is wanted of the program that it was verified with, which its text or its checkout tells. Of another
+    one any result counts, and a note says so.
+
+    Args:
+        plan: the plan.
+        path: its parameter file.
+        suite: the profile.
+        root: the checkout, None for none.
+        start: where the commands are started.
+
+    Raises:
+        ParamsError: what the file beside the parameter file holds is no regular expression.
+    """
+    named, notes, commands = path.parent / RESULT_LINE, list[str](), list[Command]()
+    line = _named_line(named) if named.is_file() else None
+    if line is not None:
+        notes.append(f"{named} says which lines of an inference hold a result")
+    for command in plan.commands:
+        own = line
+        script = next((word for word in command.argv[1:] if word.endswith(".py")), "")
+        if own is None and any(one.reads and one.line for one in command.leaves):
+            program = start / command.cwd / script
+            text = program.read_text(encoding="utf-8", errors="replace") if program.is_file() else ""
+            if text and not _is_verified(text, suite, root):
+                own = ""
+                notes.append(
+                    f"{script} is not the program that the profile {suite.name} was verified with: any line of its own that "
+                    "holds a result counts, or a file that it writes"
+                )
+        leaves = tuple(one if own is None or not one.reads else one._replace(line=own) for one in command.leaves)
+        commands.append(command._replace(leaves=leaves))
+    return with_notes(plan._replace(commands=tuple(commands)), *dict.fromkeys(notes))
+
+
+def _named_line(file: Path) -> str:
+    lines = [line for line in read_text(file).splitlines() if line.strip()]
+    for number, line in enumerate(lines, 1):
+        try:
+            re.compile(line)
+        except re.error as error:  # noqa: PERF203 - the message names the line
+            raise ParamsError(f"is no regular expression: {error}", file=file, line=number, found=line) from error
+    return "|".join(f"(?:{line})" for line in lines)
+
+
+def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
+    """Return whether a program's text, or the checkout that it is in, is the one that a profile's result line is of."""
+    if suite.result_program:
+        return all(text in program for text in suite.result_program)
+    return not suite.marks.folders or bool(marks_in_checkout(suite, root)) or is_driver_of(suite, driver_text(root))
+
+
+def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
+    """Return the empty plan of a file whose kind of chain is not run, with the reason."""
+    plan = Plan(params=path, mode=mode, suite="none", chain=kind.name, model="", status="", out="", run="")
+    return with_notes(plan, kind.refusal)
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:

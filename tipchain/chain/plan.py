@@ -31,12 +31,16 @@ class Artifact(NamedTuple):
         files: glob patterns relative to where the plan was made, or absolute; one match of one of them will do.
         in_log: whether it is looked for in the command's own log instead.
         line: regular expression that a line of the log must match; "" for the usual result lines.
+        reads: whether its lines are results of an inference, which are read.
+        given: the data that the inference was given, "" where that is not known.
     """
 
     what: str
     files: tuple[str, ...] = ()
     in_log: bool = False
     line: str = ""
+    reads: bool = False
+    given: str = ""
 
 
 class Find(NamedTuple):

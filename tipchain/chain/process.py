@@ -1,7 +1,7 @@
 """One program call: started in a session of its own, its output kept, ended with all its children.
 
-A program's children may leave its process group (``paddle.distributed.launch`` gives each worker a session of its own)
-and its environment, and outlive their parents. They stay below the call's warden (`tipchain.chain.warden`), which is the
+A program's children may leave its process group (``paddle.distributed.launch`` gives each worker a session of its own), and
+outlive their parents. They stay below the call's warden (`tipchain.chain.warden`), which is the
 program's parent, and is there when this process is killed, too.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import selectors
 import signal
 import socket
@@ -25,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tipchain.chain.warden import MARK_VARIABLE, PROGRAM, SWEEP_S, descendants, environment, numbers, request, state
+from tipchain.chain.warden import PROGRAM, SWEEP_S, descendants, request
 
 TAIL_BYTES = 8192
 TAIL_LINES = 32
@@ -37,7 +36,7 @@ STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
 WARDEN_S = 3 * SWEEP_S
 LOST = "what watches over it was killed, and all that it had started with it"
-PYTHON_HINT = "name one with --python PATH or TIPCHAIN_PYTHON"
+PYTHON_HINT = "`--python` names another"
 
 Watcher = Callable[[str], None]
 
@@ -100,9 +99,6 @@ def call(
 ) -> Ending:
     """Run ``argv`` to its end and return how it ended; no process that it started is left.
 
-    A program that calls this itself, as ``tipchain run`` in a night, hands its own mark on beside the new one: whoever
-    ends it finds what it has started, too.
-
     Args:
         argv: program and arguments.
         cwd: folder to run in.
@@ -116,32 +112,26 @@ def call(
     """
     if not cwd.is_dir():
         return Ending(failure=f"the working folder {cwd} is missing")
-    mark = secrets.token_hex(8)
     begin = time.monotonic()
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         file = log.open("wb", buffering=0)
     except OSError as error:
         return Ending(failure=f"cannot write the log {log}: {error.strerror}")
-    marks = ":".join(filter(None, (mark, env.get(MARK_VARIABLE))))
-    wanted = request(
-        [_bytes(one) for one in argv],
-        {_bytes(name): _bytes(value) for name, value in {**env, MARK_VARIABLE: marks}.items()},
-        _bytes(str(cwd)),
-        mark,
-    )
+    variables = {_bytes(name): _bytes(value) for name, value in env.items()}
+    wanted = request([_bytes(one) for one in argv], variables, _bytes(str(cwd)))
     ours, theirs = socket.socketpair()
     with file, ours:
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", PROGRAM],
+                [sys.executable, "-I", PROGRAM],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 bufsize=0,
             )
-        running = _Child(process, ours, mark, file, begin, watch, grace_s, stop or Stop())
+        running = _Child(process, ours, file, begin, watch, grace_s, stop or Stop())
         if (trouble := running.start(wanted)) is not None:
             return _not_started(argv[0], trouble)
         if begun is not None:
@@ -159,8 +149,8 @@ def _bytes(text: str) -> bytes:
 
 def _not_started(program: str, error: OSError) -> Ending:
     if error.errno == errno.ENOENT:
-        return Ending(exit_code=127, failure=f"interpreter {program!r} not found; {PYTHON_HINT}")
-    return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
+        return Ending(exit_code=127, failure=f"{program}: command not found ({PYTHON_HINT})")
+    return Ending(exit_code=126, failure=f"{program}: cannot be run: {error.strerror} ({PYTHON_HINT})")
 
 
 class _Child:
@@ -170,7 +160,6 @@ class _Child:
         self,
         process: subprocess.Popen[bytes],
         channel: socket.socket,
-        mark: str,
         log: IO[bytes],
         begin: float,
         watch: Watcher,
@@ -178,11 +167,11 @@ class _Child:
         stop: Stop,
     ) -> None:
         assert process.stdout is not None
-        self.warden, self.channel, self.mark, self.log, self.begin = process, channel, mark, log, begin
+        self.warden, self.channel, self.log, self.begin = process, channel, log, begin
         self.watch, self.grace_s, self.stop = watch, grace_s, stop
         self.pipe = process.stdout
         os.set_blocking(self.pipe.fileno(), False)
-        self.pid, self.lower, self.adopts = 0, 0, 0
+        self.pid, self.lower = 0, 0
         self.told = b""
         self.tail = self.before = b""
         self.over, self.alone = False, False
@@ -200,7 +189,7 @@ class _Child:
             self._dismiss()
             raise
         if answer[:1] == b"P":
-            self.pid, self.lower, self.adopts = map(int, answer[1:].split())
+            self.pid, self.lower = map(int, answer[1:].split())
             self.channel.setblocking(False)
             return None
         self._dismiss()
@@ -357,24 +346,8 @@ class _Child:
                     os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the living processes of this command besides its first.
-
-        They are below the warden; where it adopts no orphans, they are in the command's group or bear its mark, too.
-        """
-        if self.alone:
-            return []
-        found = descendants(self.lower)
-        if not self.adopts:
-            found.update(pid for pid in numbers() if self._is_marked(pid))
-        return [pid for pid in found if pid != self.pid]
-
-    def _is_marked(self, pid: int) -> bool:
-        try:
-            if os.getpgid(pid) == self.pid:
-                return state(pid)[0] != b"Z"
-            return self.mark.encode() in environment(pid)  # random, so that nothing else holds it
-        except OSError:  # ended meanwhile, or somebody else's
-            return False
+        """Return the living processes of this command besides its first."""
+        return [] if self.alone else [pid for pid in descendants(self.lower) if pid != self.pid]
 
 
 def last_lines(data: bytes, count: int = TAIL_LINES) -> tuple[str, ...]:

@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from tipchain.core.yaml_reader import LinedYaml, Reader
 
 
-ALWAYS = frozenset(("root", "model", "mode", "base", "epoch", "batch", "config"))
-LEG = frozenset(("trainer", "kind", "gpus", "autocast", "nodes", "nodes_n", "launched", "multi_host", "train"))
-MADE = frozenset(("save_name", "save", "inference_dir", "name"))
-SOURCE = frozenset(("gpus", "kind", "inference_dir"))
-INFERENCE = frozenset(("device", "quant", "folder", "results"))
-WITHOUT_TRAINING = SOURCE | {"number", "model_file"}
+FACTS = frozenset(
+    "root model mode base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host train save_name save "
+    "inference_dir name weights ips device quant folder results number model_file".split()
+)
+"""What templates and conditions may name besides a profile's own variables and the settings of inference."""
 STATUS = frozenset(("model", "command", "log"))
 VALUE = "v["
 
@@ -68,41 +67,10 @@ def fields(template: str) -> Iterator[str]:
         yield name
 
 
-def variables(place: Place, suite: Suite) -> frozenset[str]:
-    """Return the variables that a template at ``place``, a path of keys, may name besides ``v[role]``."""
-    top, own = place[0], frozenset(suite.vars)
-    trained = ALWAYS | own | LEG | MADE | {"weights"}
-    tops = {
-        "out": frozenset(("root", "model", "mode")),
-        "status": STATUS,
-        "results_head": ALWAYS | own,
-        "weights_else": ALWAYS | own | {"name"},
-        "save": ALWAYS | own | LEG,
-        "weights": ALWAYS | own | LEG | MADE,
-        "launcher": trained | {"ips"},
-    }
-    if top == "vars":
-        names = list(suite.vars)
-        return ALWAYS | frozenset(names[: names.index(place[1])])
-    if top == "infer" and place[1] != "folder":
-        always = ALWAYS | own
-        rule = suite.infer.rules.get(place[1])
-        axes = frozenset(rule.axes) if rule else frozenset[str]()
-        if place[2:3] == ("skip",):
-            return always | SOURCE | axes | {"quant"}
-        return always | SOURCE | INFERENCE | axes
-    if top == "whole":
-        return ALWAYS | own | WITHOUT_TRAINING | ({"folder"} if place[1] != "folder" else frozenset())
-    return tops.get(top, trained)
-
-
-def tested(place: Place, suite: Suite) -> frozenset[str]:
-    """Return the variables that a condition at ``place`` may test."""
-    rule = suite.infer.rules.get(place[1]) if place[0] == "infer" else None
-    more = frozenset(rule.fixed_axes) if rule else frozenset[str]()
-    if place[0] in ("weights_there", "train", "eval", "export", "launcher"):
-        more |= {"weights"}
-    return variables(place, suite) | more
+def variables(suite: Suite) -> frozenset[str]:
+    """Return what a profile's templates and conditions may name; what is not known in their place is refused there."""
+    axes = {axis for rule in suite.infer.rules.values() for axis in (*rule.axes, *rule.fixed_axes)}
+    return FACTS | axes | frozenset(suite.vars)
 
 
 # What is wrong with a suite's profile although each of its keys can be read.
@@ -216,7 +184,7 @@ def _check_template(place: Place, template: str, suite: Suite, seen: Seen, roles
         names = list(fields(template))
     except ValueError as error:
         raise seen.fault(place, f"is no template: {error}", found=template) from error
-    allowed = variables(place, suite)
+    allowed = STATUS if place[0] == "status" else variables(suite)
     for name in names:
         if not name.startswith(VALUE):
             seen.known(place, "variable", name, allowed)
@@ -234,7 +202,7 @@ def _check_condition(place: Place, condition: Condition, suite: Suite, seen: See
     elif role and what in ("key", "value"):
         seen.known(place, "role", role, roles)
     else:
-        seen.known(place, "condition", condition.name, tested(place, suite))
+        seen.known(place, "condition", condition.name, variables(suite))
     for value in condition.values if condition.operation == "matches" else ():
         _check_pattern(place, value, seen)
 

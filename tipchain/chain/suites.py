@@ -448,6 +448,8 @@ class Suite(NamedTuple):
         redirected: the steps whose status lines show the redirection.
         result_line: a regular expression. One line of an inference must match it. Lines of the framework never count. Default:
             the usual result lines.
+        result_program: texts that the inference program has which prints ``result_line``. Of another program any line with a result
+            counts. Without them that program is the one in a checkout with the marks of the suite.
         versions: other versions of the driver, and what is otherwise for them; never inherited. All whose texts fit the
             checkout's driver count, a later one over an earlier one.
         version: the titles of the versions that count.
@@ -499,6 +501,7 @@ class Suite(NamedTuple):
     results_head: Template = ""
     redirected: frozenset[str] = frozenset()
     result_line: str = ""
+    result_program: tuple[str, ...] = ()
     versions: tuple[Version, ...] = ()
     version: tuple[str, ...] = ()
     drivers: frozenset[str] = frozenset()

@@ -1,16 +1,16 @@
 """The parent of a program: whatever the program starts stays below it, and ends with it.
 
-This file is run as a program of its own (``python -I -S warden.py``), once for each call, and imports nothing of
-tipchain. Its standard input is a socket to the caller:
+This file is run as a program of its own (``python -I warden.py``), once for each call. psutil knows which processes are
+below another; what it cannot do is done here: keep a process that left its session, cleared its environment or lost its
+parent below the one that must end it, and end it when tipchain itself is killed. Linux gives orphans to the nearest ancestor
+that asked for them (``PR_SET_CHILD_SUBREAPER``, prctl(2), since Linux 3.4). Two wardens stand one above the other: what is
+left of a program that kills its own parent is killed by the upper one.
 
-- The caller sends what to run. The warden answers ``E<errno>`` if that cannot be started, else ``P<pid> <its own> <1: it
-  adopts>``, and ``S<status> <peak KiB> <1: nothing is left>`` when the program has ended.
+Its standard input is a socket to the caller:
+
+- The caller sends what to run. The warden answers ``E<errno>`` if that cannot be started, else ``P<pid> <its own>``, and
+  ``S<status> <peak KiB> <1: nothing is left>`` when the program has ended.
 - When the caller closes the socket, or is killed, the warden kills everything below it, and ends.
-
-Linux gives orphans to the nearest ancestor that asked for them (``PR_SET_CHILD_SUBREAPER``, prctl(2)), so that neither a
-session of its own, nor a cleared environment, nor a parent that has ended puts a process out of reach. Two wardens stand
-one above the other: what is left of a program that kills its own parent is killed by the upper one. Where the kernel
-cannot do that, processes are found by a mark in their environment, too.
 """
 
 from __future__ import annotations
@@ -24,27 +24,21 @@ import time
 from contextlib import suppress
 
 PROGRAM = __file__
-MARK_VARIABLE = "TIPCHAIN_COMMAND"
 SWEEP_S = 5.0
 """How long what is left is killed again and again; only what the kernel itself holds survives that."""
 _SET_SUBREAPER, _GET_SUBREAPER = 36, 37  # prctl(2)
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LENGTH = 8
 _CHANNEL, _OUTPUT = 0, 1
-PARENT = 1
-"""Where ``/proc/PID/stat`` has the parent, counted behind the name: field 4 (proc(5))."""
-KERNEL_THREAD = 0x00200000
-"""PF_KTHREAD in the flags of ``/proc/PID/stat`` (proc(5), linux/sched.h)."""
-EXEC_LOOKS, EXEC_LOOK_S = 20, 0.001
 
 
-def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, mark: str) -> bytes:
+def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> bytes:
     """Return what a caller sends.
 
     Raises:
         ValueError: a text has a zero byte in it.
     """
-    parts = [mark.encode(), cwd, b"%d" % len(argv), *argv]
+    parts = [cwd, b"%d" % len(argv), *argv]
     parts += [one for pair in environment.items() for one in pair]
     if any(b"\0" in part for part in parts):
         raise ValueError("embedded null byte")
@@ -70,22 +64,22 @@ def main() -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     lower = os.fork()
-    adopts = _prctl(_SET_SUBREAPER, 1)  # a fork does not hand it on
+    _prctl(_SET_SUBREAPER, 1)  # a fork does not hand it on
     if lower == 0:
         # Start the program, tell how it ended, and kill what is left once the caller lets go.
-        mark, cwd, count = parts[0], parts[1], int(parts[2])
-        argv, pairs = parts[3 : 3 + count], parts[3 + count :]
+        cwd, count = parts[0], int(parts[1])
+        argv, pairs = parts[2 : 2 + count], parts[2 + count :]
         woken = _wakes()
-        pid = _start(argv, dict(zip(pairs[::2], pairs[1::2], strict=True)), cwd, adopts)
+        pid = _start(argv, dict(zip(pairs[::2], pairs[1::2], strict=True)), cwd)
         _close_output()
         while select.select([_CHANNEL, woken], [], [])[0] == [woken]:
             os.read(woken, 4096)
             for child, status, peak_kb in _reaped():
                 if child == pid:
-                    _tell(b"S%d %d %d\n" % (status, peak_kb, adopts and not _has_children()))
-        _sweep(mark, adopts)
+                    _tell(b"S%d %d %d\n" % (status, peak_kb, not _has_children()))
+        _sweep()
     else:
-        _watch_over(lower, parts[0], adopts)
+        _watch_over(lower)
     os._exit(0)
 
 
@@ -99,7 +93,7 @@ def _read(length: int) -> bytes:
     return data
 
 
-def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, adopts: bool) -> int:
+def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> int:
     errors, told = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -120,11 +114,11 @@ def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, adopt
     if trouble:
         _tell(b"E%s\n" % trouble)
         os._exit(0)
-    _tell(b"P%d %d %d\n" % (pid, os.getpid(), adopts))
+    _tell(b"P%d %d\n" % (pid, os.getpid()))
     return pid
 
 
-def _watch_over(lower: int, mark: bytes, adopts: bool) -> None:
+def _watch_over(lower: int) -> None:
     """Wait for the lower warden: let it go on where somebody stopped it, kill what is left where it was killed."""
     woken = _wakes()
     _close_output()
@@ -144,7 +138,7 @@ def _watch_over(lower: int, mark: bytes, adopts: bool) -> None:
                 os.kill(lower, signal.SIGCONT)
                 time.sleep(0.001)
             break
-    _sweep(mark, adopts)
+    _sweep()
 
 
 def _wakes() -> int:
@@ -187,82 +181,30 @@ def _has_children() -> bool:
     return True
 
 
-def _sweep(mark: bytes, adopts: bool) -> None:
+def _sweep() -> None:
     """Kill everything below this process, until nothing is."""
     end = time.monotonic() + SWEEP_S
     while time.monotonic() < end:
         _reaped()
-        if adopts and not _has_children():
+        if not _has_children():
             return
-        found = [*descendants(os.getpid()), *(() if adopts else _marked(mark))]
-        if not found and not adopts:
-            return
-        for pid in found:
+        for pid in descendants(os.getpid()):
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
 
 
-def _marked(mark: bytes) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Return the living processes that ``pid`` has started, and those that they have."""
+    import psutil  # few programs leave anything behind
+
     found = []
-    for pid in numbers():
-        with suppress(OSError):
-            if mark in environment(pid):
-                found.append(pid)
+    with suppress(psutil.Error):  # it has ended
+        for child in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child.pid)
     return found
-
-
-def numbers() -> list[int]:
-    """Return the numbers of all processes."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - for each command
-
-
-def descendants(pid: int) -> set[int]:
-    """Return the processes that ``pid`` has started, and those that they have; none that have ended."""
-    children: dict[int, list[int]] = {}
-    for number in numbers():
-        with suppress(OSError):  # ended meanwhile
-            told = state(number)
-            if told[0] != b"Z":
-                children.setdefault(int(told[PARENT]), []).append(number)
-    found: set[int] = set()
-    parents = [pid]
-    while parents:
-        parents = [one for parent in parents for one in children.get(parent, ()) if one not in found]
-        found.update(parents)
-    return found
-
-
-def state(pid: int) -> list[bytes]:
-    """Return what ``/proc/PID/stat`` says after the name: the state, the parent, ...
-
-    Raises:
-        OSError: there is no such process.
-    """
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-        return file.read().rpartition(b")")[2].split()
-
-
-def environment(pid: int) -> bytes:
-    """Return the environment that a process began with.
-
-    Raises:
-        OSError: there is no such process, or it is somebody else's.
-    """
-    found = b""
-    for _ in range(EXEC_LOOKS):
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-            found = file.read()
-        if found or _has_none(pid):
-            break
-        time.sleep(EXEC_LOOK_S)  # it is being replaced by another program, and has none for that moment
-    return found
-
-
-def _has_none(pid: int) -> bool:
-    """Return whether a process has no environment for good: a thread of the kernel, or one that has ended."""
-    told = state(pid)
-    return told[0] in (b"Z", b"X") or bool(int(told[6]) & KERNEL_THREAD)
 
 
 if __name__ == "__main__":

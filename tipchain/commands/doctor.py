@@ -255,7 +255,7 @@ def _check_ends() -> DoctorLine:
 
     if can_adopt():
         return DoctorLine("processes", Outcome.PASS, "all that a program starts ends with it, and with tipchain")
-    detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its group and clears its environment outlives its program"
+    detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its parent outlives its program"
     return DoctorLine("processes", Outcome.SKIP, detail)
 
 

@@ -11,10 +11,21 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
-from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_checkout, lint_file, named_files, survey
+from tipchain.chain.lint import (
+    PATTERN,
+    UNKNOWN,
+    Coverage,
+    Disk,
+    Found,
+    Linted,
+    is_checkout,
+    lint_file,
+    named_files,
+    survey,
+)
 from tipchain.chain.slots import refusal
-from tipchain.chain.suites import SEVERITIES
-from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
+from tipchain.chain.suites import FIXES, SEVERITIES
+from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, show
 from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
@@ -26,31 +37,23 @@ from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
 NOUNS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "remark"}
-# What differs from the originals in every chain, whatever its file says.
-GENERAL: Mapping[str, str] = {
-    "true-exit": "each command is judged by its own exit status and by what it leaves, and a failed step skips "
-    "what needs it; the originals go on and exit 0, some report the status of a `cat` or `echo`",
-    "nothing-planned": "a plan without commands is exit code 4 with the reason, not a silent success",
-    "run-id": "each run has a folder of its own with a record of every command; the originals' logs overwrite "
-    "each other, and the status lines of all runs stand in one log",
-    "closed-modes": "an unknown mode is refused; the originals train with it, with the programs' own settings",
-    "typos": "unknown trainers, modes and booleans are refused unless --lenient is given",
-    "sections": "lines are told by sections and keys; blank and comment lines shift nothing",
-    "no-shell": "values are split into words, and nothing of a file reaches a shell",
-    "cwd": "a missing folder to run in is an error; the originals go on in another folder",
-    "no-sleep": "there are no pauses between steps",
-    "timeouts": "no training is ended after 5 minutes; --timeout sets a limit, and lite data has one of an hour",
-}
+GENERAL = tuple("true-exit nothing-planned run-id closed-modes typos sections no-shell cwd no-sleep timeouts".split())
+"""Fixes that every chain has, whatever its file says."""
 INDENT = "    "
 
 
-def file_rows(one: Linted, *, color: bool, width: int) -> list[str]:
-    """Return each line's meaning where it was asked for, and the findings of a file."""
+def file_rows(one: Linted, *, color: bool, width: int, verbose: bool) -> list[str]:
+    """Return the findings of a file; with ``verbose`` its remarks and each line's meaning, too."""
     lines = _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
     lines += [row for line in one.lines for row in _line_rows(line.line, line.text, line.meaning, line.use, width)]
     lines += [""] if one.lines else []
-    lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
-    return [*lines, ""] if one.found else lines
+    found = [one for one in one.found if verbose or _is_wrong(one)]
+    lines += [row for finding in found for row in _finding_rows(one, finding, color, width)]
+    return [*lines, ""] if found else lines
+
+
+def _is_wrong(found: Found) -> bool:
+    return found.finding.severity != "info" or found.finding.code == UNKNOWN
 
 
 def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
@@ -58,11 +61,12 @@ def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
     return [_as_json(one) for one in files]
 
 
-def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
-    """Return ``3 errors, 2 warnings, 0 remarks in 205 files``."""
+def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool = True) -> str:
+    """Return ``3 errors, 2 warnings, 0 remarks in 205 files``, and how the remarks are shown."""
     counts = Counter(found.finding.severity for one in files for found in one.found)
     text = ", ".join(many(counts[name], NOUNS[name]) for name in SEVERITIES)
     tail = "; warnings count as errors" if strict else ""
+    tail += "" if verbose or not counts["info"] else "; -v shows the remarks and what each line means"
     return f"{text} in {many(len(files), 'file')}{tail}"
 
 
@@ -197,7 +201,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser, "the findings")
     parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
-    parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
     parser.add_argument(
         "--chain", metavar="KIND", help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}"
     )
@@ -206,11 +209,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode", action="append", default=[], metavar="MODE", help="look at this mode; repeatable; all if left out"
     )
     add_strict(parser, "warnings count as errors")
-    parser.add_argument(
-        "--explain",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="say what each line means; by default for a single file",
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("-q", "--quiet", action="store_true", help="show the counts alone")
+    shown.add_argument(
+        "-v", "--verbose", action="store_true", help="show where the original does otherwise, and what each line means"
     )
     parser.add_argument(
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
@@ -225,9 +227,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
-    if args.format is not None:
-        former("--format json is now --json FILE|-, --format github is --github")
-        args.json, args.github = STDOUT if args.format == "json" else args.json, args.format == "github"
     if args.coverage:
         return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
@@ -236,8 +235,7 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}"), file=sys.stderr)
     if not paths:
         return ExitCode.NOTHING_CHECKED
-    explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
-    listed = not (args.json == STDOUT or args.github or args.summary)
+    listed = not (args.json == STDOUT or args.github or args.summary or args.quiet)
     color, width = use_color(sys.stdout), terminal_width()
     disk = Disk()
 
@@ -245,10 +243,12 @@ def run(args: argparse.Namespace) -> int:
         found = (
             _lint_case(path)
             if path.suffix in CASES
-            else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
+            else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=args.verbose, disk=disk)
             for path in some
         )
-        return [(one, file_rows(one, color=color, width=width) if listed else []) for one in found]
+        return [
+            (one, file_rows(one, color=color, width=width, verbose=args.verbose) if listed else []) for one in found
+        ]
 
     parts = max(min(core_count(), len(paths) // SHARE), 1)
     shares = on_cores([partial(lint_some, paths[part::parts]) for part in range(parts)])
@@ -293,7 +293,7 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
 
         lines = []
         for one in files:
-            for found in one.found:
+            for found in (found for found in one.found if args.verbose or _is_wrong(found)):
                 finding = found.finding
                 place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
                 properties = place | {"title": finding.code}
@@ -317,10 +317,10 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
             lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
         text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
     else:
-        if any(one.suite for one in files):
+        if args.verbose and any(one.suite for one in files):
             rows.append(say("In every chain, other than in the original drivers:"))
-            rows += [row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)]
+            rows += [row for code in GENERAL for row in _wrapped(f"{INDENT}{say(FIXES[code])} [{code}]", width)]
             rows.append("")
-        text = "\n".join([*rows, say(summary_line(files, strict=args.strict))])
+        text = "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])
     checkouts = [path for path in args.files if is_checkout(path)]
     return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])

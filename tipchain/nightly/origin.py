@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
-from tipchain.chain.warden import PARENT, numbers, state
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
 from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
@@ -99,7 +98,6 @@ def _hash(described: str) -> str:
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
-PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -119,19 +117,16 @@ def memory_mb() -> tuple[float, float]:
 
 def resident_mb(leaders: Collection[int]) -> dict[int, float]:
     """Return the memory in MiB of processes with all their descendants, without what is shared."""
-    parents: dict[int, int] = {}
-    for pid in numbers():
-        with suppress(OSError, ValueError, IndexError):
-            parents[pid] = int(state(pid)[PARENT])
+    import psutil
+
+    processes = {one.pid: one.info for one in psutil.process_iter(["ppid", "memory_info"])}
     found = dict.fromkeys(leaders, 0.0)
-    for pid in parents:
+    for pid, facts in processes.items():
         leader: int | None = pid
         while leader is not None and leader not in found:
-            leader = parents.get(leader)
-        if leader is not None:
-            with suppress(OSError, ValueError):
-                _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
-                found[leader] += (resident - shared) * PAGE_MB
+            leader = processes[leader]["ppid"] if leader in processes else None
+        if leader is not None and facts["memory_info"] is not None:
+            found[leader] += (facts["memory_info"].rss - facts["memory_info"].shared) / 2**20
     return found
 
 

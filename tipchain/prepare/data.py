@@ -7,7 +7,6 @@ import io
 import json
 import math
 import shutil
-import tarfile
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tipchain.core.files import files_below, sha256_of
+from tipchain.core.files import files_below
 from tipchain.core.images import LAYOUT, SPLITS, SUFFIXES, class_names, read_split, split_file
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.progress import Pace, Progress
@@ -384,14 +383,12 @@ class DataRecipe:
         names: the files that it holds, besides the manifest.
         make: yields name and content of each of them, always the same.
         said: what there is in it, for messages.
-        packed: whether an archive is kept beside the folder.
     """
 
     facts: JsonObject
     names: frozenset[str]
     make: Callable[[], Iterator[tuple[str, bytes]]]
     said: str
-    packed: bool = False
 
 
 def recipe_of(data_set: str, kind: str) -> DataRecipe:
@@ -457,93 +454,14 @@ def _motions(kind: str, folder: str) -> DataRecipe:
         names=file_names(kind, folder, len(scans)),
         make=lambda: make_files(kind, folder, scans),
         said=f"{len(clips)} videos",
-        packed=True,
     )
-
-
-# Data folders that a mode needs, of the shipped sets or of the user's own: made whole or not at all.
-
-
-PIECE = 1 << 20
-
-
-def archive_of(folder: Path) -> Path:
-    """Return the archive that is kept beside ``folder``."""
-    return folder.with_name(f"{folder.name}.tar")
-
-
-def checksum_of(archive: Path) -> Path:
-    """Return the file with the checksum of ``archive``."""
-    return archive.with_name(f"{archive.name}.sha256")
-
-
-def pack(folder: Path, archive: Path, *, workshop: Path) -> None:
-    """Write the files below ``folder`` into ``archive``; equal folders give equal bytes.
-
-    The names in it begin with the archive's own stem. The checksum comes last: an archive without one is not whole.
-
-    Args:
-        folder: what is packed.
-        archive: the file, replaced if it is there.
-        workshop: a folder on the same disk where it is made.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    made = workshop / archive.name
-    with tarfile.open(made, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                content = path.read_bytes()
-                entry = tarfile.TarInfo(f"{archive.stem}/{path.relative_to(folder).as_posix()}")
-                entry.size = len(content)
-                tar.addfile(entry, io.BytesIO(content))
-    line = f"{sha256_of(made)}  {archive.name}\n"
-    checksum_of(archive).unlink(missing_ok=True)
-    made.replace(archive)
-    checksum_of(made).write_text(line, encoding="utf-8")
-    checksum_of(made).replace(checksum_of(archive))
-
-
-def check_archive(archive: Path) -> None:
-    """Check an archive against its checksum.
-
-    Raises:
-        DataError: it differs, or one of the two files is missing or cannot be read.
-    """
-    try:
-        expected = checksum_of(archive).read_text(encoding="utf-8").split()[:1]
-        found = sha256_of(archive)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError("cannot be checked", file=archive, found=error) from error
-    if expected != [found]:
-        raise DataError("is damaged: its checksum differs", file=archive, expected=" ".join(expected), found=found)
-
-
-def read_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files that `pack` wrote.
-
-    Raises:
-        DataError: it is no such archive; or a file in it would lie outside of the folder.
-    """
-    try:
-        with tarfile.open(archive, "r:") as tar:
-            for entry in tar:
-                parts = PurePosixPath(entry.name).parts
-                file = tar.extractfile(entry) if entry.isreg() else None
-                if file is None or parts[:1] != (archive.stem,) or len(parts) < 2 or ".." in parts:
-                    raise DataError("holds what is no file of the folder", file=archive, found=entry.name)
-                yield "/".join(parts[1:]), file.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError("is damaged", file=archive, found=error) from error
 
 
 # Data folders that a mode needs: made whole or not at all, and checked before they are used.
 #
 # A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
 # ``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
-# again, but only if nothing in it is anybody else's. Beside the folder of a packed data set stands an archive; a folder
-# that is missing or damaged is unpacked from it, and an archive that is damaged is made again.
+# again, but only if nothing in it is anybody else's.
 
 
 FORMAT = 1
@@ -586,19 +504,15 @@ def prepare_data(
                     _refuse_foreign(folder, recipe.names)
                     say(f"{folder}: {problem}; making it again")
                 beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
-                archive, new = archive_of(folder), beside / "new"
+                new = beside / "new"
                 try:
-                    unpacked = recipe.packed and archive.exists() and not force and _unpack(archive, new, say)
-                    if not unpacked:
-                        _fill(new, recipe, folder.name)
-                        if recipe.packed:
-                            pack(new, archive, workshop=beside)
+                    _fill(new, recipe, folder.name)
                     if existed:
                         folder.rename(beside / "old")
                     new.rename(folder)
                 finally:
                     shutil.rmtree(beside, ignore_errors=True)
-                say(f"{folder}: {f'unpacked from {archive.name}' if unpacked else 'made'}, {recipe.said}")
+                say(f"{folder}: made, {recipe.said}")
     except OSError as error:
         raise DataError(
             f"cannot be made: {error.strerror or error}",
@@ -683,20 +597,6 @@ def _locked(folder: Path) -> Iterator[None]:
         for leftover in folder.parent.glob(f".{folder.name}.making-*"):
             shutil.rmtree(leftover)
         yield
-
-
-def _unpack(archive: Path, folder: Path, say: Say) -> bool:
-    """Fill ``folder`` from an archive; say why and leave none if that cannot be done."""
-    try:
-        check_archive(archive)
-        for name, content in read_archive(archive):
-            _write(folder / name, content)
-        check_data(folder)
-    except DataError as error:
-        say(f"{archive}: {error.message}; making it again")
-        shutil.rmtree(folder, ignore_errors=True)
-        return False
-    return True
 
 
 def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:

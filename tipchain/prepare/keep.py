@@ -1,9 +1,9 @@
-"""``--keep-data``: what was there before a suite's script ran is there afterwards, as it was.
+"""What was there before a suite's script ran is never deleted: it is moved aside, and moved back if asked for.
 
 The script gets an ``rm`` that does not delete what is older than its start, or holds something that is: it moves that
-aside, beside its place, and writes it down. So the script finds what it expects, a place that is free. Afterwards
-everything is moved back; what the script made in such a place is moved beside it. Nothing is ever deleted here. A run
-that was killed is made good by the next: the list is in the checkout.
+aside, beside its place, and writes it down. So the script finds what it expects, a place that is free. With
+``--keep-data`` everything is moved back afterwards; what the script made in such a place is moved beside it. After a run
+that was killed the next one moves it back: the list is in the checkout.
 
 Older is what was last changed before: the time of change (ctime) cannot be set, so unpacking an archive does not make
 its files look old. This file is also the ``rm`` itself and must run alone, with nothing of tipchain imported.
@@ -46,19 +46,31 @@ def start_keeping(logs: Path, programs: Path) -> None:
     rm.chmod(0o755)
 
 
+def left_aside(logs: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield what was moved aside, each place with where it is now, and forget the list."""
+    for place, aside in _moved(logs):
+        if os.path.lexists(aside):
+            yield place, aside
+    (logs / LIST).unlink(missing_ok=True)
+
+
+def _moved(logs: Path) -> list[tuple[Path, Path]]:
+    try:
+        lines = (logs / LIST).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [(Path(place), Path(aside)) for place, aside in map(json.loads, lines)]
+
+
 def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
     """Move back what was moved aside; yield each place, and where what the script made there is now, None for nothing.
 
     Raises:
         OSError: something cannot be moved; it stays in the list.
     """
-    list_ = logs / LIST
-    try:
-        entries = [json.loads(line) for line in list_.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
-        return
+    list_, entries = logs / LIST, _moved(logs)
     while entries:
-        place, aside = (Path(text) for text in entries[-1])
+        place, aside = entries[-1]
         if os.path.lexists(aside):
             beside = _clear(place) if os.path.lexists(place) else None
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -66,9 +78,13 @@ def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
             yield place, beside
         entries.pop()
         left = list_.with_name(f"{LIST}.new")
-        left.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
+        left.write_text("".join(map(_line, entries)), encoding="utf-8")
         left.replace(list_)
-    list_.unlink()
+    list_.unlink(missing_ok=True)
+
+
+def _line(entry: tuple[Path, Path]) -> str:
+    return f"{json.dumps([str(path) for path in entry])}\n"
 
 
 def _clear(place: Path) -> Path:
@@ -103,7 +119,7 @@ def rm(logs: Path, began_ns: int, real: str, words: list[str]) -> int:
             else:
                 rest.append(operand)
         except OSError as error:
-            sys.stderr.write(f"rm: cannot remove {operand!r}, which --keep-data keeps: {error.strerror}\n")
+            sys.stderr.write(f"rm: cannot move {operand!r} aside: {error.strerror}\n")
             status = 1
     if operands and not rest:
         return status
@@ -126,10 +142,10 @@ def _holds_older(place: Path, began_ns: int) -> bool:
 
 def _move_aside(place: Path, logs: Path) -> None:
     if place == logs or place in logs.parents:
-        raise OSError(0, "the list of what is kept is in it")
+        raise OSError(0, "the list of what is moved aside is in it")
     aside = _free(place.with_name(f".{place.name}.kept"))
     with (logs / LIST).open("a", encoding="utf-8") as file:
-        file.write(json.dumps([str(place), str(aside)]) + "\n")
+        file.write(_line((place, aside)))
         file.flush()
         os.fsync(file.fileno())
     place.rename(aside)

@@ -31,8 +31,7 @@ from tipchain.core.language import clean, cut, many, say
 from tipchain.core.progress import Screen, terminal_size
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
-from tipchain.prepare.keep import put_back, start_keeping
-from tipchain.prepare.shell import Removals, find_removals
+from tipchain.prepare.keep import left_aside, put_back, start_keeping
 
 # What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
 #
@@ -290,7 +289,7 @@ def run_script(
         argv: the call; its first word is looked for on PATH.
         log: where the output goes.
         interpreter: what it calls Python by; its own if None.
-        keep: whether what it deletes is put back.
+        keep: whether what it deletes of what is there is put back, not only moved aside.
         limit_s: seconds until it is ended.
 
     Raises:
@@ -309,8 +308,7 @@ def run_script(
         for fault in [*_put_back(root), *_set_half_made_aside(root, log, left)]:
             print(say(f"note: from an earlier call: {fault}"))
         before = _changed_files(root)
-        if keep:
-            start_keeping(root / LOGS, folder)
+        start_keeping(root / LOGS, folder)
         if stop.is_set():
             raise KeyboardInterrupt  # the script shall not begin
         with _told(log) as hear:
@@ -327,7 +325,14 @@ def run_script(
                 watch=hear,
                 stop=stop,
             )
-        faults = [*_put_back(root), *_set_half_made_aside(root, log, time.time())]
+        if keep:
+            faults = list(_put_back(root))
+        else:
+            faults = []
+            for place, aside in left_aside(root / LOGS):
+                name = os.path.relpath(place, root)
+                print(say(f"moved aside: {name}, which the script deleted, is {aside.name} now"))
+        faults += _set_half_made_aside(root, log, time.time())
         after = _changed_files(root)
     if changed := sorted(name for name in after if after[name] != before.get(name)):
         print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
@@ -563,7 +568,6 @@ def _folders_left(command: Command) -> Iterator[str]:
 
 MOST_LINES = 20
 MOST_CHARACTERS = 160
-NOTHING = Removals()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -576,8 +580,7 @@ class Preparation:
         log: its log, relative to ``checkout``.
         paths: what must be there afterwards.
         interpreter: what the script calls Python by; None if none was found, or there is no script.
-        removals: what it may delete.
-        keep: whether that is put back.
+        keep: whether what it deletes of what is there is put back.
     """
 
     checkout: Path
@@ -585,7 +588,6 @@ class Preparation:
     log: str
     paths: tuple[NamedPath, ...]
     interpreter: Interpreter | None = None
-    removals: Removals = NOTHING
     keep: bool = False
 
 
@@ -643,7 +645,6 @@ def plan_preparation(
         log=log,
         paths=paths,
         interpreter=find_interpreter(checkout, python, plan.commands[0].argv[0] if plan.commands else "python"),
-        removals=find_removals(checkout / SCRIPT, checkout, (name, mode.value)),
         keep=keep,
     )
 
@@ -655,7 +656,7 @@ def describe(preparation: Preparation) -> list[str]:
 
 
 def _announce(preparation: Preparation) -> Iterator[str]:
-    """Yield what is run, and with what, and what it may delete."""
+    """Yield what is run, and with what, and what becomes of what it deletes."""
     if preparation.argv is None:
         yield f"nothing is run: there is no {SCRIPT}"
         return
@@ -663,19 +664,10 @@ def _announce(preparation: Preparation) -> Iterator[str]:
     yield f"$ {shlex.join(preparation.argv)}"
     yield f"  log: {preparation.log}"
     yield f"  {python.describe() if python else 'python: there is none on PATH; --python names one'}"
-    paths, untold = preparation.removals.paths, preparation.removals.untold
     if preparation.keep:
         yield "  --keep-data: what it deletes of what is there is put back"
-    for path in paths[:MOST_LINES]:
-        name = path.relative_to(preparation.checkout) if path.is_relative_to(preparation.checkout) else path
-        kind = " (the link alone)" if path.is_symlink() else "/" if path.is_dir() else ""
-        yield f"  may delete: {name}{kind}"
-    if len(paths) > MOST_LINES:
-        yield f"  may delete: {len(paths) - MOST_LINES} more files and folders"
-    for line in untold:
-        yield f"  may delete, cannot be told: {line}"
-    if not paths and not untold:
-        yield "  may delete: nothing that is there now"
+    else:
+        yield "  what it deletes of what is there is moved aside"
 
 
 def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode:

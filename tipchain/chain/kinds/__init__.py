@@ -1,7 +1,7 @@
 """The kinds of TIPC chains: which driver a parameter file is for, told from the file.
 
-Most files are for ``test_train_inference_python.sh``. Each other kind is a module of this folder, or a value in one that is
-called as the kind is, which is imported only when a file of its kind is at hand. It has
+Most files are for ``test_train_inference_python.sh``. Each other kind that tipchain runs is a module of this folder, which is
+imported only when a file of its kind is at hand. It has
 
 - ``plan(request) -> Plan``: the commands (`tipchain.chain.kinds.base.Request` says what is asked for);
 - ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.base.Layout`), by which ``lint`` reads a file;
@@ -58,8 +58,9 @@ class Kind(NamedTuple):
         driver: the suites' script.
         modes: its modes; where there is one, it need not be named.
         marks: each tells it.
-        module: what plans it; "" for `TRAIN_INFER`.
+        module: what plans it; "" for `TRAIN_INFER` and for what tipchain does not run.
         section: the one section that its layouts are of; "" for the whole file.
+        lacks: what its chains need, where tipchain does not run them; "" where it does.
     """
 
     name: str
@@ -69,6 +70,12 @@ class Kind(NamedTuple):
     marks: tuple[Mark, ...]
     module: str = ""
     section: str = ""
+    lacks: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing of such a file is run; "" where it is."""
+        return self.lacks and f"tipchain does not run {self.driver}: it needs {self.lacks}"
 
 
 # In the order in which they are told.
@@ -112,35 +119,35 @@ _ALL = (
     ),
     Kind(
         name="serving_cpp",
-        title="a C++ server and a client that asks it; planned, not run",
+        title="a C++ server and a client that asks it",
         driver="test_serving_infer_cpp.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_cpp_params"), Mark(section="serving_params", name="*serving*cpp*")),
-        module="tipchain.chain.kinds.deployed",
+        lacks="Paddle Serving, which no version of Paddle since 2.3 has",
     ),
     Kind(
         name="serving_python",
-        title="a server and a client that asks it; planned, not run",
+        title="a server and a client that asks it",
         driver="test_serving_infer_python.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_python_params"), Mark(section="serving_params")),
-        module="tipchain.chain.kinds.deployed",
+        lacks="Paddle Serving, which no version of Paddle since 2.3 has",
     ),
     Kind(
         name="inference_cpp",
-        title="inference with a C++ program, where it is built",
+        title="inference with a C++ program",
         driver="test_inference_cpp.sh",
         modes=(Mode.CPP_INFER,),
         marks=(Mark(section="cpp_infer_params"), Mark(section="cpp_program_params")),
-        module="tipchain.chain.kinds.deployed",
+        lacks="a program that is built with Paddle's C++ library",
     ),
     Kind(
         name="lite",
-        title="inference on a phone; planned, not run",
+        title="inference on a phone",
         driver="test_lite_arm_cpu_cpp.sh",
         modes=(Mode.LITE_INFER,),
         marks=(Mark(section="lite_params"),),
-        module="tipchain.chain.kinds.deployed",
+        lacks="a phone and Paddle Lite's library for it",
     ),
     Kind(
         name=TRAIN_INFER,

@@ -14,10 +14,12 @@ from tipchain.chain.kinds import Kind
 from tipchain.chain.load import ON_CPU, marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Options, Plan
-from tipchain.chain.profiles import all_suites, get_suite, parse_layout, suite_names
+from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import ALL, NONE, SlotRule
-from tipchain.errors import ParamsError, UsageError
+from tipchain.core.json_text import Json
+from tipchain.core.yaml_reader import load_yaml
+from tipchain.errors import ParamsError, ProfileError, UsageError
 from tipchain.modes import Mode, parse_device
 
 
@@ -66,6 +68,16 @@ class Layout:
         except ParamsError:
             return False
         return True
+
+
+def suite_data(kind: str) -> Mapping[str, Json]:
+    """Return what a kind's chains have of each suite's own, by suite; its ``layout`` is one."""
+    data = load_yaml(SHIPPED / "kinds" / f"{kind}.yaml", ProfileError, "a kind's data").data
+    for suite, own in data.items():
+        if "layout" in own:
+            lines = own["layout"]
+            own["layout"] = Layout(suite=suite, **{**lines, "unread": frozenset(lines.get("unread", ()))})
+    return data
 
 
 LAST_LINE = frozenset({"log_iters", "skip_iters", "repeats", "task"})
@@ -161,9 +173,8 @@ class Planner(Protocol):
 
 
 def planner(kind: Kind) -> Planner:
-    """Return what plans a kind: its module, or what is called as it is in a module of several kinds."""
-    module = import_module(kind.module)
-    found: Planner = getattr(module, kind.name, module)
+    """Return the module that plans a kind."""
+    found: Planner = import_module(kind.module)
     return found
 
 

@@ -18,7 +18,7 @@ from pathlib import PurePath
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds.base import Chain, Layout, Request, only_section
+from tipchain.chain.kinds.base import Chain, Layout, Request, only_section, suite_data
 from tipchain.chain.load import changed_text, device_changes, suite_of
 from tipchain.chain.params import Slot, parse_params, plain_list, shell_operator, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
@@ -49,54 +49,25 @@ class Driver:
         devices: numbers of hosts and GPUs, where none is asked for.
         skip: lines of speed that the script leaves out.
         units: of the speed on one GPU and on several.
-        null: roles that are set to null.
+        nothing: roles that are set to null.
         profile: role of the line that becomes the profiler's.
         lists: whether epoch and batch are lists of ``mode=value``.
         limits: the driver's own limit with the profiler, without, and on several GPUs; "" for none.
         quotes: whether the profiler's options are written in quotes; else the command ends at their first ``;``.
     """
 
-    section: tuple[str, ...]
-    devices: tuple[str, ...] = ("N1C4",)
+    section: Sequence[str]
+    devices: Sequence[str] = ("N1C4",)
     skip: int
-    units: tuple[str, str]
-    null: tuple[str, ...] = ("eval", "export_norm")
+    units: Sequence[str]
+    nothing: Sequence[str] = ("eval", "export_norm")
     profile: str = "extra_train"
     lists: bool = False
-    limits: tuple[str, str, str] = ("5m", "", "")
+    limits: Sequence[str] = ("5m", "", "")
     quotes: bool = True
 
 
-_FIRST = ("bench_batch", "fp_items", "bench_epoch")
-_LAST = ("profiler", "flags")
-DRIVERS: Mapping[str, Driver] = {
-    "paddleclas": Driver(
-        section=(*_FIRST, "model_type", "?num_workers", *_LAST),
-        skip=100,
-        units=("samples/s", "images/s"),
-        null=("eval", "export_norm", "train_pact", "train_fpgm"),
-        limits=("5m", "5m", "5m"),
-    ),
-    "paddledetection": Driver(section=(*_FIRST, "repeat", *_LAST), skip=4, units=("images/s", "images/s"), lists=True),
-    "paddleseg": Driver(
-        section=(*_FIRST, *_LAST), devices=("N1C1", "N1C8"), skip=2, units=("samples/s", "images/s"), lists=True
-    ),
-    "paddlevideo": Driver(
-        section=(*_FIRST, *_LAST, "max_iters"),
-        skip=5,
-        units=("instance/s", "instance/s"),
-        null=("eval", "extra_eval", "infer_export", "export_save", "export_norm"),
-        profile="extra_train2",
-    ),
-    "paddle3d": Driver(
-        section=(*_FIRST, *_LAST),
-        skip=2,
-        units=("samples/s", "images/s"),
-        lists=True,
-        limits=("", "", ""),
-        quotes=False,
-    ),
-}
+DRIVERS: Mapping[str, Driver] = {suite: Driver(**data) for suite, data in suite_data("benchmark_train").items()}
 KEYS: Mapping[str, str] = {
     "bench_batch": "batch_size",
     "fp_items": "fp_items",
@@ -226,7 +197,7 @@ class _TrainingPlan(ABC):
         if self.suite.name == "paddleclas":
             self.replace_all(" -o DataLoader.Train.sampler.shuffle=False", " -o Global.print_batch_step=1")
             self.replace_all("-o DataLoader.Train.loader.use_shared_memory=False", " -o Global.eval_during_train=False")
-        for role in self.driver.null:
+        for role in self.driver.nothing:
             self.set(role, "null")
         if self.suite.name == "paddleclas" and (self.value("num_workers") or self.request.legacy):
             old = " -o DataLoader.Train.loader.num_workers="
@@ -431,7 +402,7 @@ class _SectionPlan(_TrainingPlan):
         file = parse_params(text, path)
         spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient)
         inner = expand(spec._replace(alignment=None), path, options)
-        edited = {self.line(role) for role in (*self.driver.null, self.driver.profile)}
+        edited = {self.line(role) for role in (*self.driver.nothing, self.driver.profile)}
         for one in inner.findings:
             if one.severity == "error" and one.line not in edited:
                 self.chain.findings.append(one)

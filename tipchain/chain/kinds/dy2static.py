@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds.base import Layout, Request, choose_layout
+from tipchain.chain.kinds.base import Layout, Request, choose_layout, suite_data
 from tipchain.chain.load import changed_text, device_changes
 from tipchain.chain.params import Slot, check_folder_name, parse_params, split_lines
 from tipchain.chain.plan import Artifact, Command, Plan
@@ -40,11 +40,6 @@ NUDGED = str(PACKAGE / "paddle_tools" / "nudged_training.py")
 CUSTOM = ("echo ", "sed ")
 """With what the last line of a section begins, if it is the suite's own command."""
 DETERMINISTIC = {"FLAGS_cudnn_deterministic": "True"}
-_SLOTS = (
-    "model_name:model_name python:python gpu_list:gpu_list use_gpu autocast epoch save batch pretrained "
-    "train_model_name:train_model_name|null train_data extra_train ## trainer:trainer train_norm "
-    "train_pact train_fpgm train_distill train_x1 train_x2"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,38 +71,7 @@ class Dy2staticRule:
         return rf"{re.escape(self.line)}.*?\b{re.escape(before)}{NUMBER}{re.escape(after)}"
 
 
-def _layout(suite: str, more: str = "") -> Layout:
-    return Layout(suite=suite, text=f"=base_train|amp_train {_SLOTS} {more}")
-
-
-RULES: Mapping[str, Dy2staticRule] = {
-    "paddleclas": Dy2staticRule(
-        layout=_layout("paddleclas"),
-        both="-o Global.print_batch_step=1",
-        trainer="to_static_train",
-        line="Iter:",
-        extract="loss: {%f},",
-    ),
-    "paddlenlp": Dy2staticRule(
-        layout=_layout("paddlenlp", "?custom:echo*|sed*"),
-        static="--to_static",
-        line="step_idx",
-        extract="avg loss: {%f}",
-    ),
-    "paddleseg": Dy2staticRule(
-        layout=_layout("paddleseg", "?custom:echo*"),
-        static="--opts to_static_training=True",
-        line="[TRAIN] epoch:",
-        extract="loss: {%f},",
-    ),
-    "paddlevideo": Dy2staticRule(
-        layout=_layout("paddlevideo", "?custom:echo*"),
-        static="-o to_static=True",
-        line="train step",
-        extract="loss: {%f} ",
-        first=3,
-    ),
-}
+RULES: Mapping[str, Dy2staticRule] = {suite: Dy2staticRule(**data) for suite, data in suite_data(NAME).items()}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
 MEANINGS: Mapping[str, str] = {
     **ROLES,

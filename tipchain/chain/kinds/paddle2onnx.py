@@ -9,56 +9,17 @@ from __future__ import annotations
 
 import glob
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tipchain.chain.emitter import exported_files
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.params import Slot, Words, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
 
-_CONVERSION = """
-  convert model_dir:--model_dir model_filename:--model_filename params_filename:--params_filename
-  save_file:--save_file opset:--opset_version checker:--enable_onnx_checker|--enable_dev_version
-"""
-LAYOUTS = (
-    Layout(
-        suite="paddleclas",
-        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} ?model_url:*model_url"
-        " inference:inference use_onnx infer_model_dir infer_device infer_config",
-        reads=16,
-        unread=frozenset({"model_url"}),
-    ),
-    Layout(
-        suite="paddledetection",
-        text=f"""=paddle2onnx_params model_name:model_name python:python filename ##
-        export_save export_weight export_norm export_pact export_fpgm export_distill export_x1 extra_export export_kl_quant ##
-        infer_modes:infer_mode infer_quant:infer_quant {_CONVERSION} extra_convert
-        inference:infer_py infer_config onnx_file infer_data extra_infer""",
-        rest=True,
-    ),
-    Layout(
-        suite="paddleocr",
-        text="""=paddle2onnx_params model_name:model_name python:python
-        convert det_dir:--det_model_dir model_filename:--model_filename params_filename:--params_filename
-        det_file:--det_save_file rec_dir:--rec_model_dir rec_file:--rec_save_file opset:--opset_version
-        checker:--enable_onnx_checker
-        inference:inference infer_device:--use_gpu onnx_det:--det_model_dir onnx_rec:--rec_model_dir infer_data:--image_dir""",
-        reads=17,
-    ),
-    Layout(
-        suite="paddleseg",
-        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} inference:inference onnx_file infer_data",
-        reads=13,
-    ),
-    Layout(
-        suite="paddlevideo",
-        text=f"=paddle2onnx_params model_name:model_name python:python {_CONVERSION} inference:inference"
-        " infer_config onnx_file infer_data",
-        reads=14,
-    ),
-)
+DATA = suite_data("paddle2onnx")
+LAYOUTS: Sequence[Layout] = tuple(data["layout"] for data in DATA.values())
 MEANINGS: Mapping[str, str] = {
     "convert": "program that converts, paddle2onnx",
     "model_dir": "folder of the exported model",
@@ -84,13 +45,6 @@ MEANINGS: Mapping[str, str] = {
     "rec_file": "the recognizer's ONNX model to write",
     "onnx_det": "argument for the detector's ONNX model",
     "onnx_rec": "argument for the recognizer's ONNX model",
-}
-STATUS: Mapping[str, str] = {
-    "paddleclas": "{model} - {command} - {log} !",
-    "paddledetection": "{model} - {command} - {log} ",
-    "paddleocr": "{model} - {command} - {log} ",
-    "paddleseg": "{model} - {command} - {log} ",
-    "paddlevideo": "{model} - {command} - {log}",
 }
 NO_INSTALLS: Mapping[str, str] = {"PIP_NO_INDEX": "1"}
 """For pip, which paddle2onnx 2 starts through polygraphy: https://pip.pypa.io/en/stable/topics/configuration/"""
@@ -130,7 +84,7 @@ class _OnnxChain(Chain):
         else:
             self.one("", self.slots["model_dir"].value, self.slots["save_file"].value, ())
         return self.made(
-            results_log="results_paddle2onnx.log", status=STATUS[self.suite], redirected=("convert", "infer")
+            results_log="results_paddle2onnx.log", status=DATA[self.suite]["status"], redirected=("convert", "infer")
         )
 
     def detection(self) -> None:
@@ -179,7 +133,7 @@ class _OnnxChain(Chain):
         for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].checked_values()):
             given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
             argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
-            leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
+            leaves = (Artifact(what="result line", in_log=True, reads=True),) if self.fixes else ()
             command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves, on_gpu=on == "gpu")
             self.add(command, log=f"paddle2onnx_infer_{on}.log")
         for one in models if self.fixes else ():
@@ -278,7 +232,7 @@ class _OnnxChain(Chain):
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
         argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
-        leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
+        leaves = (Artifact(what="result line", in_log=True, reads=True),) if self.fixes else ()
         self.add(
             Command(id=label, step="infer", argv=argv, cwd=cwd, needs=(converted,), leaves=leaves),
             log="paddle2onnx_infer_cpu.log",

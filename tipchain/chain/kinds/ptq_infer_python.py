@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Values, exported_files, limited_product, slim_links
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import parse_device
@@ -60,8 +61,8 @@ class PtqDevice:
     axes: Sequence[str]
     arguments: Sequence[str]
     log: str
-    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    never: tuple[Mapping[str, str], ...] = ()
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    never: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ class PtqEvaluation:
     """
 
     config: str
-    section: tuple[str, ...]
+    section: Sequence[str]
     labels: str
     root: str
     reads_lists: bool = False
@@ -142,159 +143,14 @@ class PtqRule:
     evaluation: PtqEvaluation | None = None
 
 
-_SEG = "device! model_config infer_batch infer_data benchmark".split()
-_VIDEO = "device! infer_config model_file params_file infer_batch infer_data benchmark".split()
-_DETECTION = "model_dir infer_batch infer_data benchmark extra_infer".split()
-RULES: Mapping[str, PtqRule] = {
-    "paddleclas": PtqRule(
-        layout=Layout(suite="paddleclas"),
-        program="export_kl_quant",
-        arguments=(),
-        logs="{root}/test_tipc/output/{model}/{mode}",
-        quantized="{v[infer_model]}/quant_post_static_model",
-        source="{v[infer_model]}",
-        model={"model_dir": "../{v[infer_model]}/quant_post_static_model"},
-        unquantized={"model_dir": "../{v[infer_model]}"},
-        cpu=PtqDevice(
-            axes="mkldnn threads infer_batch".split(),
-            arguments="device! mkldnn! threads model_dir infer_batch infer_data benchmark extra_infer".split(),
-            log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
-        ),
-        gpu=PtqDevice(
-            axes="trt precision infer_batch".split(),
-            arguments="device! trt precision model_dir infer_batch infer_data benchmark".split(),
-            log="infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
-            never=({"precision": "True", "trt": "False"},),
-        ),
-        cwd="deploy",
-        links=True,
-        evaluation=PtqEvaluation(
-            config="export_kl_quant",
-            section=("DataLoader", "Eval", "dataset"),
-            labels="cls_label_path",
-            root="image_root",
-        ),
-    ),
-    "paddleseg": PtqRule(
-        layout=Layout(
-            suite="paddleseg",
-            text="""
-            =ptq_params model_name:model_name python:python ?use_gpu:--device|--use_gpu source:--model_dir
-            ?output_dir:--*output_dir quant_config:--config batch_num:--batch_num* quant_batch:--batch_size ##
-            trainer:trainer quantize ##
-            =infer_params inference:inference device:--device|--use_gpu infer_batch:--batch_size model_config:--config
-            infer_data:--image_path benchmark:--benchmark
-            """,
-            reads=32,
-            unread=frozenset({"trainer"}),
-        ),
-        program="quantize",
-        arguments="use_gpu:device source batch_num quant_batch:infer_batch quant_config output_dir".split(),
-        quantized="{dirname[model_config]}",
-        source="{v[source]}",
-        model={},
-        unquantized={"model_config": "{v[source]}/deploy.yaml"},
-        cpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
-        on_gpu="deploy/slim/quant/ptq.py",
-        evaluation=PtqEvaluation(
-            config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
-        ),
-    ),
-    "paddlevideo": PtqRule(
-        layout=Layout(
-            suite="paddlevideo",
-            text="""
-            =ptq_params model_name:model_name python:python use_gpu:--use_gpu|null quant_config:--config
-            source:-o*inference_model_dir output_dir:-o*quant_output_dir data_dir:-o*data_prefix
-            data_list:-o*file_path batch_num:-o*batch_nums quant_batch:-o*batch_size ##
-            trainer:trainer quantize ##
-            =infer_params inference:inference device:--use_gpu infer_config:--config infer_batch:--batch_size
-            model_file:--model_file params_file:--params_file infer_data:--input_file benchmark:--enable_benchmark
-            """,
-            reads=32,
-            unread=frozenset({"trainer"}),
-        ),
-        program="quantize",
-        arguments="use_gpu:device quant_config source batch_num quant_batch data_dir data_list output_dir".split(),
-        logs="./log/{model}/{mode}",
-        log="{mode}_export_.log",
-        quantized="{dirname[model_file]}",
-        source="{v[source]}",
-        model={},
-        unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
-        cpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
-    ),
-    "paddledetection": PtqRule(
-        layout=Layout(
-            suite="paddledetection",
-            text="""
-            =ptq_params model_name:model_name python:python filename:filename|null ##
-            export_save export_weight quantize:kl_quant_export extra_quant:export_param* ##
-            inference:inference device:--device mkldnn:--enable_mkldnn|--use_mkldnn threads:--cpu_threads
-            infer_batch:--batch_size precision:--run_mode model_dir:--model_dir infer_data:--image_dir
-            benchmark:--run_benchmark extra_infer
-            """,
-            rest=True,
-            unread=frozenset({"extra_quant"}),
-        ),
-        program="quantize",
-        arguments="export_weight filename export_save".split(),
-        literal={"filename": "{model}"},
-        quantized="{v[export_save]}/{model}",
-        source="",
-        model={"model_dir": "{v[export_save]}/{model}"},
-        unquantized={"model_dir": "{run}/unquantized/{model}"},
-        cpu=PtqDevice(
-            axes="mkldnn threads infer_batch".split(),
-            arguments=["device", "mkldnn", "threads", *_DETECTION],
-            log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_mode_paddle_batchsize_{infer_batch}.log",
-        ),
-        gpu=PtqDevice(
-            axes="precision infer_batch".split(),
-            arguments=["device", "precision", *_DETECTION],
-            log="python_infer_gpu_mode_{precision}_batchsize_{infer_batch}.log",
-            only={"precision": ("paddle", "trt_int8")},
-        ),
-        results_log="results_ptq_python.log",
-        cpu_words="use_gpu=False",
-    ),
-    "paddleocr": PtqRule(
-        layout=Layout(
-            suite="paddleocr",
-            text="""
-            =kl_quant_params|train_params model_name:model_name python:python export_weight export_save
-            infer_model:infer_model infer_export:infer_export infer_quant:infer_quant inference:inference
-            device mkldnn threads infer_batch trt precision model_dir infer_data save_log benchmark ?extra_infer
-            ?extra_infer2
-            """,
-            reads=17,
-            unread=frozenset({"infer_quant", "extra_infer2"}),
-        ),
-        program="infer_export",
-        arguments="export_weight export_save".split(),
-        literal={"export_weight": "{infer_model}", "export_save": "{infer_model}_klquant"},
-        log="{mode}_export_{number}.log",
-        quantized="{infer_model}_klquant",
-        source="{infer_model}",
-        model={"model_dir": "{infer_model}_klquant"},
-        unquantized={"model_dir": "{infer_model}"},
-        cpu=PtqDevice(
-            axes="mkldnn threads infer_batch precision".split(),
-            arguments="device! mkldnn threads model_dir infer_batch save_log infer_data benchmark precision extra_infer".split(),
-            log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
-            only={"precision": ("int8",)},
-        ),
-        gpu=PtqDevice(
-            axes="trt precision infer_batch".split(),
-            arguments="device! trt precision model_dir infer_batch infer_data benchmark extra_infer save_log".split(),
-            log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
-            only={"precision": ("int8",)},
-        ),
-        takes_gpu_id=True,
-    ),
-}
+def _rule(data: Json) -> PtqRule:
+    """Return a suite's rule."""
+    devices = {kind: PtqDevice(**data[kind]) for kind in ("cpu", "gpu")}
+    evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
+    return PtqRule(**{**data, **devices, "evaluation": evaluation})
+
+
+RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
 MEANINGS: Mapping[str, str] = {
     **ROLES,
@@ -538,7 +394,7 @@ class _Quantization(Chain):
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
-        line = Artifact(what="result line", in_log=True, line=self.result_line)
+        line = Artifact(what="result line", in_log=True, line=self.result_line, reads=True)
         command = Command(
             id=";".join(filter(None, (label, kind, *shown))),
             step="infer",
