@@ -226,19 +226,7 @@ WEIGHTS = (
     _net("wrong-bias", "weights", (*PLAIN, "def after(net):\n    pass"), (*PLAIN, "def after(net):\n    pass"), "    pass", "    net.layer.weight.set_value(paddle.randn([6, 4]))\n    net.layer.bias.set_value(paddle.randn([4]))", VECTORS),
     _net("tied-weights", "weights", ("self.first = nn.Linear(6, 6, bias=False)\nself.second = nn.Linear(6, 6, bias=False)\nself.second.weight = self.first.weight", WEIGHTED[1]), ("self.first = nn.Linear(6, 6, bias_attr=False)\nself.second = nn.Linear(6, 6, bias_attr=False)\nself.second.weight = self.first.weight", WEIGHTED[1]), "\n        self.second.weight = self.first.weight", "", SEQUENCES),
 )  # fmt: skip
-WEIGHT = "np.array([1, 2, 3, 4], np.float32)"
-FOCAL = "chance = {soft}(output, -1)\n    picked = (chance * F.one_hot(label, 4)).sum(-1)\n    return -({alpha} * (1 - picked) ** {gamma} * picked.log()).mean()"
-FOCALS = (FOCAL.format(soft="F.softmax", alpha="0.25", gamma="2.0"),) * 2
 LOSSES = (
-    _loss(
-        "class-weights",
-        f"return F.cross_entropy(output, label, torch.tensor({WEIGHT}).to(output.dtype))",
-        f"return F.cross_entropy(output, label, paddle.to_tensor({WEIGHT}).astype(output.dtype))",
-        f", paddle.to_tensor({WEIGHT}).astype(output.dtype)",
-        "",
-    ),
-    _loss("focal-alpha", *FOCALS, "0.25", "0.75"),
-    _loss("focal-gamma", *FOCALS, "** 2.0", "** 1.0"),
     _loss(
         "margin",
         "return F.multi_margin_loss(output, label, margin=0.5)",

@@ -330,13 +330,13 @@ def _schedule(name: str, scheduler: str, codes: Sequence[str]) -> Fault:
 
 
 TRAINING = (
-    _loss("softmax-twice", "plain", "softmax twice", ("softmax-twice",)),
+    _loss("softmax-twice", "plain", "softmax twice", ("extra-activation",)),
     _loss("sum", "residual", "sum", ("reduction", "mean-sum", "sum")),
-    _loss("class-mean", "vision", "class mean", ("reduction", "batch-mean", "mean-sum", "scale-factor")),
+    _loss("class-mean", "vision", "class mean", ("reduction", "batch-mean", "mean-sum", "scale-factor", "extra-term")),
     _loss("smoothing", "transformer", "smoothing", ("label-smoothing",)),
-    _loss("class-weights", "plain", "class weights", ("class-weights", "class-weight")),
+    _loss("class-weights", "plain", "class weights", ("class-weights", "extra-step")),
     _loss("ignored", "lstm", "ignored", ("ignore-index",)),
-    _loss("log2", "clip", "log2", ("log-base",)),
+    _loss("log2", "clip", "log2", ("scale-factor",)),
     _loss("no-divergence", "autoencoder", "no divergence", ("missing-term",)),
     _loss("detached", "plain", "detached", CUT),
     _update("rate", "rate", ("learning-rate", "lr", "lr-factor"), "deep"),

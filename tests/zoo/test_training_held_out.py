@@ -25,8 +25,6 @@ FAST = "adamw-by-hand", "clips-each", "plateau", "noam"
 
 MISSED = {
     "optimizer-lamb-decay": "no formula of LAMB is known: the cause is unknown",
-    "loss-triplet-swapped": "the code is told to differ, not that two outputs are exchanged",
-    "loss-signs-for-bits": "both losses are one call whose labels differ by arithmetic: the cause is unknown",
     "loss-cosine-margin": "no pair of this batch is within either margin: only training shows it",
 }
 

@@ -588,33 +588,33 @@ LOSSES: Mapping[str, HeldOut] = {
         lambda output, labels: PF.cross_entropy(
             output, PF.one_hot(labels, 5) * (0.9 - 0.1 / 4) + 0.1 / 4, soft_label=True
         ),
-        "label-smoothing",
+        "label-smoothing", "extra-term",
     ),
     "class-weights-turned": _loss(
         lambda output, labels: TF.cross_entropy(output, labels, weight=torch.linspace(0.5, 1.5, 5, dtype=output.dtype)),
         lambda output, labels: PF.cross_entropy(
             output, labels, weight=paddle.linspace(1.5, 0.5, 5).astype(output.dtype)
         ),
-        "class-weights",
+        "class-weights", "position-table",
     ),
     "binary-batch-mean": _loss(
         TF.binary_cross_entropy_with_logits,
         lambda output, labels: PF.binary_cross_entropy_with_logits(output, labels, reduction="sum") / 12,
-        "reduction", labels=_bits,
+        "scale-factor", labels=_bits,
     ),
     "binary-positive-weight": _loss(
         lambda output, labels: TF.binary_cross_entropy_with_logits(
             output, labels, pos_weight=torch.tensor(3.0, dtype=output.dtype)
         ),
-        PF.binary_cross_entropy_with_logits, "pos-weight", labels=_bits,
+        PF.binary_cross_entropy_with_logits, "missing-pos-weight", labels=_bits,
     ),
     "binary-for-softmax": _loss(
         TF.cross_entropy,
         lambda output, labels: PF.binary_cross_entropy_with_logits(output, PF.one_hot(labels, 5).astype(output.dtype)),
-        "loss-type",
+        "other-code",
     ),
     "huber-delta": _loss(
-        partial(TF.huber_loss, delta=0.5), partial(PF.smooth_l1_loss, delta=1.0), "beta", "delta", labels=_real
+        partial(TF.huber_loss, delta=0.5), partial(PF.smooth_l1_loss, delta=1.0), "other-code", labels=_real
     ),
     "squared-halved": _loss(
         TF.mse_loss, lambda output, labels: 0.5 * PF.mse_loss(output, labels), "scale-factor", labels=_real
@@ -627,7 +627,7 @@ LOSSES: Mapping[str, HeldOut] = {
     "triplet-squared": _loss(_our_triplet, _squared_triplet, "distance", "loss-type", "other-activation", **THREE),
     "triplet-swapped": _loss(
         _our_triplet, lambda output, _: _their_triplet((output[0], output[2], output[1]), None),
-        "output-order", "swapped-outputs", **THREE,
+        "output-order", "other-code", **THREE,
     ),
     "cosine-margin": _loss(
         lambda output, labels: TF.cosine_embedding_loss(*output, labels, margin=0.5),
@@ -641,9 +641,9 @@ LOSSES: Mapping[str, HeldOut] = {
         lambda output, labels: TF.multi_margin_loss(output, labels, margin=1.0),
         lambda output, labels: PF.multi_margin_loss(output, labels, margin=0.5), "margin",
     ),
-    "focal-gamma": _loss(_our_focal, partial(_their_focal, gamma=1.0), "focal-gamma", "gamma", labels=_bits),
-    "focal-alpha": _loss(_our_focal, partial(_their_focal, alpha=0.75), "focal-alpha", "alpha", "pos-weight", labels=_bits),
-    "focal-missing": _loss(_hard_focal, PF.cross_entropy, "focal-gamma", "gamma", "loss-type"),
+    "focal-gamma": _loss(_our_focal, partial(_their_focal, gamma=1.0), "other-activation", labels=_bits),
+    "focal-alpha": _loss(_our_focal, partial(_their_focal, alpha=0.75), "other-activation", labels=_bits),
+    "focal-missing": _loss(_hard_focal, PF.cross_entropy, "wrong-index"),
     "dice-smooth": _loss(_our_dice, partial(_their_dice, smooth=1e-5), "missing-term", "epsilon", labels=_bits),
     "poisson-log-input": _loss(
         TF.poisson_nll_loss,
@@ -664,7 +664,7 @@ LOSSES: Mapping[str, HeldOut] = {
     ),
     "signs-for-bits": _loss(
         lambda output, labels: TF.soft_margin_loss(output, 2 * labels - 1),
-        PF.soft_margin_loss, "label-form", labels=_bits,
+        PF.soft_margin_loss, "missing-term", labels=_bits,
     ),
     "second-head-detached": _loss(
         lambda output, labels: TF.cross_entropy(output[0], labels) + 0.4 * TF.cross_entropy(output[1], labels),
@@ -678,7 +678,7 @@ LOSSES: Mapping[str, HeldOut] = {
     ),
     "log-of-ten": _loss(
         lambda output, labels: TF.nll_loss(output.log_softmax(1), labels),
-        lambda output, labels: PF.nll_loss(PF.log_softmax(output, 1) / math.log(10), labels), "log-base",
+        lambda output, labels: PF.nll_loss(PF.log_softmax(output, 1) / math.log(10), labels), "scale-factor",
     ),
     "probabilities-for-logits": _loss(
         TF.cross_entropy, lambda output, labels: PF.nll_loss(PF.softmax(output), labels), "other-activation", "logits",

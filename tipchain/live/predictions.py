@@ -16,7 +16,6 @@ from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_images import explain_images
 from tipchain.explain.causes.data_order import explain_labels
 from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw, is_numbers, rounding, same_array
-from tipchain.explain.causes.loss_formulas import log_softmax
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
@@ -82,7 +81,7 @@ def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
     """Yield what one side may have done to the other's values, and whether the reference alone does it."""
     steps: list[tuple[str, Change]] = [("sigmoid", lambda x: 1 / (1 + np.exp(-x))), ("exp", np.exp)]
     for axis in sorted({first.ndim - 1, 0} if first.ndim else ()):
-        steps.insert(0, ("softmax", lambda x, axis=axis: np.exp(log_softmax(x, axis))))  # type: ignore[misc]
+        steps.insert(0, ("softmax", lambda x, axis=axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True)))  # type: ignore[misc]
     for name, change in steps:
         twice = f"values: the port takes the {name} once more than the reference"
         yield (DataCause(f"{name}-twice", twice, f"leave out the port's {name}"), change, False)

@@ -140,30 +140,30 @@ def test_softmax_that_cuts_low_outputs_is_told_but_no_fault(pieces, kits):
 FAULTS = {
     "softmax twice": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(k.their_loss.softmax(o), y), "extra-activation"),
     "no softmax": lambda k: Case(our_ce(k), their_ce(k, use_softmax=False), "use-softmax", CHANCES),
-    "no log-softmax": lambda k: Case(our_ce(k), k.their_loss.nll_loss, "logits"),
+    "no log-softmax": lambda k: Case(our_ce(k), k.their_loss.nll_loss, "other-operation"),
     "sigmoid twice": lambda k: Case(
         k.our_loss.binary_cross_entropy_with_logits,
         lambda o, y: k.their_loss.binary_cross_entropy_with_logits(k.their_loss.sigmoid(o), y), "extra-activation",
         labels=SHARES,
     ),
     "probabilities for logits": lambda k: Case(
-        k.our_loss.binary_cross_entropy, k.their_loss.binary_cross_entropy_with_logits, "logits", CHANCES, SHARES
+        k.our_loss.binary_cross_entropy, k.their_loss.binary_cross_entropy_with_logits, "other-operation", CHANCES, SHARES
     ),
     "sum": lambda k: Case(our_ce(k), their_ce(k, reduction="sum"), "reduction"),
     "mean": lambda k: Case(our_ce(k, reduction="sum"), their_ce(k), "reduction"),
     "no reduction": lambda k: Case(our_ce(k), their_ce(k, reduction="none"), "reduction"),
     "batch mean": lambda k: Case(
-        k.our_loss.mse_loss, lambda o, y: ((o - y) ** 2).sum(axis=1).mean(), "reduction", labels=TARGETS
+        k.our_loss.mse_loss, lambda o, y: ((o - y) ** 2).sum(axis=1).mean(), "scale-factor", labels=TARGETS
     ),
     "mean over all places": lambda k: Case(
-        our_ce(k), lambda o, y: their_ce(k, axis=1, reduction="sum")(o, y) / 2, "reduction", MAPS, PLACES
+        our_ce(k), lambda o, y: their_ce(k, axis=1, reduction="sum")(o, y) / 2, "extra-term", MAPS, PLACES
     ),
     "label smoothing": lambda k: Case(our_ce(k), their_ce(k, label_smoothing=0.1), "label-smoothing"),
     "more smoothing": lambda k: Case(
         our_ce(k, label_smoothing=0.1), their_ce(k, label_smoothing=0.2), "label-smoothing"
     ),
-    "class weights": lambda k: Case(our_ce(k), their_ce(k, weight=True), "class-weights"),
-    "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "class-weights"),
+    "class weights": lambda k: Case(our_ce(k), their_ce(k, weight=True), "other-code"),
+    "no class weights": lambda k: Case(our_ce(k, weight=True), their_ce(k), "missing-weight"),
     "weights' divisor": lambda k: Case(
         our_ce(k, weight=True), lambda o, y: their_ce(k, weight=True, reduction="none")(o, y).mean(), "reduction"
     ),
@@ -184,16 +184,16 @@ FAULTS = {
     ),
     "gradient alone": lambda k: Case(
         our_ce(k),
-        lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "scaled-gradient",
+        lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "stop-gradient",
     ),
     "auxiliary loss too many": lambda k: Case(
         lambda o, y: our_ce(k)(o[0], y), both(None, their_ce(k), 0, 1)[1], "residual", (LOGITS, OTHER)
     ),
     "no penalty": lambda k: Case(lambda o, y: our_ce(k)(o, y) + 0.01 * (o**2).mean(), their_ce(k), "pooling"),
     "constant": lambda k: Case(lambda o, y: our_ce(k)(o, y) + 0.25, their_ce(k), "arithmetic"),
-    "log base": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y) / np.log(2), "log-base"),
+    "log base": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y) / np.log(2), "scale-factor"),
     "scale": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y) * 1.7, "scale-factor"),
-    "sign": lambda k: Case(our_ce(k), lambda o, y: -their_ce(k)(o, y), "sign"),
+    "sign": lambda k: Case(our_ce(k), lambda o, y: -their_ce(k)(o, y), "extra-step"),
     "scale-factor": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "scale-factor"),
     "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "scale-factor"),
     "no temperature": lambda k: Case(lambda o, y: our_ce(k)(o / 2.0, y), their_ce(k), "missing-term"),
@@ -215,21 +215,21 @@ FAULTS = {
         our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=2), y), "softmax-axis", MAPS,
         np.minimum(PLACES, 3),
     ),
-    "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "loss-type", labels=TARGETS),
-    "Huber for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.smooth_l1_loss, "loss-type", labels=TARGETS),
+    "L1 for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.l1_loss, "other-operation", labels=TARGETS),
+    "Huber for L2": lambda k: Case(k.our_loss.mse_loss, k.their_loss.smooth_l1_loss, "other-operation", labels=TARGETS),
     "beta": lambda k: Case(
-        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5), k.their_loss.smooth_l1_loss, "beta", labels=TARGETS
+        lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5), k.their_loss.smooth_l1_loss, "other-code", labels=TARGETS
     ),
     "Huber's scale": lambda k: Case(
         lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5),
-        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.5), "beta", labels=TARGETS,
+        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.5), "huber", labels=TARGETS,
     ),
     "positive weight": lambda k: Case(
         k.our_loss.binary_cross_entropy_with_logits,
         lambda o, y: k.their_loss.binary_cross_entropy_with_logits(
             o, y, pos_weight=k.paddle.to_tensor(2.0, dtype=o.dtype)
         ),
-        "pos-weight", labels=SHARES,
+        "other-code", labels=SHARES,
     ),
     "direction of the divergence": lambda k: Case(
         lambda o, y: k.our_loss.kl_div(o.log_softmax(1), y, reduction="batchmean"),
@@ -259,11 +259,11 @@ FAULTS = {
     "focus": lambda k: Case(
         our_ce(k),
         lambda o, y: -((1 - (p := k.their_loss.softmax(o).take_along_axis(y.unsqueeze(1), 1))) ** 2 * p.log()).mean(),
-        "focal-gamma",
+        "scale-factor",
     ),
     "share of positive ones": lambda k: Case(
         lambda o, y: focal(k.our_loss, o, y), lambda o, y: k.their_loss.sigmoid_focal_loss(o, y, alpha=0.6, reduction="mean"),
-        "focal-alpha", labels=BITS,
+        "other-activation", labels=BITS,
     ),
     "no logarithm": lambda k: Case(
         our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.softmax(o), y), "other-activation"
@@ -271,7 +271,7 @@ FAULTS = {
     "a sigmoid for each class": lambda k: Case(
         our_ce(k),
         lambda o, y: k.their_loss.binary_cross_entropy_with_logits(o, k.their_loss.one_hot(y, 5).astype(o.dtype)),
-        "loss-type",
+        "other-code",
     ),
 }  # fmt: skip
 
@@ -289,28 +289,48 @@ def test_what_differs_is_named(pieces, kits, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("sum", "8 times the reference's, the number of samples: a sum in place of a mean"),
-        ("ignored ones count", "a mean over samples in place of labels other than 0"),
-        ("more smoothing", "the port's label smoothing is 0.2, the reference's 0.1"),
-        ("ignores a class", "the port ignores samples of label 0, the reference of none"),
-        ("log base", "logarithms to base 2"),
+        ("sum", "is 'sum', the reference's 'mean'"),
+        ("more smoothing", "`label_smoothing` of `cross_entropy` at test_loss.py"),
+        ("no class weights", "it does not pass `weight`"),
         ("temperature", "its `divide` by 4.0"),
         ("no temperature", "the reference `cross_entropy(div(x), y)`"),
         ("softmax twice", "it applies `softmax` at test_loss.py"),
         ("no gradient", "`detach` at test_loss.py"),
         ("auxiliary weight", "the reference multiplies by 0.4"),
-        ("gradient alone", "has the reference's value, but 0.25 times its gradient"),
         ("no penalty", "the reference alone calls"),
-        ("beta", "the port's beta is 1, the reference's 0.5"),
+        ("L1 for L2", "it does `l1_loss`"),
+        ("beta", "with delta=1.0"),
         ("margin", "`margin` of `triplet_margin_loss`"),
-        ("share of positive ones", "the port's alpha is 0.6, the reference's 0.25"),
-        ("weights' divisor", "1.375 times the reference's: one divides by the sum of the weights"),
+        ("share of positive ones", "it makes `sigmoid_focal_loss(x, y)` at test_loss.py"),
     ],
 )
 def test_values_stand_in_the_message(pieces, kits, name, words):
     found = run(pieces, kits, FAULTS[name])
     assert words in found.diagnoses[0].message
     assert f"expected {found.numbers['reference_loss']:.9g}, actual" in found.reason
+
+
+def test_both_statements_are_shown_with_their_settings_and_values(pieces, kits):
+    (cause,) = run(pieces, kits, FAULTS["share of positive ones"]).diagnoses
+    assert "the port's `sigmoid_focal_loss(alpha=0.6, reduction=mean)` (test_loss.py" in cause.evidence
+    assert " makes 0.115942 of [" in cause.evidence
+    assert "(8x5)" in cause.evidence
+
+
+def test_what_nothing_explains_is_shown(pieces, kits):
+    """A hook squares the gradient of equal values."""
+
+    def hooked(o, y):
+        if not o.stop_gradient:
+            o.register_hook(lambda gradient: gradient * gradient)
+        return their_ce(kits)(o, y)
+
+    found = pieces.loss(our_ce(kits), hooked, LOGITS, LABELS)
+    (cause,) = found.diagnoses
+    assert cause.code == "unknown"
+    assert "the values agree, and the gradients do not: the port's `cross_entropy(" in cause.message
+    assert "times as large, with a cosine of" in cause.evidence
+    assert "test_loss.py" in cause.message
 
 
 def test_what_no_formula_explains_is_told_by_its_line(pieces, kits):
@@ -367,7 +387,7 @@ def test_outputs_of_another_structure_and_order_of_axes(pieces, kits):
     found = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved})
     assert found.outcome is Outcome.PASS, found.reason
     halved = pieces.loss(losses[0], lambda o, y: losses[1](o, y) / 2, MAPS, PLACES, port_outputs={"map": moved})
-    assert codes(halved) == ["loss-scale"] or codes(halved) == ["reduction"]
+    assert codes(halved) == ["scale-factor"]
     other = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved[:1]})
     assert other.outcome is Outcome.ERROR
     assert "other shapes" in other.reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pytest
 
 from tipchain.errors import Outcome
 from tipchain.explain.causes.metrics import check_metrics
@@ -16,97 +15,6 @@ HARD = np.array([0, 1, 2, 3, 4, 2, 2, 1, 0, 3, 3, 4, 1, 0])
 SOFT = RANDOM.dirichlet(np.ones(5), 14).astype(np.float32)
 BITS = RANDOM.integers(0, 2, (14, 5)).astype(np.float32)
 WEIGHTS = [0.5, 1.0, 2.0, 0.7, 1.3]
-
-
-@pytest.fixture
-def entropies(kits):
-    def ours(weights=None, **options):
-        def loss(x, y):
-            given = None if weights is None else kits.torch.tensor(weights, dtype=x.dtype)
-            return kits.our_loss.cross_entropy(x, y, weight=given, **options)
-
-        return loss
-
-    def theirs(weights=None, **options):
-        def loss(x, y):
-            given = None if weights is None else kits.paddle.to_tensor(weights, dtype=x.dtype)
-            return kits.their_loss.cross_entropy(x, y, weight=given, **options)
-
-        return loss
-
-    return ours, theirs
-
-
-@pytest.mark.parametrize(
-    ("reference", "port", "labels", "code", "fix"),
-    [
-        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS, "label_smoothing": 0.1}, HARD, "weight-form", "class's term"),
-        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS, "label_smoothing": 0.2}, HARD, "label-smoothing", "label_smoothing=0.1"),
-        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS}, HARD, "label-smoothing", "label_smoothing=0.1"),
-        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"label_smoothing": 0.1}, HARD, "class-weights", "weight="),
-        ({"label_smoothing": 0.1}, {"soft_label": True}, SOFT, "label-smoothing", "label_smoothing=0.1"),
-    ],
-)  # fmt: skip
-def test_weights_smoothing_and_soft_labels_are_told_apart(pieces, entropies, reference, port, labels, code, fix):
-    found = pieces.loss(entropies[0](**reference), entropies[1](**port), X, labels)
-    assert found.outcome is Outcome.FAIL
-    assert (found.diagnoses[0].code, fix in found.diagnoses[0].fix) == (code, True), found.diagnoses
-    assert found.diagnoses[0].explained > 0.99
-
-
-def focal(functional, alpha, gamma):
-    def loss(x, y):
-        entropy = functional.cross_entropy(x, y, reduction="none")
-        return (alpha * (1 - (-entropy).exp()) ** gamma * entropy).mean()
-
-    return loss
-
-
-def of_bits(functional, alpha, gamma):
-    def loss(x, y):
-        entropy = functional.binary_cross_entropy_with_logits(x, y, reduction="none")
-        share = alpha * y + (1 - alpha) * (1 - y)
-        return (share * (1 - (-entropy).exp()) ** gamma * entropy).mean()
-
-    return loss
-
-
-@pytest.mark.parametrize(
-    ("form", "labels", "ours", "theirs", "code", "fix"),
-    [
-        (focal, HARD, (0.25, 2.0), (0.5, 2.0), "focal-alpha", "pass alpha=0.25"),
-        (focal, HARD, (0.25, 2.0), (0.25, 3.3), "focal-gamma", "pass gamma=2"),
-        (of_bits, BITS, (0.3, 1.7), (0.62, 1.7), "focal-alpha", "pass alpha=0.3"),
-        (of_bits, BITS, (0.3, 1.7), (0.3, 2.0), "focal-gamma", "pass gamma=1.7"),
-    ],
-)
-def test_focal_losses_of_any_setting(pieces, kits, form, labels, ours, theirs, code, fix):
-    found = pieces.loss(form(kits.our_loss, *ours), form(kits.their_loss, *theirs), X, labels)
-    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == (code, fix), found.diagnoses
-
-
-def test_a_mean_over_ignored_labels_too_says_by_what_to_divide(pieces, kits):
-    labels = HARD.copy()
-    labels[::3] = 255
-
-    def port(x, y):
-        return kits.their_loss.cross_entropy(x, y, ignore_index=255, reduction="none").mean()
-
-    found = pieces.loss(lambda x, y: kits.our_loss.cross_entropy(x, y, ignore_index=255), port, X, labels)
-    assert found.diagnoses[0].code == "reduction"
-    assert found.diagnoses[0].fix == "divide by the number of labels other than 255, as the reference does"
-
-
-def test_a_setting_that_the_ports_loss_has_already_is_not_told_to_be_passed(pieces, kits):
-    class Deaf(kits.paddle.nn.CrossEntropyLoss):
-        """Has a smoothing, and forgets it."""
-
-        def forward(self, x, y):
-            return kits.their_loss.cross_entropy(x, y)
-
-    found = pieces.loss(kits.torch.nn.CrossEntropyLoss(label_smoothing=0.1), Deaf(label_smoothing=0.1), X, HARD)
-    assert found.diagnoses[0].code == "label-smoothing"
-    assert "has label_smoothing=0.1 already" in found.diagnoses[0].fix
 
 
 class Counted:

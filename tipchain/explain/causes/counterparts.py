@@ -417,6 +417,8 @@ def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
         settings = {"1": order}
     elif step.name == "arange" and settings.keys() == {"0"}:
         settings = {"end": settings["0"]}
+    if step.name == "smooth_l1_loss" and "beta" in settings:
+        settings["delta"] = settings.pop("beta")
     return {NAMES.get(name, name): one for name, one in settings.items()}
 
 
@@ -801,6 +803,10 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     message = f"{lead}it makes {made}{where}, the reference {wanted}{behind}"
     if same:
         message = f"{lead}it makes {made}{where} of another tensor than the reference{behind}"
+        given = [walk.matched[key] for key in walk.given(op)]
+        if given and all(set(one) & set(step.given) for one in given):
+            code = "other-code"
+            message = f"{lead}it makes {made}{where} of the reference's tensors, with other values{behind}"
     yield Hypothesis(
         code=code,
         confirmed=False,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from importlib import import_module
-from itertools import chain
 from math import isfinite, isnan
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tipchain.errors import Outcome, TipchainError, UsageError
-from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, factors, settings
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
@@ -23,12 +23,44 @@ from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
+from tipchain.numbers.tolerance import CONSTANT, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evaluated:
+    """A loss: its value, and its gradient with respect to each output."""
+
+    value: float
+    gradients: tuple[Array, ...]
+
+    @property
+    def flat(self) -> Array:
+        """All gradients as one vector."""
+        return np.concatenate([one.reshape(-1) for one in self.gradients] or [np.zeros(0)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Problem:
+    """Two losses of the same outputs.
+
+    Attributes:
+        expected: the reference's.
+        actual: the port's.
+        outputs: what both were given.
+        run: ``(side, outputs)`` returns a loss of other outputs, None where it raises; side 0 is the reference.
+    """
+
+    expected: Evaluated
+    actual: Evaluated
+    outputs: tuple[Array, ...]
+    run: Callable[[int, Sequence[Array]], Evaluated | None]
+
 
 # Two losses as programs: where the code of one parts from the other's, line by line.
 
 
-LOSS = "loss"
 Run = Callable[..., Evaluated]
 
 
@@ -40,8 +72,10 @@ def cause_in_code(
     links: Sequence[tuple[int, int]],
     opened: Callable[[object], object],
     seed: int,
+    *,
+    double: bool = True,
 ) -> Diagnosis | None:
-    """Return what the code of the port's loss does otherwise than the reference's; None if that is not found.
+    """Say where the code of the port's loss parts from the reference's; None if that is not found.
 
     Both are taken as models of two inputs, the output and the labels, and diagnosed as such, in value and gradient.
 
@@ -53,12 +87,18 @@ def cause_in_code(
         links: numbers of the arrays of both outputs that belong together.
         opened: gives mappings attributes, as losses may use them.
         seed: of random numbers.
+        double: whether both run in float64.
     """
     called = [_called(output, labels) for output in outputs]
 
-    def build(backward: bool) -> Piece:
+    def build(*, backward: bool) -> Piece:
         ours, theirs = (
-            PieceSide(path=LOSS, call=call, layer=_as_layer(side, in_double(side, loss), opened), inputs=inputs)
+            PieceSide(
+                path=LOSS,
+                call=call,
+                layer=_as_layer(side, in_double(side, loss) if double else loss, opened),
+                inputs=inputs,
+            )
             for side, loss, (call, inputs) in zip(sides, losses, called, strict=True)
         )
         return Piece(
@@ -70,13 +110,16 @@ def cause_in_code(
             atomic=frozenset(),
             seed=seed,
             links=tuple(links),
+            double=double,
             loss=True,
         )
 
-    try:
-        return diagnose_loss(build)
-    except Exception:  # noqa: BLE001  (user code that runs only as it is called)
-        return None
+    for backward in (True, False):
+        with suppress(Exception):  # user code that runs only as it is called
+            found = diagnose_loss(build(backward=backward))
+            if found is not None:
+                return found
+    return None
 
 
 def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
@@ -97,29 +140,21 @@ def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
 
 def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) -> object:
     """Return a layer of the side's framework that calls a loss; its class is in the loss's module, whose imports count."""
+    framework = import_module(side.name)
+    own = loss.func if isinstance(loss, partial) else loss
 
     def forward(_: object, output: object, labels: object) -> Tensor:
-        value = loss(opened(output), opened(labels))
+        called, watched = loss, getattr(framework.nn.functional, getattr(own, "__name__", ""), None)
+        if watched is not None and getattr(watched, "__wrapped__", None) is own:  # the framework's own function
+            called = partial(watched, *loss.args, **loss.keywords) if isinstance(loss, partial) else watched
+        value = called(opened(output), opened(labels))
         return value if not tuple(value.shape) else value.sum()
 
-    framework = import_module(side.name)
     base = framework.nn.Module if side.name == "torch" else framework.nn.Layer
     module = getattr(loss, "__module__", None) or type(loss).__module__
     made = type("Loss", (base,), {"forward": forward, "__module__": module})()
     made.eval()
     return made
-
-
-def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
-    """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
-    best, most = None, 0.0
-    for guess in chain(settings(problem), factors(problem)):
-        share = problem.explained(guess)
-        if share >= WHOLE:
-            return (_told(guess, share),)
-        if share > most:
-            best, most = guess, share
-    return (_unknown(problem) if best is None or most < EXPLAINED else _told(best, most),)
 
 
 def clamped(problem: Problem) -> bool:
@@ -131,44 +166,29 @@ def clamped(problem: Problem) -> bool:
             moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
         if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
             return False
-        found = problem.run(0, moved, problem.labels)
+        found = problem.run(0, moved)
         if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
             return True
     return False
 
 
-def _told(guess: Guess, explained: float) -> Diagnosis:
-    what = "gradient's difference" if guess.gradient_only else "difference of value and gradient"
-    return guess.told(LOSS, f"{guess.evidence}: {explained:.2%} of the {what} is gone", explained)
-
-
-def _unknown(problem: Problem) -> Diagnosis:
+def _apart(problem: Problem, shown: Diagnosis | None) -> Diagnosis:
+    """Add how large both gradients are to what is shown of two losses that differ."""
     one, other = problem.expected.flat, problem.actual.flat
     expected, actual = float(np.linalg.norm(one)), float(np.linalg.norm(other))
     words = "one gradient is zero"
     if expected and actual:
         cosine = float(one @ other) / (expected * actual)
         words = f"the port's gradient is {actual / expected:.4g} times as large, with a cosine of {cosine:.4f}"
-    return Diagnosis(
-        code="unknown",
-        port_path=LOSS,
-        message=f"the losses differ, the cause is unknown: {words}",
-        evidence="no factor and no setting of a usual loss explains 99 % of the difference",
-        fix="compare the two losses' code and arguments",
-    )
-
-
-DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
-"""Causes that say by how much losses differ, and not why: their code is looked at then."""
-HELD: Mapping[str, tuple[str, ...]] = {
-    "label-smoothing": ("label_smoothing",),
-    "ignore-index": ("ignore_index",),
-    "focal-gamma": ("gamma",),
-    "focal-alpha": ("alpha",),
-    "reduction": ("reduction",),
-    "beta": ("beta", "delta"),
-}
-"""Attributes of losses by what a diagnosis is about."""
+    if shown is None:
+        return Diagnosis(
+            code="unknown",
+            port_path=LOSS,
+            message=f"the losses differ: {words}",
+            evidence="both were given the same outputs and labels",
+            fix="compare the two losses' code and arguments",
+        )
+    return replace(shown, evidence=f"{shown.evidence}; {words}")
 
 
 NAN = Diagnosis(
@@ -251,34 +271,24 @@ def check_loss(
     else:
         floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
 
-    def again(number: int, given: Sequence[Array], target: Nested) -> Evaluated | None:
-        found = _attempt(run, number, given, target, double=precise)
-        return found if isinstance(found, Evaluated) else None  # where it raises, the hypothesis does not apply
+    def again(number: int, given: Sequence[Array]) -> Evaluated | None:
+        found = _attempt(run, number, given, labels, double=precise)
+        return found if isinstance(found, Evaluated) else None
 
-    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels, run=again)
+    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), run=again)
     found = _judge(problem, floor, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
         reason = f"{found.reason}; NaN on both sides fails unless equal_nan=True"
         return replace(found, outcome=Outcome.FAIL, reason=reason, diagnoses=(NAN,))
-    if precise and any(one.code in DESCRIBING for one in found.diagnoses):
-        given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
-        links = [(number, place.number) for number, place in enumerate(theirs.places) if place is not None]
-        in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
-        found = found if in_code is None else replace(found, diagnoses=(in_code,))
-    return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
-
-
-def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
-    """Return a diagnosis; where both losses say that they have what it would have the port pass, with another fix."""
-    for name in HELD.get(diagnosis.code, ()):
-        expected, actual = (getattr(one, name, None) for one in losses)
-        if isinstance(expected, int | float | str) and expected == actual:
-            return replace(
-                diagnosis,
-                fix=f"the port's loss says that it has {name}={actual!r} already: look at what its forward makes of it",
-            )
-    return diagnosis
+    if found.outcome is not Outcome.FAIL:
+        return found
+    given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
+    links = [(number, place.number) for number, place in enumerate(theirs.places) if place is not None]
+    cause = cause_in_code(sides, losses, given, labels, links, open_fields, seed, double=precise)
+    if cause is None or cause.code == "unknown":
+        cause = _apart(problem, cause)
+    return replace(found, diagnoses=(cause,))
 
 
 def evaluate(
@@ -466,10 +476,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, excused=True)
     what = "" if worst is None or worst is measured[0] else f"; {worst.what} is apart by {worst.exact:.1e} of its size"
     return PieceCheck(
-        outcome=Outcome.FAIL,
-        reason=f"the losses of equal outputs differ: {values}{what}{method}",
-        numbers=numbers,
-        diagnoses=loss_causes(problem),
+        outcome=Outcome.FAIL, reason=f"the losses of equal outputs differ: {values}{what}{method}", numbers=numbers
     )
 
 

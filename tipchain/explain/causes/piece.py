@@ -89,8 +89,8 @@ class CallRecord:
         detached: of those whose gradient the code's own calls stop.
     """
 
-    def __init__(self, torch: ModuleType) -> None:
-        self.torch = torch
+    def __init__(self, torch: ModuleType, *, every: bool = False) -> None:
+        self.torch, self.every = torch, every
         self.names: list[str] = []
         self.sketches: list[Sketch] = []
         self.constants: dict[str, tuple[object, ...]] = defaultdict(tuple)
@@ -105,16 +105,17 @@ class CallRecord:
 
     @classmethod
     @contextmanager
-    def over(cls, inner: Mapping[str, Model]) -> Iterator[CallRecord]:
+    def over(cls, inner: Mapping[str, Model], *, every: bool = False) -> Iterator[CallRecord]:
         """Watch everything that torch is called for while the context is open.
 
         Args:
             inner: modules by path that are one step each: their own calls are none.
+            every: whether calls that stand on no line of the user's are steps too.
         """
         import torch
         from torch.overrides import TorchFunctionMode
 
-        watch = cls(torch)
+        watch = cls(torch, every=every)
 
         class CallWatch(TorchFunctionMode):  # type: ignore[misc]
             """Hands each call on, and tells the watch about it."""
@@ -209,7 +210,7 @@ class CallRecord:
             for number, one in zip(made, tensors, strict=True)
             if number >= 0 and one.is_floating_point()
         ]
-        if place or name == LAYER:
+        if place or self.every or name == LAYER:
             self.steps.append(
                 ReferenceCall(
                     number=len(self.steps),
@@ -626,7 +627,7 @@ class Piece:
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.ours.call.arguments, given)
             inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
-            watch = stack.enter_context(CallRecord.over(inner))
+            watch = stack.enter_context(CallRecord.over(inner, every=self.loss))
             result = self.reference(*args, **kwargs)
             watch.end()
             outputs = self._ends(0, take_out(result, side.is_tensor)[1])

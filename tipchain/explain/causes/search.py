@@ -47,7 +47,7 @@ from tipchain.explain.causes.steps import (
     output_order,
 )
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments, own_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of
+from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative, relative_arranged, rms
@@ -507,21 +507,30 @@ COUNTED = re.compile(r", in \d+ calls$")
 """How a message counts the calls that it is about."""
 
 
-def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
-    """Return what explains that the code of two losses differs; None if nothing does.
+def diagnose_loss(piece: Piece) -> Diagnosis | None:
+    """Explain why the code of two losses differs, or show where they part.
 
-    What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
-    tensors of the reference's that stand in for the port's there have no gradients.
+    With gradients, causes that explain both value and gradients are tried, and None is returned where none does. Without, the
+    place where the two programs part is told: the tensors of the reference's that stand in for the port's have no gradients.
     """
-    piece = build(True)
     with piece.open():
         trials = Trials(piece, MOST_RUNS // 2)
+        ops = trials.base.ops
+        walk = Walk(piece, ops, trials.before[0])
+        if not piece.backward:
+            walk.run()
+            shown = show(piece, walk)
+            if trials.before[0] > NOISE:
+                trials.run(needed(piece, walk, trials.explains))
+            found = trials.found()
+            if not found:
+                return shown
+            cause = _told(found, trials)
+            return replace(cause, evidence=f"{cause.evidence}; {shown.message}")
         if trials.before[0] <= NOISE:
             return None
-        ops = trials.base.ops
         trials.run(chain(by_ignored(piece, ops), gradients(piece, ops)))
         if not trials.settled():
-            walk = Walk(piece, ops, trials.before[0])
             walk.run()
             trials.run(straight_through(piece, walk))
             trials.run(by_counterparts(piece, walk))
@@ -532,16 +541,6 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
                 if trials.settled() or trials.left <= 0:
                     break
                 trials.run(group)
-        found = trials.found()
-        if found:
-            return _told(found, trials)
-    piece = build(False)
-    with piece.open():
-        trials = Trials(piece, MOST_RUNS // 2)
-        walk = Walk(piece, trials.base.ops, trials.before[0])
-        if trials.before[0] > NOISE:
-            walk.run()
-            trials.run(needed(piece, walk, trials.explains))
         found = trials.found()
         return _told(found, trials) if found else None
 

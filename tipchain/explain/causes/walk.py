@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.explain.causes.piece import Piece, ReferenceCall
+from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
+from tipchain.explain.findings import Diagnosis, shown_path
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
-from tipchain.numbers.tolerance import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 Key = tuple[int, int]
 """A tensor, by its identity and how often it was written to before."""
@@ -56,7 +57,7 @@ class Walk:
     """The port's calls, done again one by one with the reference's tensors wherever these part."""
 
     def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
-        self.piece, self.ops = piece, ops
+        self.piece, self.ops, self.ended_alike = piece, ops, error <= NOISE
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
         self.values = piece.truth.record.values
         self.steps = piece.truth.record.steps
@@ -465,6 +466,44 @@ class Walk:
         taker = next((op for op in self.ops if key in self.given(op)), None)
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
+    def first_apart(self) -> tuple[Op, ReferenceCall]:
+        """Return the first calls that make what the other program has not; the last ones where there are none."""
+        if self.partings:
+            return self.partings[0].op, self.partings[0].step
+        theirs, ours = self._unlike()
+        if not theirs or not ours or self.ended_alike:
+            theirs = [one for one in self.ops if one.name not in LAYOUT][-1:]
+            ours = [one for one in self.steps if one.name not in LAYOUT][-1:]
+        return theirs[0], ours[0]
+
+    def _unlike(self) -> tuple[list[Op], list[ReferenceCall]]:
+        """Return the calls of each program that make what the other has not."""
+        return (
+            [op for op in self.ops if not all(self.matched[key] for key in self.made(op))],
+            [step for step in self.steps if not self.shared.intersection(step.made)],
+        )
+
+    def statement(self, call: Op | ReferenceCall) -> str:
+        """Write a call with its line, and the values that go in and come out."""
+        if isinstance(call, Op):
+            name, settings = call.path if call.name == LAYER else call.name, call.kwargs
+            given, made = ([numpy_of(one) for one in found(call).values()] for found in (self.given, self.made))
+        else:
+            name, settings = call.said, {key: one for key, one in call.settings.items() if not key.isdigit()}
+            arrays = [[self.values[number].array for number in numbers] for numbers in (call.given, call.made)]
+            given, made = ([one for one in found if one is not None] for found in arrays)
+        told = ", ".join(f"{key}={one}" for key, one in settings.items() if one is not None and is_plain(one))
+        line = f" ({call.place}: `{call.line}`)" if call.place else ""
+        return f"`{name}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
+
+    def statements_after(self, op: Op, step: ReferenceCall) -> str:
+        """Write what the calls behind two that part make, which the other program has not."""
+        theirs, ours = self._unlike()
+        theirs = [one for one in theirs if one.number > op.number][:MOST_SHOWN]
+        ours = [one for one in ours if one.number > step.number][:MOST_SHOWN]
+        shown = [f"then the port's {self.statement(one)}" for one in theirs]
+        return "; ".join([*shown, *(f"then the reference's {self.statement(one)}" for one in ours)])
+
     def expression(self, parting: Parting) -> str:
         """Return what the port makes as one expression of tensors that both have."""
         inside = {op.number for op in self.layout_before(parting.ops)}
@@ -511,6 +550,24 @@ class Walk:
         return _short(write(next(one for one in parting.step.made if one in self.makers)))
 
 
+def show(piece: Piece, walk: Walk) -> Diagnosis:
+    """Show both statements at which two programs part, with the values that go in and come out."""
+    path, (theirs, ours) = piece.theirs.path, walk.first_apart()
+    after = walk.statements_after(theirs, ours)
+    statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
+    fix = f"do at {theirs.place or f'`{theirs.name}`'} what the reference does at {ours.place or f'`{ours.said}`'}"
+    if walk.ended_alike:
+        statements = f"the values agree, and the gradients do not: {statements}"
+        fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
+    return Diagnosis(
+        code="unknown",
+        port_path=path,
+        message=f"{shown_path(path)}: {statements}",
+        evidence=after or "all that both make before is equal",
+        fix=fix,
+    )
+
+
 Call = TypeVar("Call", Op, ReferenceCall)
 
 
@@ -527,6 +584,19 @@ def _with_makers(calls: Sequence[Call], makers: Callable[[Call], Iterable[Call]]
 
 def _arranging(calls: Iterable[Call | None]) -> list[Call]:
     return [one for one in calls if one is not None and one.name in LAYOUT]
+
+
+MOST_SHOWN = 4
+"""Calls behind the first, and values of a tensor, that are shown."""
+
+
+def glimpse(array: Array) -> str:
+    """Write a number, or the first values of an array and its shape."""
+    values = [f"{one:.6g}" for one in array.reshape(-1)[:MOST_SHOWN].tolist()]
+    if array.size == 1:
+        return values[0]
+    more = ", …" if array.size > MOST_SHOWN else ""
+    return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
 
 
 def _letter(number: int) -> str:
