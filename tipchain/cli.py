@@ -51,7 +51,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "say what is installed and what is missing",
         "completion": "print what lets a shell complete what you type",
         "bundle": "record torch's side once, for machines without torch",
-        "rebaseline": "move a stored reference, with evidence",
+        "rebaseline": "move a stored reference, for a reason",
         "pack": "put what a reproduction must submit into one archive",
         "gc": "delete old nights and runs, but nothing that is needed",
     },
