@@ -167,14 +167,17 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
     """Return what changed since the last comparable night."""
-    from tipchain.history.compare import changes
+    from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
     from tipchain.history.ingest import history_with
-    from tipchain.history.render import changes_text
+    from tipchain.history.render import changes_text, first_text
 
     with history_with(results, database) as history, history.reading() as connection:
         entry = find_entry(connection, results.night.name, title=results.plan.name)
-        return changes_text(changes(connection, entry, root=Path(results.plan.root))).splitlines()
+        before = last_comparable(connection, entry)
+        if before is None:
+            return first_text(entry).splitlines()
+        return changes_text(changes(connection, before, entry, root=Path(results.plan.root))).splitlines()
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
