@@ -110,7 +110,7 @@ def measure(shape: tuple[int, int, int], runs: int) -> float:
             f"({filled / rows * 1e6:.0f} us a verdict), {size:.0f} MiB"
         )
         found = 0.0
-        for words in (["compare", "latest~1..latest"], ["diff"], ["list"]):
+        for words in (["diff"], ["list"]):
             took = [_call([*words, "--database", str(file)], Path(folder)) for _ in range(runs)]
             print(f"  tipchain history {' '.join(words):<26} {middle(took):.2f} s")
             found = found or middle(took)

@@ -26,7 +26,6 @@ MAIN_JOB = ("test_main_job.py", "test_readme.py", "test_guide.py")
 WAITING = (
     "test_ray_nights.py",
     "test_foreign_checkout.py",
-    "test_cluster_node.py",
     "test_process.py",
     "test_paddle_tools.py",
     "test_commands.py",
@@ -34,7 +33,6 @@ WAITING = (
     "test_distributed_stage.py",
     "test_cpu_slots.py",
     "test_run_command.py",
-    "test_cluster_executor.py",
     "test_run.py",
     "test_local.py",
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
-HEAVY = ("numpy", "torch", "paddle", "yaml", "safetensors", "sklearn", "PIL", "sqlalchemy", "alembic")
+HEAVY = ("numpy", "torch", "paddle", "yaml", "safetensors", "sklearn", "PIL", "sqlalchemy")
 
 
 @cache

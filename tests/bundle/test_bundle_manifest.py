@@ -7,15 +7,7 @@ import json
 
 import pytest
 
-from tipchain.bundle.manifest import (
-    FILE_NAME,
-    KIND,
-    MANIFEST,
-    BundledWeights,
-    BundleManifest,
-    CaseIdentity,
-    read_manifest,
-)
+from tipchain.bundle.manifest import KIND, MANIFEST, BundledWeights, BundleManifest, CaseIdentity, Move, read_manifest
 from tipchain.bundle.manifest import write_manifest as write
 from tipchain.cli import main
 from tipchain.errors import BundleError
@@ -42,10 +34,10 @@ def bundle(tmp_path):
             versions={"torch": "2"},
             inputs={"case": "inputs/case.npy"},
             weights={"case": weights},
-            truths={"forward": ""},
             files={"case.yaml": "0"},
             created="2026-01-01",
             commit="abc",
+            moves=(Move(when="2026-01-02", who="\u202egnorw", why="a\nmoved  by root\x1b[2J", before="0"),),
         ),
     )
     return tmp_path
@@ -54,7 +46,9 @@ def bundle(tmp_path):
 def seal(folder, document):
     """Write a manifest with the hash of its content, as somebody who forges one would."""
     facts = {
-        name: one for name, one in document.items() if name not in ("kind", "format", "content", "created", "commit")
+        name: one
+        for name, one in document.items()
+        if name not in ("kind", "format", "content", "created", "commit", "moves")
     }
     content = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     (folder / MANIFEST).write_text(json.dumps({**document, "content": content}))
@@ -105,10 +99,7 @@ def test_wrong_types_are_told_by_their_names(bundle):
         read_manifest(bundle)
 
 
-def test_what_a_log_of_moves_says_rewrites_no_terminal(bundle, capsys):
-    move = {"item": bundle.name, "when": "\x1b[2J", "who": "\u202egnorw", "why": "a\nmoved  by root", "new": 7}
-    (bundle.parent / FILE_NAME).write_text("[" * 100_000 + "\n" + json.dumps(move) + "\n")
+def test_what_a_move_says_rewrites_no_terminal(bundle, capsys):
     assert main(["bundle", "show", str(bundle)]) == 0
     out = capsys.readouterr().out
-    assert "by \\u202egnorw: a\\nmoved  by root\n" in out
-    assert not {"\x1b", "\u202e"} & set(out)
+    assert "2026-01-02 by \\u202egnorw: a\\nmoved  by root\\x1b[2J\n" in out

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
 
-from tipchain.history.compare import changes, compare
+from tipchain.history.changes import Changes, changes, last_comparable
 from tipchain.history.entries import find_entry
-from tipchain.history.render import changes_json, changes_text, compare_text, fit
+from tipchain.history.render import changes_json, changes_text, first_text, fit
 from tipchain.history.schema import CommandFacts
 from tipchain.nightly.origin import commits_between
 
@@ -22,16 +22,24 @@ def history(tmp_path):
     return history_in(tmp_path)
 
 
-def told(history, root, **given) -> list[str]:
+def changed(history, root, against: str = "") -> Changes | None:
     with history.reading() as connection:
-        found = changes(connection, find_entry(connection, "latest"), root=root, **given)
-    lines = changes_text(found).splitlines()
+        latest = find_entry(connection, "latest")
+        before = find_entry(connection, against) if against else last_comparable(connection, latest)
+        return changes(connection, before, latest, root=root) if before else None
+
+
+def told(history, root, against: str = "") -> list[str]:
+    found = changed(history, root, against)
+    with history.reading() as connection:
+        text = changes_text(found) if found else first_text(find_entry(connection, "latest"))
+    lines = text.splitlines()
     assert len(lines) <= 15
     assert all(len(line) <= 80 for line in lines)
     return lines
 
 
-def test_compare(history):
+def test_everything_that_differs_is_found(history, tmp_path):
     broken = CommandFacts(id="train[norm]", step="train", argv=("x",), outcome=FAIL, reason="loss is NaN")
     before = [
         judged("same", {"x": PASS, "y": PASS}),
@@ -49,45 +57,39 @@ def test_compare(history):
     ]
     facts = {"environment": {"torch": "2.12", "gone": "x"}}
     fill(history, [(night(0, **facts), before), (night(1, environment={"torch": "2.13", "new": "y"}), after)])
-    with history.reading() as connection:
-        found = compare(connection, find_entry(connection, "latest~1"), find_entry(connection, "latest"))
+    found = changed(history, tmp_path)
     assert [(one.item, one.before, one.after, one.reason) for one in found.flips] == [
         ("flips", PASS, FAIL, "x is wrong"),
         ("breaks", PASS, FAIL, ""),
     ]
-    assert [(one.item, one.part, one.before, one.after) for one in found.verdict_flips] == [
-        ("flips", "x", PASS, ERROR),
-        ("flips", "y", FAIL, PASS),
-    ]
-    assert [(one.item, one.part, one.reason) for one in found.command_flips] == [
-        ("breaks", "train[norm]", "loss is NaN")
+    assert [(one.item, one.part, one.before, one.after, one.reason) for one in found.inside] == [
+        ("breaks", "train[norm]", PASS, FAIL, "loss is NaN"),
+        ("flips", "x", PASS, ERROR, "x is ERROR"),
+        ("flips", "y", FAIL, PASS, "y is PASS"),
     ]
     assert (found.common, found.new, found.gone) == (4, ("comes",), ("goes",))
     assert (found.new_verdicts, found.gone_verdicts) == ({"flips": 1}, {"flips": 1})
     # Of what failed, times and figures mean nothing; a speed of 1 % more is no move.
     assert [(one.item, one.name, one.before, one.after) for one in found.moved] == [
-        ("trains", "seconds", 100.0, 150.0),
         ("trains", "loss", 0.5, 0.6),
+        ("trains", "seconds", 100.0, 150.0),
     ]
     assert [(one.name, one.before, one.after) for one in found.environment] == [
         ("new", "", "y"),
         ("torch", "2.12", "2.13"),
         ("gone", "x", ""),
     ]
-    text = compare_text(found)
-    assert "items:  4 in both, 1 new, 1 gone, 2 flipped" in text
-    assert "  PASS -> FAIL  flips: x is wrong" in text
-    assert max(map(len, text.splitlines())) <= 80
+    assert "PASS -> FAIL  flips: x is wrong" in told(history, tmp_path)
 
 
-def test_a_difference_that_grew_under_the_same_verdict(history):
+def test_a_difference_that_grew_under_the_same_verdict(history, tmp_path):
     small, large = judged("a", {"x": PASS, "y": PASS}), judged("a", {"x": PASS, "y": PASS})
     object.__setattr__(large.verdicts[1], "max_abs", 2e-6)
     fill(history, [(night(0), [small]), (night(1), [large])])
-    with history.reading() as connection:
-        found = compare(connection, find_entry(connection, "latest~1"), find_entry(connection, "latest"))
+    found = changed(history, tmp_path)
     assert [(one.part, one.before, one.after) for one in found.grew] == [("y", 1e-7, 2e-6)]
-    assert found.verdict_flips == ()
+    assert found.inside == ()
+    assert told(history, tmp_path)[1] == "difference  a y max_abs: 1e-07 -> 2e-06 (+1.9e+03 %)"
 
 
 def test_nothing_changed_is_one_line(history, tmp_path):
@@ -128,9 +130,7 @@ def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_
 
 def test_another_run_to_compare_with(history, tmp_path):
     fill(history, [(night(0), [item("a", FAIL)]), (night(1), [item("a")]), (night(2), [item("a")])])
-    with history.reading() as connection:
-        first = find_entry(connection, "suite-000")
-    assert told(history, tmp_path, against=first)[1:] == ["FAIL -> PASS  a"]
+    assert told(history, tmp_path, against="suite-000")[1:] == ["FAIL -> PASS  a"]
 
 
 def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
@@ -172,28 +172,6 @@ SECONDS = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 9
 def test_a_noisy_time_is_not_told(history, tmp_path):
     fill(history, [(night(number), [item("a", seconds=one)]) for number, one in enumerate([*SECONDS, 140.0])])
     assert told(history, tmp_path)[0].startswith("suite: nothing changed")
-
-
-def test_a_slow_drift_is_told_once(history, tmp_path):
-    lines = []
-    for number in range(24):
-        rise = 1.5 * max(number - 8, 0) + (number % 2) * 0.2
-        history.add(night(number), [trained("a", {"batch_cost_s": 1.0 + rise / 100}, seconds=100.0 + rise)])
-        lines += [(number, line) for line in told(history, tmp_path)[1:] if "drifts" in line]
-    times = [(number, line) for number, line in lines if "a seconds" in line]
-    assert [number for number, _ in times] == [times[0][0], *(number for number, _ in times[1:])]
-    assert 1 <= len(times) <= 2
-    assert times[0][1].startswith(f"time drifts over {times[0][0] + 1} nights  a seconds: ")
-    assert len([line for _, line in lines if "batch_cost_s" in line]) == len(times)
-
-
-def test_a_drift_is_told_whenever_it_is_asked_for(history, tmp_path):
-    fill(history, [(night(number), [item("a", seconds=100.0 + number)]) for number in range(20)])
-    assert told(history, tmp_path)[0].startswith("suite: nothing changed"), "the nights before told it"
-    with history.reading() as connection:
-        before = find_entry(connection, "suite-018")
-    line = "time drifts over 20 nights  a seconds: 100 -> 119 (+19 %)"
-    assert told(history, tmp_path, against=before)[1:] == [line]
 
 
 def test_noise_is_that_of_passes_on_machines_of_the_class(history, tmp_path):
@@ -283,11 +261,20 @@ def test_never_more_than_15_lines_and_what_is_left_out_is_counted(history, tmp_p
     assert len(lines) == 15
     assert "  and 18 more" in lines
     assert lines[-1].startswith("fewer than 10 nights")
+    whole = changes_text(changed(history, tmp_path), None).splitlines()
+    assert len(whole) == 1 + 20 + 30 + 30 + 1
+    assert not [line for line in whole if "more" in line]
 
 
 @pytest.mark.parametrize(
     ("counts", "shown"),
-    [((2, 1, 3, 1), 7), ((9, 9, 9, 9), 13), ((0, 0, 40, 0), 13), ((0, 40, 0, 0), 13), ((9, 0, 0, 9), 13)],
+    [
+        ((2, 1, 3, 1, 0), 7),
+        ((9, 9, 9, 9, 9), 13),
+        ((0, 0, 40, 0, 0), 13),
+        ((0, 40, 0, 0, 0), 13),
+        ((9, 0, 0, 9, 9), 13),
+    ],
 )
 def test_shares_fill_the_lines(counts, shown):
     sections = [[f"{at} {one}" for one in range(count)] for at, count in enumerate(counts)]
@@ -353,8 +340,6 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
         f"  suspect: {hashes[2]} Step 2",  # neither the one that changed another file, nor the first's own
         "  suspect: changes that are not committed",
     ]
-    with history.reading() as connection:
-        found = changes(connection, find_entry(connection, "latest"), root=tmp_path)
-    document = changes_json(found)["explanations"]
+    document = changes_json(changed(history, tmp_path))["explanations"]
     assert [(one["item"], one["cause"]["code"]) for one in document] == [("a", "epsilon")]
     assert document[0]["suspects"] == [f"{hashes[2]} Step 2", "changes that are not committed"]

@@ -71,21 +71,16 @@ def test_the_kind_of_chain_is_shown_and_exported(project, capsys):
     assert [one["chain"] for one in rows if one["item"] in ("quantized", "a")] == ["", "", "", "ptq_infer_python"]
 
 
-def test_compare(project, capsys):
-    text = out(capsys, "compare", "latest~1..latest")
-    assert "  PASS -> FAIL  a: x is off" in text
-    assert out(capsys, "compare", "latest~1..") == text
-    found = json.loads(out(capsys, "compare", "latest~1..latest", "--json", "-"))
-    assert found["flips"] == [{"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}]
-    assert "nothing differs" in out(capsys, "compare", "suite-000..suite-001")
-
-
 def test_diff(project, capsys):
     lines = out(capsys, "diff").splitlines()
     assert lines[1:3] == ["environment: torch none -> 2.13", "PASS -> FAIL  a: x is off"]
     assert out(capsys, "diff", "latest~1").startswith("suite: nothing changed since suite-000")
-    assert json.loads(out(capsys, "diff", "--json", "-"))["comparison"]["common"] == 2
-    assert json.loads(out(capsys, "diff", "suite-000", "--json", "-"))["comparison"] is None
+    assert out(capsys, "diff", "--all").splitlines() == lines
+    found = json.loads(out(capsys, "diff", "--json", "-"))
+    assert found["flips"] == [{"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}]
+    assert (found["common"], found["before"]["name"]) == (2, "suite-001")
+    assert "nothing changed since suite-000" in out(capsys, "diff", "suite-001", "--against", "suite-000")
+    assert json.loads(out(capsys, "diff", "suite-000", "--json", "-"))["before"] is None
 
 
 def test_export(project, capsys):
@@ -117,7 +112,7 @@ def test_export(project, capsys):
     [
         (["show", "nope"], "nope: is not in the history"),
         (["show", "latest", "aa"], "did you mean 'a'"),
-        (["compare", "latest"], "is no range"),
+        (["diff", "--against", "nope"], "nope: is not in the history"),
         (["export", "--table", "verdict"], "expected one of entries, items"),
         (["export", "--out", "."], "cannot be written"),
         (["list", "--database", "mysql://me:s3cret@h/x"], "kind mysql"),

@@ -13,11 +13,11 @@ from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
 from tipchain.history import ingest, schema
-from tipchain.history.compare import changes, compare
+from tipchain.history.changes import changes, last_comparable
 from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.ingest import keep_source, read_source, send_waiting
 from tipchain.history.render import TABLES, changes_text, export
-from tipchain.history.store import History, place_of, revision_of
+from tipchain.history.store import History, place_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
 TESTS = Path(__file__).resolve().parents[1]
@@ -63,16 +63,6 @@ def test_several_processes_make_the_tables_and_add_at_once(place, server):
     assert (count(history, schema.verdicts), count(history, schema.figures)) == (3 * 6 * 20, 3)
 
 
-def test_the_tables_are_those_that_are_used(place):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    with History(place).reading() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, schema.metadata) == []
-        assert revision_of(connection) == schema.HEAD
-
-
 def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
     histories = [History(place), History(place_of(tmp_path, str(tmp_path / "same.sqlite")))]
     answers = []
@@ -89,15 +79,16 @@ def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
         history.add(night(12, commit="bbbb"), last)
         with history.reading() as connection:
             entry = find_entry(connection, "latest")
-            text = changes_text(changes(connection, entry, root=tmp_path))
-            found = compare(connection, find_entry(connection, "latest~1"), entry)
+            found = changes(connection, last_comparable(connection, entry), entry, root=tmp_path)
             exported = []
             for table in TABLES:
                 with (tmp_path / "export").open("w+") as stream:
                     export(connection, stream, table=table, form="jsonl", chosen=None)
                     stream.seek(0)
                     exported.append(sorted(stream))
-        answers.append((text, found.flips, found.verdict_flips, found.new_verdicts, repr(found.moved), exported))
+        answers.append(
+            (changes_text(found), found.flips, found.inside, found.new_verdicts, repr(found.moved), exported)
+        )
     assert answers[0] == answers[1]
     assert "PASS -> FAIL  a" in answers[0][0]
 

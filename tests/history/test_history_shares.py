@@ -10,7 +10,7 @@ from history_samples import FAIL, PASS, fill, history_in, item, judged, night
 
 from tipchain.cli import main
 from tipchain.core.json_text import as_json, parse_as
-from tipchain.history.compare import changes
+from tipchain.history.changes import changes
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
 from tipchain.history.render import changes_text, entry_json, head_lines, list_text
@@ -47,9 +47,14 @@ def two_nights(history, after=(PASS, PASS), shares=(1, 2), **more: str) -> None:
         history.add(shared(1, one, **(more if one == 2 else {})), [judged(name, {"x": outcomes[name]}, outcomes[name])])
 
 
-def told(history, root):
+def changed(history, root):
     with history.reading() as connection:
-        return changes_text(changes(connection, find_entry(connection, "latest"), root=root)).splitlines()
+        before, latest = find_entry(connection, "latest~1"), find_entry(connection, "latest")
+        return changes(connection, before, latest, root=root)
+
+
+def told(history, root):
+    return changes_text(changed(history, root)).splitlines()
 
 
 def test_shares_are_one_entry_with_the_items_of_all(history):
@@ -110,18 +115,13 @@ def test_items_of_a_share_that_was_missing_are_not_new(history, tmp_path):
 def test_what_no_share_has_is_gone(history, tmp_path):
     history.add(night(0), [item("a"), item("b"), item("c")])
     fill(history, [(shared(1, 1), [item("a")]), (shared(1, 2), [item("b")])])
-    with history.reading() as connection:
-        found = changes(
-            connection, find_entry(connection, "latest"), root=tmp_path, against=find_entry(connection, "suite-000")
-        )
-    assert found.comparison.gone == ("c",)
+    assert changed(history, tmp_path).gone == ("c",)
 
 
 def test_an_item_that_ran_in_two_shares_counts_as_the_later(history):
     fill(history, [(shared(0, 1), [judged("a", {"x": PASS})]), (shared(0, 2), [judged("a", {"x": FAIL}, FAIL)])])
     fill(history, [(shared(1, 1), [judged("a", {"x": PASS})]), (shared(1, 2), [judged("b", {"x": PASS})])])
-    with history.reading() as connection:
-        found = changes(connection, find_entry(connection, "latest"), root=history.place.file.parent).comparison
+    found = changed(history, history.place.file.parent)
     assert [(one.item, one.before, one.after) for one in found.flips] == [("a", FAIL, PASS)]
     assert (found.new_verdicts, found.gone_verdicts) == ({}, {})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import schema
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries, verdicts_of
 from tipchain.history.ingest import read_source, this_machine
-from tipchain.history.store import MIGRATIONS, History, place_of, revision_of
+from tipchain.history.store import History, place_of
 from tipchain.nightly.items import ShardPart
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -228,38 +227,7 @@ def test_keys_of_other_tables_are_watched(history):
         connection.execute(sa.insert(schema.artifacts).values(item_run_id=99, path_id=99, sha256=""))
 
 
-def test_the_migrations_make_the_tables_that_are_used(history):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    with history.reading() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, schema.metadata) == []
-        assert revision_of(connection) == schema.HEAD
-    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [schema.HEAD]
-
-
 PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
-NEXT = """
-import sqlalchemy as sa
-from alembic import op
-revision, down_revision = "9999", "HERE"
-def upgrade():
-    with op.batch_alter_table("entries") as table:
-        table.add_column(sa.Column("mood", sa.Text(), nullable=False, server_default="fine"))
-def downgrade():
-    pass
-"""
-
-
-@pytest.fixture
-def later(tmp_path):
-    """The migrations of a later tipchain."""
-    folder = tmp_path / "later"
-    shutil.copytree(MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "m9999_next.py").write_text(NEXT.replace("HERE", schema.HEAD))
-    return folder
 
 
 def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
@@ -273,38 +241,13 @@ def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
     assert [one.chain for one in read_source(sample.folder).items()] == ["", "lite"]
 
 
-def test_an_older_database_is_migrated_after_a_copy(history, later, tmp_path):
-    history.add(night(0), [judged("a", {"x": PASS})])
-    place = history.place
-    History(place, scripts=later, head="9999")
-    with closing(sqlite3.connect(place.file)) as connection:
-        assert connection.execute("SELECT name, mood FROM entries").fetchall() == [("suite-000", "fine")]
-    with closing(sqlite3.connect(f"{place.file}.{schema.HEAD}.backup")) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(schema.HEAD,)]
-        assert connection.execute("SELECT count(*) FROM verdicts").fetchall() == [(1,)]
-
-
-def test_a_newer_database_is_refused(history, later):
-    History(history.place, scripts=later, head="9999")
-    with pytest.raises(HistoryError, match="written by a later tipchain\n  found: tables of revision 9999"):
-        History(history.place)
-
-
-def test_a_database_from_before_the_first_release_is_refused(history):
+def test_tables_of_another_version_are_refused(history):
     with history.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
-    with pytest.raises(HistoryError, match=r"written before tipchain 1\.0\n  found: tables of revision 0003"):
+        connection.execute(sa.update(schema.versions).values(version=99))
+    with pytest.raises(
+        HistoryError, match="written by another version of tipchain\n  found: tables of version 99\n  exp"
+    ):
         History(history.place)
-
-
-def test_a_migration_that_fails_changes_nothing(history, later):
-    script = later / "versions" / "m9999_next.py"
-    script.write_text(
-        NEXT.replace("HERE", schema.HEAD).replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade")
-    )
-    with pytest.raises(HistoryError, match="no_such_table"):
-        History(history.place, scripts=later, head="9999")
-    History(history.place).add(night(0), [item("a")])
 
 
 def test_somebody_elses_database_is_refused(tmp_path):

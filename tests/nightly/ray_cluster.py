@@ -1,110 +1,107 @@
-"""A real Ray cluster of several nodes on this machine, in a process of its own that is told over its input.
-
-As a program: ``python ray_cluster.py NODES`` prints its address, then reads ``kill I``, ``add RESOURCES``, and ``head``, which kills the head.
-"""
+"""A real Ray cluster on loopback: a head that runs nothing, and nodes, each of them a ``ray start`` of its own."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 CPUS = 1
+START_S = 60.0
 LEAST_MEMORY = 100 << 20
 FAST = {
     "health_check_initial_delay_ms": 500,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 2,
-    "gcs_rpc_server_reconnect_timeout_s": 3,  # a minute otherwise, of the nodes as of the driver
+    "gcs_rpc_server_reconnect_timeout_s": 3,  # a minute otherwise, of the nodes as of the coordinator
 }
+COMMON = ("--block", "--min-worker-port=0", "--max-worker-port=0", f"--object-store-memory={LEAST_MEMORY}")
+
+
+def free_port() -> int:
+    """Return a port that nothing listens at."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 class RayCluster:
-    """A cluster that is told what to do; closed by its end.
+    """A cluster of node processes, ended by `close`.
 
     Args:
-        nodes: how many nodes besides the head, which runs nothing.
+        nodes: how many nodes besides the head.
         resources: what each node has besides its CPU.
     """
 
-    def __init__(self, nodes: int, resources: dict[str, float] | None = None) -> None:
+    def __init__(self, nodes: int = 2, resources: dict[str, float] | None = None) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
         self.environment = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, str(nodes), json.dumps(resources or {})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=self.environment,
-            start_new_session=True,
-        )
-        self.address = self._answer()
+        self.resources = resources or {}
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        own = (f"--port={port}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder.name}")
+        self.processes = [self._start("--head", *own, f"--system-config={json.dumps(FAST)}")]
+        for _ in range(nodes):
+            self.add()
 
-    def _answer(self) -> str:
-        line = self.process.stdout.readline().strip()
-        assert line, f"the cluster's process ended, exit code {self.process.wait()}"
-        return line
+    def add(self, **resources: float) -> None:
+        """Start a node."""
+        has = json.dumps({**self.resources, **resources})
+        self.processes.append(self._start(f"--address={self.address}", f"--num-cpus={CPUS}", f"--resources={has}"))
 
-    def tell(self, word: str) -> None:
-        """Say something and wait until it is done."""
-        self.process.stdin.write(f"{word}\n")
-        self.process.stdin.flush()
-        self._answer()
+    def kill(self, number: int) -> None:
+        """Kill a node with all its processes; 0 is the head."""
+        process = self.processes.pop(number)
+        for group in groups_below(process.pid):
+            os.killpg(group, signal.SIGKILL)
+        process.wait()
+
+    def _start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a node, and wait until it has joined."""
+        log = Path(self.folder.name, f"start-{time.monotonic_ns()}.log")
+        argv = [str(Path(sys.executable).with_name("ray")), "start", *words, *COMMON]
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
+                argv,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+            )
+        until = time.monotonic() + START_S
+        while "Ray runtime started" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until, "the node does not start"
+            time.sleep(0.1)
+        return process
 
     def close(self) -> None:
         """End the cluster."""
-        self.process.stdin.close()
-        self.process.stdout.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, 9)
-            self.process.wait()
+        while self.processes:
+            self.kill(-1)
+        self.folder.cleanup()
 
 
-def serve(nodes: int, resources: dict[str, float]) -> None:
-    """Run a cluster until the input ends."""
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": LEAST_MEMORY, "_system_config": FAST}
-    head["include_log_monitor"] = False  # as of the other nodes; the driver asks for no logs
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-
-    def add(more=None):
-        has = {**resources, **(more or {})}
-        return cluster.add_node(wait=False, num_cpus=CPUS, resources=has, object_store_memory=LEAST_MEMORY)
-
-    living = [add() for _ in range(nodes)]
-    cluster.wait_for_nodes()
-    say(cluster.address)
-    for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
-        if word == "kill":
-            cluster.remove_node(living.pop(int(rest)), allow_graceful=False)
-        elif word == "add":
-            living.append(add(json.loads(rest or "{}")))
-            cluster.wait_for_nodes()
-        elif word == "head":
-            cluster.head_node.kill_gcs_server()
-        say("done")
-    if cluster.head_node.all_processes.get("gcs_server"):
-        cluster.shutdown()
-    else:  # nothing is left that would end in order
-        for node in (*living, cluster.head_node):
-            cluster.remove_node(node, allow_graceful=False)
-
-
-def say(text: str) -> None:
-    """Answer on the output, which Ray's own prints do not go to."""
-    ANSWERS.write(f"{text}\n")
-    ANSWERS.flush()
-
-
-if __name__ == "__main__":
-    ANSWERS = os.fdopen(os.dup(1), "w")
-    with Path(os.devnull).open("w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-    serve(int(sys.argv[1]), json.loads(sys.argv[2]))
+def groups_below(pid: int) -> set[int]:
+    """Return the groups of a process and of all below it, but for those that items lead."""
+    parents, groups, words = {}, {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                _, parent, group = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+                words[int(folder.name)] = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            parents[int(folder.name)], groups[int(folder.name)] = int(parent), int(group)
+    below = {pid}
+    while more := {one for one, parent in parents.items() if parent in below and b"ray" in words[one].lower()} - below:
+        below |= more
+    return {groups[one] for one in below if one in groups}

@@ -137,17 +137,6 @@ def test_who_waits_for_something_rare_keeps_nobody_else_waiting(tmp_path, needs)
     assert executor.order == ["a", "b", "g"]
 
 
-def test_an_item_whose_machine_is_lost_runs_again_a_few_times(tmp_path):
-    executor = Fake({"a": [{"lost": "node 1"}, {"exit_code": 0}], "b": [{"lost": "node 2"}]})
-    night, result, view = run_night(tmp_path, command("a"), command("b"), executor=executor)
-    assert (night.record("a[cpu]").outcome, night.record("a[cpu]").attempt) == (Outcome.PASS, 2)
-    lost = night.record("b[cpu]")
-    assert (lost.outcome, lost.attempt, lost.reason) == (Outcome.ERROR, 4, "lost: node 2")
-    assert executor.order.count("b") == 4
-    assert "a[cpu] runs again: node 1" in view.lines
-    assert result.left == 0
-
-
 @pytest.mark.parametrize("keep", [True, False])
 def test_dumps_of_what_passed_can_be_dropped(tmp_path, keep):
     leave = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import subprocess
@@ -16,8 +15,6 @@ from types import SimpleNamespace
 import pytest
 from night_samples import FIRST, NightSample, item
 
-from tipchain.bundle.making import work_folder
-from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.cli import main
 from tipchain.nightly import cleanup as collecting
 from tipchain.nightly.cleanup import (
@@ -31,7 +28,7 @@ from tipchain.nightly.cleanup import (
     find_stored,
     size_text,
 )
-from tipchain.nightly.nights import find_nights, hold, nights_below, read_night
+from tipchain.nightly.nights import find_nights, hold, nights_below
 
 ITEM = item("alexnet")
 NOW = FIRST.timestamp() + 10 * 86400
@@ -162,7 +159,6 @@ def test_wrong_calls(nights, capsys):
         (("--max-size", "4"), "'4' is not a size"),
         (("--keep", "0"), "'0' is not a number of nights"),
         (("nowhere", "--keep", "1"), "nowhere: is no folder"),
-        (("--baselines", "nowhere", "--keep", "1"), "nowhere: is no folder"),
     ):
         assert main(["gc", *words]) == 2, words
         assert said in capsys.readouterr().err, words
@@ -208,51 +204,15 @@ def test_what_may_be_resumed_and_the_latest_finished_stay(nights):
     assert left(nights) == [7, 8, 9]
 
 
-@pytest.mark.parametrize("needed", ["name", "file", "token"])
-def test_what_a_baseline_needs_stays(nights, needed, capsys):
-    text = {
-        "name": night(nights, 3).name,
-        "file": f"../tipchain-nights/suite/{night(nights, 3).name}/items/a/attempt-1/report.json",
-        "token": read_night(night(nights, 3)).token,
-    }[needed]
-    folder = nights.parents[1] / "test_tipc" / "bundles" / "alexnet"
-    folder.mkdir(parents=True)
-    line = json.dumps({"item": "lite", "why": "x", "evidence": {"of": [text]}})
-    (folder / "baselines.jsonl").write_text(f'{{"item": "other"}}\n{line}\n{line[:20]}')
-    assert main(["gc", "--older-than", "5d", "--yes"]) == 0
-    assert left(nights) == [3, 5, 6, 7, 8, 9]
-    assert "a baseline needs it: test_tipc/bundles/alexnet/baselines.jsonl" in capsys.readouterr().out
-
-
-def test_baselines_of_the_nights_own_project_and_of_named_folders_count(nights, tmp_path, monkeypatch):
-    elsewhere, named = tmp_path / "elsewhere", tmp_path / ".hidden" / "named"
-    elsewhere.mkdir()
-    named.mkdir(parents=True)
-    (tmp_path / "baselines.jsonl").write_text(night(nights, 0).name)
-    (named / "baselines.jsonl").write_text(night(nights, 1).name)
-    monkeypatch.chdir(elsewhere)
-    assert main(["gc", str(nights), "--older-than", "5d", "--yes", "--baselines", str(named)]) == 0
-    assert left(nights) == [0, 1, 5, 6, 7, 8, 9]
-
-
-@pytest.mark.parametrize("name", ["baselines.jsonl", "bundle/manifest.json"])
-def test_a_reference_in_a_night_stays(nights, name):
-    file = night(nights, 4) / "items" / name
-    file.parent.mkdir(exist_ok=True)
+def test_a_reference_in_a_night_stays(nights, capsys):
+    file = night(nights, 4) / "items" / "bundle" / "manifest.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text('{"kind": "tipchain reference bundle"}')
     other = night(nights, 3) / "items" / "manifest.json"
     other.write_text("{}")
     assert main(["gc", "--older-than", "5d", "--yes"]) == 0
     assert left(nights) == [4, 5, 6, 7, 8, 9]
-
-
-def test_baselines_that_cannot_be_read_stop_everything(nights, tmp_path, capsys):
-    (tmp_path / "baselines.jsonl").mkdir()
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "baselines.jsonl").symlink_to("nowhere")
-    assert main(["gc", "--older-than", "5d", "--yes"]) == 2
-    assert len(left(nights)) == 10
-    assert "nothing is deleted" in capsys.readouterr().err
+    assert "it holds a reference: items/bundle" in capsys.readouterr().out
 
 
 def test_a_night_that_cannot_be_understood_stays(nights, capsys):
@@ -387,7 +347,7 @@ def test_hard_links_count_once(tmp_path):
 
 
 def test_the_order_of_rules(nights):
-    stored = find_stored([nights], [], [], NOW)
+    stored = find_stored([nights], [], NOW)
     assert [one.size >= MIB for one in stored] == [True] * 10
     choice = choose(stored, RetentionRules(older_than_s=8 * 86400, max_bytes=6 * MIB), NOW)
     assert [one.reason.split()[0] for one in choice.doomed] == ["older", "older", "the", "the", "the"]
@@ -444,58 +404,6 @@ def test_dead_names_of_another_user_stay(nights, temporary, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     assert main(["gc", "--keep", "50", "--yes"]) == 0
     assert (temporary / "tc-0123456789").is_symlink()
-
-
-def unfinished(place: Path, *, age: float = 2 * UNWRITTEN_S) -> Path:
-    """Return what a process that made a bundle left when it was killed."""
-    folder = place.parent / f".{place.name}.0123abcd"
-    (folder / "bundle" / "dumps").mkdir(parents=True)
-    (folder / "recorded").mkdir()
-    os.utime(folder, (NOW - age, NOW - age))
-    return folder
-
-
-def test_unfinished_bundles_go(nights, tmp_path, capsys):
-    left = unfinished(tmp_path / "test_tipc" / "bundles" / "alexnet" / "lite")
-    young = unfinished(tmp_path / "young", age=60)
-    mine = tmp_path / ".config.0123abcd"
-    (mine / "bundle").mkdir(parents=True)
-    (mine / "notes.txt").touch()
-    os.utime(mine, (NOW - 1e6, NOW - 1e6))
-    assert main(["gc", "--keep", "50", "--yes"]) == 0
-    assert left.name in capsys.readouterr().out
-    assert [one.is_dir() for one in (left, young, mine)] == [False, True, True]
-
-
-def test_unfinished_bundles_go_where_there_are_no_nights(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(time, "time", lambda: NOW)
-    left = unfinished(tmp_path / "lite")
-    assert main(["gc", "--keep", "50", "--yes"]) == 0
-    assert not left.exists()
-    assert main(["gc", "--keep", "50", "--yes"]) == 2
-
-
-def test_a_bundle_that_is_being_made_stays(nights, tmp_path, capsys):
-    with work_folder(tmp_path / "lite") as work:
-        os.utime(work, (NOW - 1e6, NOW - 1e6))
-        assert main(["gc", "--keep", "50", "--yes"]) == 0
-        assert work.is_dir()
-        assert "a bundle is being made or moved in there" in capsys.readouterr().out
-    assert not work.exists()
-
-
-def test_the_only_copy_of_a_bundle_stays(nights, tmp_path, capsys):
-    aside, work = tmp_path / ".lite.89abcdef.old", unfinished(tmp_path / "lite")
-    aside.mkdir()
-    (aside / MANIFEST).write_text(json.dumps({"kind": KIND}))
-    os.utime(aside, (NOW - 1e6, NOW - 1e6))
-    assert main(["gc", "--keep", "50", "--yes"]) == 0
-    assert ".lite.89abcdef.old is what belongs to lite" in capsys.readouterr().out
-    assert [aside.is_dir(), work.is_dir()] == [True, True]
-    (tmp_path / "lite").mkdir()
-    assert main(["gc", "--keep", "50", "--yes"]) == 0
-    assert [aside.is_dir(), work.is_dir()] == [False, False]
 
 
 def test_what_is_mounted_in_a_night_stays_and_is_told(nights, tmp_path, capsys):

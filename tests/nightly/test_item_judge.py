@@ -169,7 +169,6 @@ def test_a_report_that_is_a_link_is_none(tmp_path):
         ({"signal": 64}, "killed by SIGRTMAX"),
         ({"signal": 99}, "killed by signal 99"),
         ({"failure": "cannot be started", "exit_code": 127}, "cannot be started"),
-        ({"lost": "node gone"}, "lost: node gone"),
         ({}, "ended without an exit code"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Nodes, workers, items, drivers and coordinators of a night on a cluster killed at random: each item ends once."""
+"""Nodes, workers, items and coordinators of a night on a cluster killed at random: each item ends once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tipchain.errors import Outcome
 from tipchain.nightly.nights import nights_below, read_night
 
 pytestmark = pytest.mark.nightly
-ITEMS, NODES, KILLS, DUMP = 24, 4, 20, 9_000_000
+ITEMS, NODES, KILLS, DUMP = 24, 3, 12, 9_000_000
 SCRIPT = f"""\
 echo begun >> "$1/$0.ran"; sleep 0.$(($0 % 7 + 2)); head -c {DUMP} /dev/zero > {{folder}}/dump; echo done >> "$1/$0.ran"
 """
@@ -33,11 +33,11 @@ class Killed:
 
     Args:
         folder: for the project and what the items write down.
-        seed: of all chances; odd ones ship the project.
+        seed: of all chances.
     """
 
     def __init__(self, folder, seed):
-        self.chance, self.ship = random.Random(seed), seed % 2 == 1
+        self.chance = random.Random(seed)
         self.folder, self.project = folder, folder / "project"
         self.project.mkdir()
         commands = [
@@ -45,7 +45,7 @@ class Killed:
         ]
         write_manifest(self.project, defaults={"timeout": "60s"}, commands=commands)
         self.cluster = RayCluster(NODES)
-        self.nodes, self.kills = NODES, []
+        self.kills = []
         self.records, self.counts, self.process = {}, {}, None
 
     def go_on(self):
@@ -53,7 +53,7 @@ class Killed:
         night = self.look()
         self.counts = {name: self.done(name) for name in self.records}
         argv = [sys.executable, "-m", "tipchain", "nightly", "resume" if night else "run", "suite.yaml"]
-        argv += ["--executor", "ray", "--address", self.cluster.address, *(["--ship"] if self.ship else [])]
+        argv += ["--executor", "ray", "--address", self.cluster.address]
         with (self.folder / "said").open("ab") as said:
             self.process = subprocess.Popen(argv, cwd=self.project, stdout=said, stderr=said, start_new_session=True)
 
@@ -78,32 +78,24 @@ class Killed:
 
     def kill(self):
         """Kill something."""
-        what = self.chance.choice(["node", "worker", "item", "driver", "coordinator"])
-        above, word = {
-            "worker": (self.cluster.process.pid, b"ray::i"),
-            "item": (self.cluster.process.pid, b".ran"),
-            "driver": (self.process.pid, b"cluster.driver"),
-        }.get(what, (os.getpid(), b"tipchain\0nightly"))
+        what = self.chance.choice(["node", "worker", "item", "coordinator"])
+        words = {"worker": b"ray::i", "item": b".ran", "coordinator": b"tipchain\0nightly"}
+        above = [self.process.pid] if what == "coordinator" else [one.pid for one in self.cluster.processes]
         if what == "node":
-            if self.ship and self.nodes == 2:
-                return  # nodes of one machine share what was sent: a new one unpacks it anew, under the others
-            self.cluster.tell(f"kill {self.chance.randrange(self.nodes)}")
-            self.nodes -= 1
-            if not self.ship:
-                self.cluster.tell("add")
-                self.nodes += 1
-        elif found := offspring(above, word):
+            self.cluster.kill(self.chance.randrange(1, NODES + 1))
+            self.cluster.add()
+        elif found := [one for pid in above for one in offspring(pid, words[what])]:
             with suppress(ProcessLookupError):
                 os.kill(self.chance.choice(found), signal.SIGKILL)
         else:
             return
         self.kills.append(what)
-        if what in ("driver", "coordinator"):
+        if what == "coordinator":
             self.process.wait(60)
 
 
 def offspring(pid, word):
-    """Return the processes below one that have a word in their command line."""
+    """Return the processes from one down that have a word in their command line."""
     parents, words = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -113,10 +105,10 @@ def offspring(pid, word):
     below = {pid}
     while more := {one for one, parent in parents.items() if parent in below} - below:
         below |= more
-    return [one for one in below - {pid} if word in words.get(one, b"")]
+    return [one for one in below if word in words.get(one, b"")]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_kills_on_a_cluster(tmp_path, seed):
     killed = Killed(tmp_path, seed)
     try:
@@ -142,5 +134,5 @@ def test_many_kills_on_a_cluster(tmp_path, seed):
     assert all(killed.done(record.id) >= 1 for record in passed)
     assert {(night.folder / record.log).with_name("dump").stat().st_size for record in passed} == {DUMP}
     bad = [record.reason for record in killed.records.values() if record.outcome is not Outcome.PASS]
-    assert all(reason.startswith(("killed by SIGKILL", "lost: ")) for reason in bad), bad
+    assert all(reason.startswith(("killed by SIGKILL", "lost ")) for reason in bad), bad
     assert len(bad) <= killed.kills.count("item") + len(killed.kills) // 4

@@ -1,30 +1,23 @@
-"""Making a bundle, putting it in its place, and letting it take torch's."""
+"""Making a bundle, and letting it take torch's place."""
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import hashlib
 import json
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from tipchain import __version__
-from tipchain.bundle.evidence import describe_folder
 from tipchain.bundle.manifest import (
     CASE,
     DUMPS,
     INPUTS,
     MANIFEST,
-    STATISTICS,
-    TRUTH,
     WEIGHTS,
     BundledWeights,
     BundleManifest,
@@ -33,58 +26,19 @@ from tipchain.bundle.manifest import (
     open_bundle,
     write_manifest,
 )
+from tipchain.bundle.moving import NEW, work_folder
 from tipchain.core.files import atomic_write, commit, files_below, sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count, installed_versions
 from tipchain.errors import BundleError, Outcome, OutputError, TipchainError, UsageError
-from tipchain.modes import SOLO, Mode, dump_name, tensors_name
-from tipchain.numbers.dumps import load_record, meta_path, save_record
+from tipchain.modes import SOLO, Mode, dump_name
+from tipchain.numbers.dumps import load_record, meta_path
 from tipchain.parity.align import AlignRequest, align, default_threads, stage_files
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.recorder import TRUTH_STAGES
 from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
 from tipchain.weights.files import SAFETENSORS, read_torch_state
 
-# Put a bundle in another's place, in one step where the system can.
-
-_HERE = -100
-"""``AT_FDCWD``: paths are as they stand."""
-_EXCHANGE = 2
-"""``RENAME_EXCHANGE``, of Linux's ``renameat2``: both names change owners at once."""
-
-
-def replace_folder(place: Path, new: Path) -> None:
-    """Put the folder ``new`` where the folder ``place`` is, on the same disk; the old one is removed.
-
-    Whoever opens ``place`` meanwhile finds either of them. Where the file system cannot exchange two folders, there is
-    none for a moment; if the second step fails, the first is taken back.
-
-    Raises:
-        OSError: it cannot be done; the old folder is then where it was.
-    """
-    if _exchange(place, new):
-        shutil.rmtree(new, ignore_errors=True)
-        return
-    aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}.old")
-    os.replace(place, aside)  # noqa: PTH105
-    try:
-        os.replace(new, place)  # noqa: PTH105
-    except OSError:
-        os.replace(aside, place)  # noqa: PTH105
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, and tell whether that was done."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):  # no glibc that has it
-        return False
-    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
-
-
-# Make a bundle: record torch's side of a case, its float64 truths, and all that the other side needs without torch.
+# Make a bundle: record torch's side of a case, and all that the other side needs without torch.
 
 Say = Callable[[str], None]
 _ELSEWHERE = ("created", "commit")
@@ -101,7 +55,7 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
     """Make a bundle, whole or not at all, and return its manifest; ``say`` hears of each part.
 
     Args:
-        request: how torch's side is recorded, in float64 too where that is asked for; nothing may be in its folder.
+        request: how torch's side is recorded; nothing may be in its folder.
         say: hears of each part.
 
     Raises:
@@ -112,12 +66,12 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
     """
     if request.folder.exists() and (not request.folder.is_dir() or any(request.folder.iterdir())):
         raise UsageError(
-            f"{request.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use, with evidence; "
+            f"{request.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use; "
             "or name another place with --out"
         )
     try:
         with work_folder(request.folder) as work:
-            case, bundle = request.case, work / "bundle"
+            case, bundle = request.case, work / NEW
             recorded = tuple(stage for stage in request.stages if stage not in SOLO)
             say("weights and inputs")
             # Make inputs and both sides' weights for all stages.
@@ -133,10 +87,8 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
             if failures:
                 raise _failure(failures)
             meta, sources = _copy_dumps(request, recorded, work / "recorded", bundle)
-            truths = _record_truths(request, recorded, work / "truth", bundle, say)
             inputs, weights = _copy_prepared(request, prepared, bundle)
             shutil.copyfile(case.path, bundle / CASE)
-            atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
             names = [name for name in files_below(bundle) if name != MANIFEST]
             manifest = BundleManifest(
                 tipchain=__version__,
@@ -150,35 +102,15 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
                 versions=_versions(meta),
                 inputs=inputs,
                 weights=weights,
-                truths=truths,
                 files={name: sha256_of(bundle / name) for name in names},
                 created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 commit=commit(case.root),
             )
             write_manifest(bundle, manifest)
-            os.replace(work / "bundle", request.folder)  # noqa: PTH105
+            bundle.replace(request.folder)
     except OSError as error:
         raise OutputError(f"{request.folder}: the bundle cannot be written: {error}") from error
     return manifest
-
-
-@contextmanager
-def work_folder(beside: Path) -> Iterator[Path]:
-    """Yield a folder beside the bundle's place, on the same disk; it is gone afterwards.
-
-    It is locked (flock) as long as this process or one that it forks lives: `tipchain gc` removes what a kill leaves.
-    """
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    work = beside.parent / f".{beside.name}.{secrets.token_hex(4)}"
-    (work / "bundle").mkdir(parents=True)
-    handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # a disk without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        os.close(handle)
 
 
 def _threads(request: AlignRequest) -> int:
@@ -200,10 +132,10 @@ def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
     return BundleFailedError(f"the bundle was not made; nothing is left of it{lines}")
 
 
-def _record(request: AlignRequest, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
+def _record(request: AlignRequest, stages: tuple[str, ...], folder: Path) -> dict[str, str]:
     """Record torch's side; return why stages could not be, by stage."""
     threads = _threads(request)
-    recording = replace(request, stages=stages, folder=folder, sides=("torch",), threads=threads, truth=truth)
+    recording = replace(request, stages=stages, folder=folder, sides=("torch",), threads=threads)
     return {
         judgement.stage: verdict.reason
         for judgement in align(recording)
@@ -252,30 +184,6 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _texts(one)
-
-
-def _record_truths(
-    request: AlignRequest, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say
-) -> dict[str, str]:
-    """Record float64, stage by stage: one that cannot run in it is no reason to have no bundle."""
-    published = request.case.train.benchmark is not None
-    run = [one for one in TRUTH_STAGES if one in stages and not (one == "train" and published)]
-    (bundle / TRUTH).mkdir()
-    if not run or not request.truth:
-        return dict.fromkeys(run, "not asked for")
-    say(f"torch in float64: {', '.join(run)}")
-    failures = _record(request, tuple(run), folder, truth=True)
-    for stage in run:
-        if stage in failures:
-            say(f"  {stage}: {failures[stage]}")
-            continue
-        for name in (dump_name(stage, "torch"), tensors_name(stage, "torch")):
-            path = folder / name
-            if path.suffix == ".npy":
-                save_record(bundle / TRUTH / name, load_record(path).arrays)
-            else:
-                shutil.copyfile(path, bundle / TRUTH / name)
-    return {stage: " ".join(failures.get(stage, "").split()) for stage in run}
 
 
 def _copy_prepared(
@@ -333,7 +241,7 @@ def weights_spec(case: Case) -> str:
 PINS = ("constraints.txt", "requirements.txt")
 """Files of a project's root that may pin torch, the first that does."""
 _PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
-_AGAIN = "tipchain rebaseline moves the bundle, if the evidence is that nothing but rounding changed"
+_AGAIN = "tipchain rebaseline shows what changed, and moves the bundle"
 
 
 def _stored(folder: Path, manifest: BundleManifest, one: BundledWeights, paths: Mapping[str, str]) -> WeightFiles:

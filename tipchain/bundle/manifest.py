@@ -1,4 +1,4 @@
-"""A bundle's manifest, and where bundles moved to."""
+"""A bundle's manifest: its files with their SHA-256, and when and why it was moved."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import append, atomic_write, files_below, git, sha256_of
-from tipchain.core.json_text import parse_as, parse_json, read_json
+from tipchain.core.files import atomic_write, files_below, git, sha256_of
+from tipchain.core.json_text import parse_as, read_json
 from tipchain.errors import BundleError
 from tipchain.modes import LATEST
 
@@ -21,9 +21,7 @@ from tipchain.modes import LATEST
 #     BUNDLE/
 #       manifest.json       `BundleManifest`, written last; names every other file with its SHA-256
 #       case.yaml           the case file it was made from
-#       statistics.json     least, largest, mean, root mean square of every tensor
 #       dumps/              what torch recorded, as ``tipchain align`` leaves it
-#       truth/              the same stages in float64, and by how much rounding moves them there
 #       inputs/             the fake inputs, by the case's variant
 #       weights/            torch's weights, and the same converted for the port, by the case's variant
 #
@@ -32,9 +30,9 @@ from tipchain.modes import LATEST
 
 FORMAT = 1
 KIND = "tipchain reference bundle"
-MANIFEST, CASE, STATISTICS = "manifest.json", "case.yaml", "statistics.json"
-DUMPS, TRUTH, INPUTS, WEIGHTS = "dumps", "truth", "inputs", "weights"
-_NO_CONTENT = ("created", "commit")
+MANIFEST, CASE = "manifest.json", "case.yaml"
+DUMPS, INPUTS, WEIGHTS = "dumps", "inputs", "weights"
+_NO_CONTENT = ("created", "commit", "moves")
 """What may differ between two bundles that are the same."""
 _HINT = "tipchain bundle make CASE makes it anew; tipchain rebaseline moves one that is in use"
 
@@ -76,6 +74,23 @@ class BundledWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """When a bundle took another's place.
+
+    Attributes:
+        when: ISO 8601 with offset.
+        who: the user, as git knows them.
+        why: their reason.
+        before: the content of the bundle that was there.
+    """
+
+    when: str
+    who: str
+    why: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BundleManifest:
     """What a bundle says about itself. All paths are relative and posix.
 
@@ -91,10 +106,10 @@ class BundleManifest:
         versions: of torch, numpy and Python, and CUDA where torch has it.
         inputs: path of the fake inputs, by the case's variant.
         weights: the port's weights, likewise.
-        truths: by stage that runs the network, "" where float64 was recorded, else why not.
         files: SHA-256 of every other file, by path.
         created: ISO 8601 with offset.
         commit: of the project.
+        moves: how the bundle came to its place, the oldest move first.
     """
 
     tipchain: str
@@ -108,14 +123,14 @@ class BundleManifest:
     versions: Mapping[str, str]
     inputs: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, BundledWeights] = field(default_factory=dict)
-    truths: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     created: str = ""
     commit: str = ""
+    moves: tuple[Move, ...] = ()
 
     @property
     def content(self) -> str:
-        """SHA-256 of everything in the bundle but when and at which commit it was made."""
+        """SHA-256 of everything in the bundle but when, at which commit and for which reason it was made."""
         facts = {key: value for key, value in asdict(self).items() if key not in _NO_CONTENT}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -236,75 +251,6 @@ def open_bundle(folder: Path) -> BundleManifest:
             hint=_HINT,
         )
     return manifest
-
-
-# ``baselines.jsonl``: who moved a stored reference, when, why, and on what evidence. One line a move, never rewritten.
-
-FILE_NAME = "baselines.jsonl"
-
-
-def log_of(item: Path) -> Path:
-    """Return the log beside a stored reference."""
-    return item.absolute().parent / FILE_NAME
-
-
-def write_move(item: Path, move: Mapping[str, object]) -> None:
-    """Append a move of ``item``.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    append(log_of(item), json.dumps({"item": item.absolute().name, **move}, allow_nan=False))
-
-
-def moves_of(item: Path) -> list[dict[str, object]]:
-    """Return the moves of ``item``, the oldest first; a line that was not written whole is no move."""
-    try:
-        lines = log_of(item).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        try:
-            move = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(move, dict) and move.get("item") == item.absolute().name:
-            found.append(move)
-    return found
-
-
-def untold(item: Path, manifest: BundleManifest) -> str:
-    """Say how a bundle came to its place if not by its last move; "" where no move is told, or that one left it."""
-    done = [move for move in moves_of(item) if not move.get("undone")]
-    undone = [move for move in moves_of(item) if move.get("undone")]
-    taken_back = {(move.get("when"), _content(move, "new")) for move in undone}
-    done = [move for move in done if (move.get("when"), _content(move, "new")) not in taken_back]
-    if not done or _content(done[-1], "new") == manifest.content:
-        return ""
-    return (
-        f"{log_of(item)} tells of another one: it was put there without rebaseline, or a move was cut short\n"
-        f"  found: content {manifest.content[:12]}…\n  expected: {_content(done[-1], 'new')[:12]}…, "
-        f"moved {done[-1].get('when')}\n  hint: tipchain rebaseline {item} --force --why … records it as it is"
-    )
-
-
-def _content(move: Mapping[str, object], side: str) -> str:
-    found = move.get(side)
-    return str(found.get("content", "")) if isinstance(found, Mapping) else ""
-
-
-def identity(manifest: BundleManifest) -> dict[str, object]:
-    """Return what a move says about a bundle."""
-    return {
-        "content": manifest.content,
-        "case": manifest.case.sha256,
-        "sources": dict(manifest.case.sources),
-        "versions": dict(manifest.versions),
-        "tipchain": manifest.tipchain,
-        "commit": manifest.commit,
-        "created": manifest.created,
-    }
 
 
 def who(folder: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.bundle.manifest import BundleManifest, damages, moves_of, read_manifest, untold
+from tipchain.bundle.manifest import BundleManifest, damages, read_manifest
 from tipchain.commands.options import (
     STDOUT,
     add_action,
@@ -60,11 +60,6 @@ def add_making_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeout(parser, "what each recording may take")
     add_threads(parser, "threads of the recording")
     add_seed(parser, "add N to the seeds of the case and its fake inputs")
-    parser.add_argument(
-        "--no-float64",
-        action="store_true",
-        help="leave float64 out: quicker, but the bundle then moves only if nothing at all changes",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +92,6 @@ def _make(args: argparse.Namespace) -> int:
         data_path=args.data_path,
         timeout_s=args.timeout,
         threads=args.threads,
-        truth=not args.no_float64,
     )
     manifest = make_bundle(request, say=lambda text: print(say(f"== {text}"), flush=True))
     print("\n".join(describe(folder, manifest)))
@@ -107,13 +101,10 @@ def _make(args: argparse.Namespace) -> int:
 def describe(folder: Path, manifest: BundleManifest) -> list[str]:
     """Return what a bundle holds, for people."""
     size = sum((folder / name).stat().st_size for name in manifest.files if (folder / name).is_file())
-    truths = [stage for stage, reason in manifest.truths.items() if not reason]
     facts = {
         "case": f"{manifest.case.id} ({manifest.case.file}, sha256 {manifest.case.sha256[:12]}…)",
         "mode": manifest.mode + (f", seeds + {manifest.reseed}" if manifest.reseed else ""),
         "stages": ", ".join(manifest.stages),
-        "float64": ", ".join(truths) or "none",
-        **{f"  lacks {escaped(stage)}": reason for stage, reason in manifest.truths.items() if reason},
         "torch": f"{manifest.torch or 'not run'} on {manifest.device or 'no device'}, {many(manifest.threads, 'thread')}",
         "versions": ", ".join(f"{name} {one}" for name, one in manifest.versions.items() if name != "torch"),
         "made": f"{manifest.created} by tipchain {manifest.tipchain}"
@@ -132,27 +123,17 @@ def _show(args: argparse.Namespace) -> int:
         if args.json == STDOUT:
             return ExitCode.PASSED
     print("\n".join(describe(args.bundle, manifest)))
-    for move in moves_of(args.bundle):
-        forced = ", forced" if move.get("forced") else ""
-        word = "undone" if move.get("undone") else "moved"
-        print(escaped(f"  {word:<9} {move.get('when')} by {move.get('who')}{forced}: {move.get('why')}"))
-    other = untold(args.bundle, manifest)
-    if other:
-        print(escaped_lines(other), file=sys.stderr)
+    for move in manifest.moves:
+        print(f"  {padded(say('moved'), 9)} {say(escaped(f'{move.when} by {move.who}: {move.why}'))}")
     return ExitCode.PASSED
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from tipchain.bundle.evidence import false_statistics
-
     manifest = read_manifest(args.bundle)
     problems = damages(args.bundle, manifest)
-    if not problems and (wrong := false_statistics(args.bundle)):
-        problems.append(f"false: {wrong}")
-    other = untold(args.bundle, manifest)
-    for problem in (*problems, *([other] if other else [])):
+    for problem in problems:
         print(escaped_lines(problem), file=sys.stderr)
     print(
         say(f"{args.bundle}: " + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made"))
     )
-    return ExitCode.FAILED if problems or other else ExitCode.PASSED
+    return ExitCode.FAILED if problems else ExitCode.PASSED

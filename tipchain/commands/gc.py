@@ -50,14 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", action="store_true", help="the runs below test_tipc/output too, N for each model and mode"
     )
-    parser.add_argument(
-        "--baselines",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="FOLDER",
-        help="look there too for baselines.jsonl and what they need (always: here, and each night's project)",
-    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     pins = parser.add_mutually_exclusive_group()
@@ -89,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
     if rules == RetentionRules():
         raise UsageError("tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N")
     now = time.time()
-    nights, runs, projects = _places(args)
-    stored = find_stored(nights, runs, projects, now)
+    nights, runs = _places(args)
+    stored = find_stored(nights, runs, now)
     if not nights and not runs and not stored:
         raise UsageError(
             f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
@@ -117,14 +109,14 @@ def run(args: argparse.Namespace) -> int:
     return _end(choice, rules, problems)
 
 
-def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path]]:
-    """Return folders of nights, of runs, and of projects."""
-    for folder in (*args.folders, *args.baselines):
+def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+    """Return folders of nights, and of runs."""
+    for folder in args.folders:
         if not folder.is_dir():
             raise UsageError(f"{folder}: is no folder")
     nights = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
     runs = sorted(Path.cwd().glob(RUNS)) if args.runs else []
-    return nights, runs, [Path.cwd(), *args.baselines]
+    return nights, runs
 
 
 def _table(rows: Sequence[StoredFolder], now: float) -> None:
@@ -167,7 +159,7 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 def _pin(args: argparse.Namespace) -> int:
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
-    nights, _, _ = _places(args)
+    nights, _ = _places(args)
     stored = [*(one for folder in nights for one in find_nights(folder)), *Path.cwd().glob(f"{RUNS}/[0-9]*/")]
     folder = named_folder(args.pin or args.unpin, stored)
     if not args.pin and not (folder / PIN).exists():

@@ -1,4 +1,4 @@
-"""``tipchain history add|list|show|compare|diff|export``: nights and runs, and what changed between them."""
+"""``tipchain history add|list|show|diff|export``: nights and runs, and what changed between them."""
 
 from __future__ import annotations
 
@@ -52,12 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
     show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
     _finish(show, _show)
-    compare = add_action(actions, "compare", "compare two nights or runs")
-    compare.add_argument("range", metavar="A..B", help=f"each {NAME_HELP}")
-    _finish(compare, _compare)
     changed = add_action(actions, "diff", "say what changed since the last comparable run")
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
+    _add_against(changed)
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(changed, diff)
     causes = add_action(actions, "causes", "show what made items fail, and filter it")
@@ -100,8 +97,13 @@ def add_night_diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of saying what changed since the last comparable night."""
     parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
     parser.add_argument("--night", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
+    _add_against(parser)
     _finish(parser, _night_diff)
+
+
+def _add_against(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
+    parser.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -251,33 +253,22 @@ def _causes(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _compare(args: argparse.Namespace) -> int:
-    from tipchain.history.compare import compare
-    from tipchain.history.entries import find_entry
-    from tipchain.history.render import compare_text, comparison_json
-
-    first, dots, second = args.range.partition("..")
-    if not dots or not first:
-        raise UsageError(f"{args.range}: is no range\n  expected: A..B, as latest~1..latest")
-    with _reading(args) as (connection, _):
-        before, after = find_entry(connection, first), find_entry(connection, second or "latest")
-        found = compare(connection, before, after)
-    show(args.json, lambda: comparison_json(found), lambda: compare_text(found))
-    return ExitCode.PASSED
-
-
 def diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
-    from tipchain.history.compare import changes
+    from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
-    from tipchain.history.render import changes_json, changes_text
+    from tipchain.history.render import MOST_LINES, changes_json, changes_text, entry_json, first_text
 
     with _reading(args) as (connection, root):
         entry = find_entry(connection, args.night, title=args.name)
-        against = find_entry(connection, args.against) if args.against else None
+        before = find_entry(connection, args.against) if args.against else last_comparable(connection, entry)
         place = Path(entry.root) if Path(entry.root).is_dir() and entry.root else root
-        found = changes(connection, entry, root=place, against=against)
-    show(args.json, lambda: changes_json(found), lambda: changes_text(found))
+        found = changes(connection, before, entry, root=place) if before else None
+    show(
+        args.json,
+        lambda: changes_json(found) if found else {"before": None, "after": entry_json(entry)},
+        lambda: changes_text(found, None if args.all else MOST_LINES) if found else first_text(entry),
+    )
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED
 
 

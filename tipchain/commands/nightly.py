@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOCAL, RAY = "local", "ray"
 ALWAYS, FAILED = "always", "failed"
-OPTIONS = ("require_gpu", "keep_dumps", "jobs", "executor", "address", "ship")
+OPTIONS = ("require_gpu", "keep_dumps", "jobs", "executor", "address")
 """What a night keeps of these arguments for `resume`."""
 
 
@@ -48,12 +48,6 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the Ray cluster's head (default: RAY_ADDRESS, else the cluster that runs on this machine)",
     )
     parser.add_argument(
-        "--ship",
-        action="store_true",
-        default=None,
-        help="send the project to the cluster's nodes, and what items leave back; else all see it under one path",
-    )
-    parser.add_argument(
         "--require-gpu", action="store_true", default=None, help="a GPU that is not there is an ERROR, not a SKIP"
     )
     parser.add_argument(
@@ -72,41 +66,29 @@ def given_options(args: argparse.Namespace, before: Mapping[str, object] | None 
     """
     before = before or {}
     chosen = args.executor or before.get("executor") or LOCAL
-    own, other = (("jobs",), ("address", "ship")) if chosen == LOCAL else (("address", "ship"), ("jobs",))
-    for name in other:
-        if getattr(args, name):
-            wanted = RAY if chosen == LOCAL else LOCAL
-            raise UsageError(f"--{name} is for --executor {wanted}, not for {chosen}")
-    found = {name: getattr(args, name) or before.get(name) for name in (*own, "require_gpu", "keep_dumps")}
+    own, other = ("jobs", "address") if chosen == LOCAL else ("address", "jobs")
+    if getattr(args, other):
+        wanted = RAY if chosen == LOCAL else LOCAL
+        raise UsageError(f"--{other} is for --executor {wanted}, not for {chosen}")
+    found = {name: getattr(args, name) or before.get(name) for name in (own, "require_gpu", "keep_dumps")}
     found["executor"] = chosen if chosen != LOCAL else None
     return {name: found[name] for name in OPTIONS if found.get(name)}
 
 
-def open_executor(options: JsonObject, root: Path, nights: Path) -> Executor:
+def open_executor(options: JsonObject) -> Executor:
     """Return what runs items.
 
     Args:
         options: as `given_options` returns them.
-        root: the project's folder.
-        nights: the folder of its nights.
 
     Raises:
         UsageError: the cluster cannot be reached.
         MissingFrameworkError: Ray is not installed.
     """
     if options.get("executor") == RAY:
-        from tipchain.chain.execute import has_own_python
-        from tipchain.nightly.cluster.executor import RayExecutor, cluster_settings
+        from tipchain.nightly.cluster import RayExecutor
 
-        return RayExecutor(
-            cluster_settings(
-                options.get("address"),
-                root,
-                shipped=bool(options.get("ship")),
-                nights=nights,
-                own_python=has_own_python(root),
-            )
-        )
+        return RayExecutor(options.get("address"))
     from tipchain.nightly.executor import LocalExecutor
 
     return LocalExecutor(options.get("jobs"))
@@ -167,14 +149,17 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
     """Return what changed since the last comparable night."""
-    from tipchain.history.compare import changes
+    from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
     from tipchain.history.ingest import history_with
-    from tipchain.history.render import changes_text
+    from tipchain.history.render import changes_text, first_text
 
     with history_with(results, database) as history, history.reading() as connection:
         entry = find_entry(connection, results.night.name, title=results.plan.name)
-        return changes_text(changes(connection, entry, root=Path(results.plan.root))).splitlines()
+        before = last_comparable(connection, entry)
+        if before is None:
+            return first_text(entry).splitlines()
+        return changes_text(changes(connection, before, entry, root=Path(results.plan.root))).splitlines()
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
@@ -379,7 +364,7 @@ def _run(args: argparse.Namespace) -> int:
         return _nothing_chosen(args)
     names = ("select", "last_failed", "shard", "require_data")
     options = {name: getattr(args, name) for name in names if getattr(args, name)} | execution
-    executor = open_executor(execution, Path(plan.root), nights)
+    executor = open_executor(execution)
     with closing(executor):
         night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
         return _go_on(night, lock, executor, execution, args)
@@ -397,7 +382,7 @@ def _resume(args: argparse.Namespace) -> int:
     if night.finished and sound == len(night.plan.items):
         print(say(f"nothing is left to do: {night.name} has finished"), file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
-    with closing(open_executor(execution, Path(night.plan.root), night.folder.parent)) as executor:
+    with closing(open_executor(execution)) as executor:
         return _go_on(night, lock, executor, execution, args)
 
 

@@ -1,35 +1,27 @@
-"""``tipchain rebaseline``: move a stored reference, with evidence that nothing but rounding changed."""
+"""``tipchain rebaseline``: show a stored reference before and after, ask for a reason, move it."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from tipchain.bundle.manifest import (
-    BundleManifest,
-    StoredBundle,
-    identity,
-    log_of,
-    open_bundle,
-    read_manifest,
-    untold,
-    who,
-    write_move,
-)
+from tipchain.bundle.manifest import Move, StoredBundle, open_bundle, read_manifest, who, write_manifest
 from tipchain.commands.bundle import add_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, check_data_path, write_document
 from tipchain.core.files import check_writable, find_root, local_time
 from tipchain.core.json_text import as_json
-from tipchain.core.language import say
-from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
-from tipchain.modes import Mode, parse_device, parse_mode
+from tipchain.core.language import escaped, many, padded, say
+from tipchain.errors import ExitCode, OutputError, UsageError
+from tipchain.modes import parse_device, parse_mode
 
 if TYPE_CHECKING:
+    from tipchain.bundle.moving import StageChange
     from tipchain.parity.case import Case
 
 
@@ -38,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "item", type=Path, metavar="ITEM", help="a bundle, or a case file whose bundle is at its usual place"
     )
-    parser.add_argument("--why", required=True, metavar="TEXT", help="why it moves; it is recorded")
+    parser.add_argument("--why", metavar="TEXT", help="why it moves; it is recorded (default: you are asked)")
     parser.add_argument(
         "--with",
         dest="new",
@@ -54,33 +46,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="make the weights anew, too (default: the old bundle's are kept, so that only torch's doing can differ)",
     )
-    parser.add_argument("--force", action="store_true", help="move it without evidence; that is recorded too")
-    add_json(parser, "the decision")
+    add_json(parser, "what changed")
     add_making_arguments(parser)
     add_root(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Move the reference or refuse to, and return the exit code."""
-    if not args.why.strip():
+    """Show what changed, and move the reference for a reason; return the exit code."""
+    if args.why is None and not (sys.stdin and sys.stdin.isatty()):
+        raise UsageError("nobody is there to be asked why the reference moves\n  expected: --why TEXT")
+    if args.why is not None and not args.why.strip():
         raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
     if args.seed:
         raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
     check_data_path(args)
     check_writable({"--json": args.json})
+    from tipchain.bundle.moving import clear_remains
     from tipchain.parity.case import load_case
 
     place: Path = args.item
-    if not place.is_dir():
-        if place.suffix not in (".yaml", ".yml"):
-            raise UsageError(
-                f"{place}: is no stored reference\n"
-                "  expected: a bundle's folder, or a case file whose bundle is at its usual place\n"
-                "  envelopes below test_tipc/data are made anew by themselves whenever what they rest on changes"
-            )
+    if not place.is_dir() and place.suffix in (".yaml", ".yml"):
         place = default_folder(load_case(place), parse_mode(args.mode))
-    read_manifest(place)  # where there is none, no lock is left beside it
     try:
+        clear_remains(place)
+        read_manifest(place)  # where there is none, no lock is left beside it
         with _locked(place):
             old = open_bundle(place)  # whoever had the lock may have moved it
             path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
@@ -89,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
             case = load_case(path, old.reseed)
             if case.id != old.case.id:
                 raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
-            with _new(args, place, old, case, parse_mode(old.mode)) as folder:
-                return _decide(args, StoredBundle(place, old), StoredBundle(folder, open_bundle(folder)), case)
+            with _new(args, StoredBundle(place, old), case) as work:
+                return _move(args, StoredBundle(place, old), work, case)
     except OSError as error:
         raise OutputError(f"{place}: cannot be moved: {error}") from error
 
@@ -106,47 +95,46 @@ def _locked(place: Path) -> Iterator[None]:
         raise UsageError(f"{place}: is being moved by another process") from None
 
 
+def _stream(args: argparse.Namespace) -> TextIO:
+    return sys.stderr if args.json == STDOUT else sys.stdout
+
+
 @contextmanager
-def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode) -> Iterator[Path]:
-    """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
-    from tipchain.bundle.making import BundleFailedError, kept_weights, make_bundle, work_folder
+def _new(args: argparse.Namespace, old: StoredBundle, case: Case) -> Iterator[Path]:
+    """Yield a folder beside the old bundle with the new one in it."""
+    from tipchain.bundle.making import BundleFailedError, kept_weights, make_bundle
+    from tipchain.bundle.moving import NEW, work_folder
     from tipchain.parity.align import AlignRequest
 
-    with work_folder(place) as work:
-        folder = work / "bundle"
+    with work_folder(old.folder) as work:
         if args.new is not None:
             open_bundle(args.new)
-            shutil.copytree(args.new, folder, dirs_exist_ok=True)
+            shutil.copytree(args.new, work / NEW, dirs_exist_ok=True)
         else:
             request = AlignRequest(
                 case=case,
-                mode=mode,
-                stages=tuple(one for one in old.stages if one in case.stages),
-                folder=folder,
+                mode=parse_mode(old.manifest.mode),
+                stages=tuple(one for one in old.manifest.stages if one in case.stages),
+                folder=work / NEW,
                 device=str(parse_device(args.device)),
                 data_path=args.data_path,
                 timeout_s=args.timeout,
-                threads=args.threads or old.threads,
-                truth=not args.no_float64,
-                given=None if args.new_weights else kept_weights(place, old, case),
+                threads=args.threads or old.manifest.threads,
+                given=None if args.new_weights else kept_weights(old.folder, old.manifest, case),
             )
-            stream = sys.stderr if args.json == "-" else sys.stdout
             try:
-                make_bundle(request, say=lambda text: print(say(f"== {text}"), file=stream, flush=True))
+                make_bundle(request, say=lambda text: print(say(f"== {text}"), file=_stream(args), flush=True))
             except BundleFailedError as error:
                 hint = "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
-                raise BundleFailedError(f"{place}: not moved: {error}{hint}") from error
-        yield folder
+                raise BundleFailedError(f"{old.folder}: not moved: {error}{hint}") from error
+        yield work
 
 
-def _decide(args: argparse.Namespace, old: StoredBundle, new: StoredBundle, case: Case) -> int:
-    """Compare, and move where the evidence or ``--force`` lets it."""
-    from tipchain.bundle.evidence import compare_bundles, false_statistics
-    from tipchain.bundle.making import replace_folder
-    from tipchain.parity.stages.judging import Rules
+def _move(args: argparse.Namespace, old: StoredBundle, work: Path, case: Case) -> int:
+    """Show both bundles side by side, and put the new one in the old one's place if there is a reason to."""
+    from tipchain.bundle.moving import NEW, changed_facts, changed_stages, replace_bundle
 
-    place, was, now = old.folder, old.manifest, new.manifest
-    # Refuse a bundle that could never take the other's place.
+    place, was, now = old.folder, old.manifest, open_bundle(work / NEW)
     for what, found, expected in (
         ("case", now.case.id, was.case.id),
         ("mode", now.mode, was.mode),
@@ -154,60 +142,43 @@ def _decide(args: argparse.Namespace, old: StoredBundle, new: StoredBundle, case
     ):
         if found != expected:
             raise UsageError(f"{place}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
-    if wrong := false_statistics(new.folder):
-        raise BundleError("was not made by tipchain bundle make", file=args.new or new.folder, found=wrong)
+    stream, moved, why = _stream(args), False, ""
+    facts, stages = changed_facts(was, now), changed_stages(old, StoredBundle(work / NEW, now))
     if was.content == now.content:
-        # It would be the same; where the log tells of another one, it is recorded if forced to.
-        other = untold(place, was)
-        if other and args.force:
-            move = _move(args, case, forced=True, old={}, new=identity(was), evidence=[])
-            write_move(place, move)
-            return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
-        lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
-        code = ExitCode.FAILED if other else ExitCode.PASSED
-        return _tell(args, lines, {"moved": False, "evidence": []}, code)
-    evidence = compare_bundles(old, new, Rules.of(case))
-    accepted = bool(evidence) and all(one.accepted for one in evidence)
-    told = [{"accepted": one.accepted, **as_json(one)} for one in evidence]
-    move = _move(args, case, forced=not accepted, old=identity(was), new=identity(now), evidence=told)
-    width = max((len(one.stage) for one in evidence), default=0)
-    lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
-    if not accepted and not args.force:
-        lines.append(f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)")
-        return _tell(args, lines, {"moved": False, **move, "forced": False}, ExitCode.FAILED)
-    # First what is told, then the move: a kill between them leaves a line too many, never a move that nobody explains.
-    write_move(place, move)
-    try:
-        replace_folder(place, new.folder)
-    except BaseException as error:
-        if _content(place) != now.content:
-            undone = {key: move[key] for key in ("when", "who", "old", "new")}
-            reason = first_line(error)
-            write_move(place, {**undone, "why": f"not done after all: {reason}", "undone": True})
-        raise
-    how = "on this evidence" if accepted else "by force, without evidence"
-    lines.append(f"{place}: moved {how}; {log_of(place)} tells who and why")
-    return _tell(args, lines, {"moved": True, **move})
-
-
-def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, object]:
-    """Return what the log says of a move."""
-    when = local_time()
-    return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
-
-
-def _content(place: Path) -> str:
-    """Return the content of the bundle that is at a place now; "" where there is none."""
-    try:
-        return read_manifest(place).content
-    except BundleError:
-        return ""
-
-
-def _tell(
-    args: argparse.Namespace, lines: Sequence[str], document: dict[str, object], code: ExitCode = ExitCode.PASSED
-) -> int:
-    print(say("\n".join(lines)), file=sys.stderr if args.json == STDOUT else sys.stdout)
+        print(say(f"{place}: is as it would be now; nothing to move"), file=stream)
+    else:
+        width = max(len(one) for one in (*(fact.name for fact in facts), *(change.stage for change in stages)))
+        print(say(f"{place}, before -> after:"), file=stream)
+        for fact in facts:
+            before, after = (escaped(one) or say("none") for one in (fact.before, fact.after))
+            print(f"  {padded(escaped(fact.name), width)}  {before} -> {after}", file=stream)
+        for change in stages:
+            print(f"  {padded(escaped(change.stage), width)}  {say(escaped(_in_words(change)))}", file=stream)
+        why = args.why.strip() if args.why else _ask(stream)
+        moved = bool(why)
+    if moved:
+        step = Move(when=local_time(), who=who(case.root), why=why, before=was.content)
+        write_manifest(work / NEW, replace(now, moves=(*was.moves, step)))
+        replace_bundle(place, work)
+        print(say(f"{place}: moved; tipchain bundle show tells who and why"), file=stream)
+    elif was.content != now.content:
+        print(say(f"{place}: not moved, without a reason"), file=stream)
     if args.json:
-        write_document(args.json, document)
-    return code
+        document = {"moved": moved, "why": why, "before": was.content, "after": now.content}
+        write_document(args.json, {**document, "facts": as_json(facts), "stages": as_json(stages)})
+    return ExitCode.PASSED
+
+
+def _in_words(change: StageChange) -> str:
+    """Return how the dumps of a stage changed."""
+    counts = {"gone": change.gone, "new": change.new, "of another shape or dtype": change.reshaped}
+    parts = [f"{count} {word}" for word, count in counts.items() if count]
+    if change.moved:
+        largest = f"{change.largest} by up to {change.difference:.3g} of {change.scale:.3g}"
+        parts.insert(0, f"{change.moved} of {many(change.arrays, 'array')} moved, {largest}")
+    return "; ".join(parts) or f"{many(change.arrays, 'array')} as before"
+
+
+def _ask(stream: TextIO) -> str:
+    print(say("why does the reference move? (nothing: it stays) "), end="", file=stream, flush=True)
+    return sys.stdin.readline().strip()

@@ -274,13 +274,11 @@ OPTIONAL_PACKAGES = {
     "paddle2onnx": "tipchain[onnx]",
     "onnxruntime": "tipchain[onnx]",
     "SQLAlchemy": "tipchain",
-    "alembic": "tipchain",
     "psycopg": "tipchain[postgres]",
     "scipy": "tipchain[stats]",
     "tensorboardX": "tipchain[tensorboard]",
     "visualdl": "tipchain[visualdl]",
     "ray": "tipchain[ray]",
-    "pathspec": "tipchain[ray]",
 }
 """What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, curves, a cluster."""
 

@@ -17,9 +17,9 @@ from sqlalchemy import Connection
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json
 from tipchain.core.language import aligned, listed, many, padded, say
-from tipchain.core.quantities import FigureKind, Scalar, figure_kind
+from tipchain.core.quantities import Scalar, figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
-from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
+from tipchain.history.changes import ENOUGH, Changes, Explanation, Flip, MovedFigure
 from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
     OUTCOMES,
@@ -41,8 +41,6 @@ from tipchain.history.schema import (
 
 WIDTH = 80
 MOST_LINES = 15
-LISTED = 20
-"""Lines of one kind that a comparison shows."""
 
 
 def number_text(value: float) -> str:
@@ -150,49 +148,6 @@ def item_text(item: ItemFacts) -> str:
     return "\n".join(lines)
 
 
-def compare_text(found: Comparison) -> str:
-    """Return a comparison: sections with at most `LISTED` lines each."""
-    before, after = found.before, found.after
-    heads = [
-        f"before: {before.name} of {before.title}, {before.started}, {before.commit or 'no commit'}",
-        f"after:  {after.name} of {after.title}, {after.started}, {after.commit or 'no commit'}",
-        f"items:  {found.common} in both, {len(found.new)} new, {len(found.gone)} gone, {len(found.flips)} flipped",
-        *share_lines(before, after),
-    ]
-    lines = [say(one) for one in heads]
-    moved, grew = (sorted(ones, key=lambda one: -abs(one.relative)) for ones in (found.moved, found.grew))
-    metrics = [one for one in moved if figure_kind(one.name) is FigureKind.METRIC]
-    times = [one for one in moved if figure_kind(one.name) is not FigureKind.METRIC]
-    sections = {
-        "environment": [str(one) for one in found.environment],
-        "items that flipped": [flip_line(one) for one in found.flips],
-        "new items": list(found.new),
-        "gone items": list(found.gone),
-        "commands that flipped": [flip_line(one) for one in found.command_flips],
-        "verdicts that flipped": [flip_line(one) for one in found.verdict_flips],
-        "verdicts that are new": [f"{item}: {count}" for item, count in found.new_verdicts.items()],
-        "verdicts that are gone": [f"{item}: {count}" for item, count in found.gone_verdicts.items()],
-        "metrics that moved": [moved_line(one) for one in metrics],
-        "times that moved": [moved_line(one) for one in times],
-        "differences that grew": [moved_line(one) for one in grew],
-    }
-    for title, rows in sections.items():
-        if rows:
-            lines += ["", say(f"{title} ({len(rows)})")]
-            lines += [cut(f"  {row}") for row in rows[:LISTED]]
-            lines += [say(f"  and {len(rows) - LISTED} more")] if len(rows) > LISTED else []
-    if not any(sections.values()):
-        lines.append(say("nothing differs"))
-    return "\n".join(lines)
-
-
-def flip_line(one: Flip) -> str:
-    """Return a flip as ``PASS -> FAIL  item command: reason``."""
-    what = f"{one.item} {one.part}".rstrip()
-    line = f"{one.before.value} -> {one.after.value}  {what}"
-    return f"{line}: {one.reason}" if one.reason and one.after is not Outcome.PASS else line
-
-
 def moved_line(one: MovedFigure) -> str:
     """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
     what = " ".join(filter(None, [one.item, one.part, one.name]))
@@ -200,33 +155,36 @@ def moved_line(one: MovedFigure) -> str:
     return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
 
 
-def changes_text(found: Changes) -> str:
-    """Return what changed in at most `MOST_LINES` lines of at most `WIDTH` columns; one line if nothing did.
+def first_text(entry: Entry) -> str:
+    """Return the line of an entry that nothing comparable came before."""
+    return "\n".join(map(cut, [f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry)]))
+
+
+def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
+    """Return what changed in at most so many lines, each of at most `WIDTH` columns; one line if nothing did.
 
     Lines on shares that are missing, or were cut differently, come on top of that one.
     """
-    entry, comparison = found.entry, found.comparison
-    if comparison is None:
-        first = f"{entry.title}: nothing comparable came before {entry.name}"
-        return "\n".join(map(cut, [first, *share_lines(entry)]))
-    apart = timedelta(seconds=max(comparison.after.began - comparison.before.began, 0))
+    before, after = found.before, found.after
+    apart = timedelta(seconds=max(after.began - before.began, 0))
     hours = apart.total_seconds() / 3600
     ago = f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
-    shares = share_lines(comparison.before, entry)
+    shares = share_lines(before, after)
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
-        nothing = f"{entry.title}: nothing changed since {comparison.before.name}, {ago}{span}"
+        nothing = f"{after.title}: nothing changed since {before.name}, {ago}{span}"
         return "\n".join(map(cut, [nothing, *shares]))
-    head = f"{entry.title}: {entry.name} against {comparison.before.name}, {ago}"
+    head = f"{after.title}: {after.name} against {before.name}, {ago}"
     rules = f"fewer than {ENOUGH} nights: plain rules judged metrics and times"
     notes = [*shares, *([rules] if found.plainly else [])]
     sections = [
         _commit_lines(found),
-        [f"environment: {fact}" for fact in comparison.environment],
-        _verdict_lines(found),
-        [shift_line(one) for one in found.shifts],
+        [f"environment: {fact}" for fact in found.environment],
+        _outcome_lines(found),
+        [f"{figure_kind(one.name).value}  {moved_line(one)}" for one in found.moved],
+        [f"difference  {moved_line(one)}" for one in found.grew],
     ]
-    shown = fit(sections, MOST_LINES - 1 - len(notes))
+    shown = fit(sections, limit - 1 - len(notes)) if limit else [line for lines in sections for line in lines]
     return "\n".join(cut(line) for line in [head, *shown, *notes])
 
 
@@ -235,8 +193,8 @@ def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
 
     Each has its share; what one does not need goes to the others, verdicts first.
     """
-    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 4, 3), strict=True)]
-    for at in (2, 3, 1, 0):
+    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 4, 2, 1), strict=True)]
+    for at in (2, 3, 1, 0, 4):
         shares[at] += min(len(sections[at]) - shares[at], limit - sum(shares))
     found: list[str] = []
     for lines, share in zip(sections, shares, strict=True):
@@ -257,17 +215,14 @@ def _commit_lines(found: Changes) -> list[str]:
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 
 
-def _verdict_lines(changes: Changes) -> list[str]:
+def _outcome_lines(found: Changes) -> list[str]:
     """Return lines for each item that flipped or in which something did; what became worse comes first.
 
     Of what newly fails the cause is told, what to change, and the commits that changed the file of that line.
     """
-    found = changes.comparison
-    if found is None:
-        return []
-    why = {one.item: one for one in changes.explanations}
+    why = {one.item: one for one in found.explanations}
     inside: dict[str, list[Flip]] = {}
-    for one in (*found.command_flips, *found.verdict_flips):
+    for one in found.inside:
         inside.setdefault(one.item, []).append(one)
     lines = []
     for flip in found.flips:
@@ -307,13 +262,6 @@ def _parts_text(parts: Sequence[Flip]) -> str:
     return f"{first.part} {first.before.value} -> {first.after.value}{more}"
 
 
-def shift_line(one: Shift) -> str:
-    """Return a number that moved beyond its noise, and how that is known."""
-    kind, line = figure_kind(one.name).value, moved_line(one.moved)
-    drifts = one.motion.how == "drift"
-    return f"{kind} drifts over {one.motion.nights + 1} nights  {line}" if drifts else f"{kind}  {line}"
-
-
 def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
     document: dict[str, Json] = as_json(replace(entry, shares=()))
@@ -332,19 +280,10 @@ def item_json(item: ItemFacts) -> dict[str, object]:
     return document
 
 
-def comparison_json(found: Comparison) -> dict[str, object]:
-    """Return a comparison."""
-    return {**as_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
-
-
 def changes_json(found: Changes) -> dict[str, object]:
     """Return what changed."""
-    return {
-        **as_json(found),
-        "entry": entry_json(found.entry),
-        "comparison": found.comparison and comparison_json(found.comparison),
-        "nothing": found.nothing,
-    }
+    whole = {**as_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
+    return whole | {"nothing": found.nothing}
 
 
 # The history as CSV or JSON lines, row by row.

@@ -184,8 +184,8 @@ class ItemFacts(ItemRecord):
 
 # The history's tables, as SQLAlchemy knows them.
 
-HEAD = "0004"
-"""The revision of the tables below."""
+VERSION = 1
+"""Of the tables below."""
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP)
 """An outcome's number is its place here."""
 STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
@@ -235,6 +235,7 @@ def _part(name: str, target: str, *, key: bool = False) -> sa.Column[int]:
     return sa.Column(name, BIG, sa.ForeignKey(target, ondelete="CASCADE"), nullable=False, primary_key=key)
 
 
+versions = sa.Table("tipchain_history", metadata, sa.Column("version", sa.Integer(), primary_key=True))
 texts = sa.Table("texts", metadata, _named(), _text("text"))
 environments = sa.Table("environments", metadata, _named(), _text("facts"))
 machines = sa.Table("machines", metadata, _named(), _text("name"), _text("machine_class"))

@@ -1,4 +1,4 @@
-"""The database: where it is, opened, brought up to date, written to."""
+"""The database: where it is, opened, written to."""
 
 from __future__ import annotations
 
@@ -10,23 +10,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
+from filelock import FileLock
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
 from tipchain.history import VARIABLE, schema
 from tipchain.history.schema import Entry, ItemFacts
-
-if TYPE_CHECKING:
-    from alembic.config import Config
-
 
 FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
 DRIVERS = {
@@ -156,136 +151,65 @@ def _url(text: str) -> URL:
     return url.set(drivername=DRIVERS[url.drivername])
 
 
-# The database: opened, brought up to date, written to.
+# The database: opened, written to.
 #
 # Several processes may add at once. Each item is a transaction of its own, under a key that it can have only once in its
 # night: what a writer had not finished when it was killed can be added again, and what is there already stays as it is.
 
 
-# Bringing a database's tables up to date.
+# Making the tables at first use.
 
-MIGRATIONS = Path(__file__).with_name("migrations")
 LOCK_KEY = 7_420_113_005
 """Of PostgreSQL's advisory lock: any number that nothing else in the database uses."""
-LOCK_TIMEOUT_S = 120.0
 READS = "tipchain_reads"
 """Execution option of connections that only read."""
 
 
-def revision_of(connection: Connection) -> str:
-    """Return the revision of a database's tables; "" where it has none of ours."""
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return ""
-    return str(connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() or "")
-
-
-def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRATIONS) -> None:
-    """Bring the tables to revision ``head``; nothing happens where they are there already.
-
-    One process at a time does it. An SQLite file is copied first, to ``<name>.<old revision>.backup`` beside it.
+def make_tables(engine: Engine, file: Path | None) -> None:
+    """Make the tables where they are not there yet, in one transaction, by one process at a time.
 
     Args:
         engine: of the database.
         file: SQLite's file; None for a server.
-        head: the revision that is wanted.
-        scripts: the folder of the migrations.
 
     Raises:
-        HistoryError: the tables are of a later tipchain, from before 1.0, or not ours.
-        OSError: the copy cannot be written.
+        HistoryError: the tables are of another version, or not ours.
         sqlalchemy.exc.SQLAlchemyError: the database refuses.
     """
-    reader = engine.execution_options(**{READS: True})
-    with reader.connect() as connection:
-        if revision_of(connection) == head:
+    with engine.execution_options(**{READS: True}).connect() as connection:
+        if _has_tables(connection):
             return
-    with _only_one(engine, file):
-        with reader.connect() as connection:
-            found = revision_of(connection)
-            # Refuse a database that is later than the migrations, or somebody else's.
-            from alembic.script import ScriptDirectory
-
-            known = [one.revision for one in ScriptDirectory.from_config(_config(scripts)).walk_revisions()]
-            if found and found not in known:
-                if found < known[-1]:
-                    raise HistoryError(
-                        "the history was written before tipchain 1.0\n"
-                        f"  found: tables of revision {found}\n"
-                        f"  expected: {known[-1]} or later\n"
-                        "  hint: move it away, or name another database with --database; tipchain history add fills it anew"
-                    )
-                raise HistoryError(
-                    f"the history was written by a later tipchain\n"
-                    f"  found: tables of revision {found}\n"
-                    f"  expected: {known[0]} or earlier\n"
-                    "  hint: update tipchain here, or name another database with --database"
-                )
-            names = sa.inspect(connection).get_table_names()
-            if not found and "entries" in names:
-                raise HistoryError(
-                    "the database holds tables that are not a history's\n"
-                    f"  found: {', '.join(sorted(names)[:5])}\n"
-                    "  expected: an empty database, or one that tipchain made"
-                )
-        if found == head:
-            return
-        if file is not None:
-            _prepare(file, found)
-        _upgrade(engine, found, head, scripts)
-
-
-def _config(scripts: Path) -> Config:
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    return config
-
-
-def _upgrade(engine: Engine, found: str, head: str, scripts: Path) -> None:
-    from alembic import command
-
-    config = _config(scripts)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        if found:
-            command.upgrade(config, head)
-        else:
-            schema.metadata.create_all(connection)
-            command.stamp(config, head)
-
-
-def _prepare(file: Path, found: str) -> None:
-    """Copy an SQLite file that holds something, and let it be written to while it is read (WAL)."""
-    with closing(sqlite3.connect(file, timeout=LOCK_TIMEOUT_S)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        if found:
-            backup = file.with_name(f"{file.name}.{found}.backup")
-            with replacing_path(backup) as beside, closing(sqlite3.connect(beside)) as copy:
-                connection.backup(copy)
-
-
-@contextmanager
-def _only_one(engine: Engine, file: Path | None) -> Iterator[None]:
-    """Hold the lock for changing tables: a file's beside it, a server's in the database."""
     if file is not None:
-        from filelock import FileLock, Timeout
+        with FileLock(file.with_name(f".{file.name}.lock")), closing(sqlite3.connect(file)) as plain:
+            plain.execute("PRAGMA journal_mode=WAL")  # it can be written to while it is read
+    with engine.begin() as connection:
+        if file is None:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+        if not _has_tables(connection):
+            schema.metadata.create_all(connection)
+            connection.execute(sa.insert(schema.versions).values(version=schema.VERSION))
 
-        try:
-            with FileLock(file.with_name(f".{file.name}.lock"), timeout=LOCK_TIMEOUT_S):
-                yield
-        except Timeout:
+
+def _has_tables(connection: Connection) -> bool:
+    """Tell whether a database has our tables, of this version."""
+    names = sa.inspect(connection).get_table_names()
+    if schema.versions.name not in names:
+        if schema.entries.name in names:
             raise HistoryError(
-                f"{file}: another process has been changing its tables for {LOCK_TIMEOUT_S:g} s"
-            ) from None
-        return
-    with engine.connect() as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_lock(LOCK_KEY)))
-        try:
-            yield
-        finally:
-            connection.execute(sa.select(sa.func.pg_advisory_unlock(LOCK_KEY)))
+                "the database holds tables that are not a history's\n"
+                f"  found: {', '.join(sorted(names)[:5])}\n"
+                "  expected: an empty database, or one that tipchain made"
+            )
+        return False
+    found = connection.execute(sa.select(schema.versions.c.version)).scalar()
+    if found != schema.VERSION:
+        raise HistoryError(
+            "the history was written by another version of tipchain\n"
+            f"  found: tables of version {found}\n"
+            f"  expected: {schema.VERSION}\n"
+            "  hint: name another database with --database; tipchain history add fills it anew"
+        )
+    return True
 
 
 # Opening, reading and writing.
@@ -310,14 +234,12 @@ class History:
 
     Args:
         place: where it is.
-        scripts: the folder of the migrations.
-        head: the revision that its tables shall have.
 
     Raises:
-        HistoryError: it cannot be reached or made, its tables are of a later tipchain, or the driver is not installed.
+        HistoryError: it cannot be reached or made, its tables are of another tipchain, or the driver is not installed.
     """
 
-    def __init__(self, place: HistoryPlace, *, scripts: Path = MIGRATIONS, head: str = schema.HEAD) -> None:
+    def __init__(self, place: HistoryPlace) -> None:
         self.place = place
         self._written: set[int] = set()
         with self._trouble():
@@ -332,7 +254,7 @@ class History:
             if place.file is not None:
                 event.listen(self.engine, "connect", _configure)
                 event.listen(self.engine, "begin", _begin)
-            migrate(self.engine, place.file, head, scripts)
+            make_tables(self.engine, place.file)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -10,26 +9,23 @@ import secrets
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
+from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, local_time, locked
 from tipchain.core.json_text import Json, read_json
-from tipchain.errors import InputError, RecordError, UsageError
+from tipchain.errors import RecordError, UsageError
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
 
-# What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
+# What killed processes leave outside of nights and runs: dead names of temporary folders.
 
 LINK = re.compile(r"tc-[0-9a-f]{10}")
 """Short names of items' temporary folders (`tipchain.nightly.executor`)."""
-UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<old>\.old)?")
-"""Folders beside a bundle's place: the work of `tipchain.bundle.making`, and what `tipchain.bundle.making` puts aside."""
-WORK = frozenset({"bundle", "prepared", "recorded", "truth"})
 
 
 def dead_links() -> Iterator[Path]:
@@ -46,59 +42,6 @@ def is_dead(link: Path) -> bool:
         return link.is_symlink() and link.lstat().st_uid == os.getuid() and not link.exists()
     except OSError:
         return False
-
-
-def is_unfinished(folder: Path) -> bool:
-    """Tell whether a folder is what making or moving a bundle works in: by its name, and by all that is in it."""
-    found = UNFINISHED.fullmatch(folder.name)
-    if found is None or folder.is_symlink():
-        return False
-    if found["old"]:
-        with suppress(OSError):
-            return KIND.encode() in (folder / MANIFEST).read_bytes()
-        return False
-    with suppress(OSError):
-        names = {one.name for one in folder.iterdir()}
-        return "bundle" in names and all(name in WORK or UNFINISHED.fullmatch(name) for name in names)
-    return False
-
-
-def why_needed(folder: Path) -> str:
-    """Return why an unfinished bundle must stay; "" if nothing needs it."""
-    try:
-        with holding(folder):
-            pass
-    except (UsageError, OSError):  # held, or that cannot be told
-        return "a bundle is being made or moved in there"
-    found = UNFINISHED.fullmatch(folder.name)
-    place = folder.with_name(found["name"]) if found else folder
-    aside = [one for one in folder.parent.glob(f".{place.name}.*.old") if is_unfinished(one)]
-    if aside and not place.exists():
-        return f"a move was killed half-way: {aside[0].name} is what belongs to {place.name}"
-    return ""
-
-
-@contextmanager
-def holding(folder: Path) -> Iterator[None]:
-    """Hold a folder that bundles are made in while the block runs, as making one does.
-
-    Raises:
-        UsageError: another process holds it.
-        OSError: it is gone, or the disk knows no locks.
-    """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"{folder}: another process works in it") from None
-    except BaseException:
-        os.close(handle)
-        raise
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 # What nights and runs leave on the disk: how old and how large each is, and why it must stay.
@@ -124,8 +67,6 @@ class StoredFolder:
         began: seconds since 1970.
         size: bytes on the disk.
         finished: whether it came to its end.
-        token: a night's; "" otherwise.
-        project: the folder of the project that a night is of, if it is there.
         kept: why no rule may delete it; "" if one may.
         reason: by which rule it goes, or why it stays though a rule would have let it go; "" before a choice was made.
     """
@@ -136,25 +77,17 @@ class StoredFolder:
     began: float
     size: int
     finished: bool = False
-    token: str = ""
-    project: Path | None = None
     kept: str = ""
     reason: str = ""
 
 
-def find_stored(
-    nights: Iterable[Path], runs: Iterable[Path], projects: Iterable[Path], now: float
-) -> list[StoredFolder]:
+def find_stored(nights: Iterable[Path], runs: Iterable[Path], now: float) -> list[StoredFolder]:
     """Return what lies in folders, the oldest first, with the reasons to keep it.
 
     Args:
         nights: folders of nights: of all manifests, of one, or single ones.
         runs: folders called ``runs``.
-        projects: folders below which baselines are looked for, besides those that the nights are of.
         now: seconds since 1970.
-
-    Raises:
-        InputError: a file of baselines cannot be read, so that what they need is not known.
     """
     found: dict[Path, StoredFolder] = {}
     for folder in nights:
@@ -162,29 +95,22 @@ def find_stored(
     for folder in runs:
         found.update((one.folder, one) for one in _runs(folder.resolve()))
     ordered = sorted(found.values(), key=lambda one: (one.began, one.folder))
-    roots = [*projects, *(one.project for one in ordered if one.project)]
-    needed = Baselines(roots, {one.folder for one in ordered})
     latest = {one.group: one for one in ordered if one.finished}
     rest = [
         StoredFolder(folder=one, kind="rest", group=one.parent, began=one.lstat().st_mtime, size=0)
         for one in dead_links()
     ]
-    old = [(one, time) for one in needed.unfinished if now - (time := one.stat().st_mtime) > UNWRITTEN_S]
-    rest += [replace(_rest(one), began=time, kept=why_needed(one)) for one, time in old]
     ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
-    return [replace(one, kept=next(filter(None, _reasons(one, latest, needed)), "")) for one in ordered]
+    return [replace(one, kept=next(filter(None, _reasons(one, latest)), "")) for one in ordered]
 
 
 def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
     if (folder / NIGHT).is_file():
-        token, started, trouble, project = "", "", "", None
+        started, trouble = "", ""
         try:
-            night = read_night(folder)
+            started = read_night(folder).started
         except RecordError as error:  # of a later version perhaps
             trouble = f"its plan cannot be read: {error.message}"
-        else:
-            token, started, root = night.token, night.started, Path(night.plan.root)
-            project = root if root.is_dir() else None
         yield StoredFolder(
             folder=folder,
             kind="night",
@@ -192,8 +118,6 @@ def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
             began=_began(folder, started),
             size=disk_usage(folder),
             finished=(folder / FINISHED).is_file(),
-            token=token,
-            project=project,
             kept=trouble,
         )
         return
@@ -263,7 +187,7 @@ def disk_usage(folder: Path) -> int:
     return total
 
 
-def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder], needed: Baselines) -> Iterator[str]:
+def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder]) -> Iterator[str]:
     """Yield why no rule may delete something; "" is no reason."""
     if one.kind == "rest":
         yield one.kept
@@ -271,7 +195,7 @@ def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder], needed: Bas
     held = holder(one.folder) if one.kind == "night" else ""
     yield f"it is being run, by {held}" if held else one.kept
     yield pin_text(one.folder)
-    yield needed.by(one)
+    yield f"it holds a reference: {held}" if (held := _reference_in(one.folder)) else ""
     best = latest.get(one.group)
     if best and best.folder == one.folder:
         yield f"the latest finished {one.kind}"
@@ -301,65 +225,11 @@ def pin(folder: Path, *, who: str, why: str) -> None:
     atomic_write(folder / PIN, json.dumps({"who": who, "when": when, "why": why}, indent=1) + "\n")
 
 
-class Baselines:
-    """What stored references and the logs of their moves need.
-
-    Args:
-        projects: folders below which ``baselines.jsonl`` are looked for; hidden folders are left out.
-        stored: folders that are not looked into for that, but may hold references themselves.
-
-    Attributes:
-        unfinished: folders in which bundles were made or moved that lie there.
-
-    Raises:
-        InputError: such a file cannot be read.
-    """
-
-    def __init__(self, projects: Iterable[Path], stored: Collection[Path]) -> None:
-        self._names: dict[str, str] = {}
-        self._texts: dict[Path, str] = {}
-        self.unfinished: list[Path] = []
-        for project in dict.fromkeys(path.resolve() for path in projects):
-            for base, folders, files in os.walk(project):
-                hidden = (Path(base, one) for one in folders if one.startswith("."))
-                self.unfinished += [one for one in hidden if is_unfinished(one)]
-                folders[:] = [one for one in folders if not one.startswith(".") and Path(base, one) not in stored]
-                if FILE_NAME in files:
-                    self._read(Path(base, FILE_NAME))
-
-    def _read(self, file: Path) -> None:
-        try:
-            text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise InputError(
-                f"cannot be read: {error.strerror}",
-                file=file,
-                expected="the moves of stored references",
-                hint="what they need is not known, so nothing is deleted",
-            ) from error
-        self._texts[file] = text
-        for number, line in enumerate(text.splitlines(), 1):
-            for name in _NAME.findall(line):
-                self._names.setdefault(name, f"{os.path.relpath(file)}:{number}")
-
-    def by(self, one: StoredFolder) -> str:
-        """Return which baseline needs a night or run; "" for none."""
-        if one.folder.name in self._names:
-            return f"a baseline needs it: {self._names[one.folder.name]}"
-        for file, text in self._texts.items():
-            if one.token and one.token in text:
-                return f"a baseline needs it: {os.path.relpath(file)}"
-        return f"it holds a reference: {held}" if (held := _reference_in(one.folder)) else ""
-
-
 def _reference_in(folder: Path) -> str:
     for base, _, files in os.walk(folder):
-        path = Path(base, MANIFEST)
-        if FILE_NAME in files:
-            return os.path.relpath(Path(base, FILE_NAME), folder)
         if MANIFEST in files:
             with suppress(OSError):
-                if KIND.encode() in path.read_bytes():
+                if KIND.encode() in Path(base, MANIFEST).read_bytes():
                     return os.path.relpath(base, folder)
     return ""
 
@@ -522,10 +392,6 @@ def _remove(folder: Path) -> None:
     if folder.is_symlink():
         if is_dead(folder):  # it may be in use again
             folder.unlink()
-        return
-    if UNFINISHED.fullmatch(folder.name):
-        with holding(folder):
-            shutil.rmtree(folder)
         return
     shutil.rmtree(folder)
     if folder.parent.name == TRASH:

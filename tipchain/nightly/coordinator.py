@@ -103,8 +103,6 @@ def read_state(night: Night) -> NightState:
 LOOK_S = 0.2
 TELL_S = 1.0
 """How often `RUNNING` is written anew."""
-RETRIES = 3
-"""How often an item runs again whose machine was lost."""
 
 Sink = Callable[[Path], None]
 """Who is given the folder of a night when it has finished: a history, say. What it raises is said, and changes nothing
@@ -195,7 +193,6 @@ class Coordinator:
         self.seconds: dict[str, tuple[Outcome, float]] = {}
         self.estimate = Estimate(usual or {})
         self._works: dict[str, Work] = {}
-        self._lost: Counter[str] = Counter()
         self._unwritten: list[ItemRecord] = []
         self._queues: dict[_Kind, _Queue] = {}
         for number, item in enumerate(night.plan.items):
@@ -326,11 +323,8 @@ class Coordinator:
             queue.waiting = ""  # until it is tried again
         if ended.interrupted:
             return
-        if ended.lost and self._lost[ended.id] < RETRIES:
-            self._lost[ended.id] += 1
-            self.view.said(f"{ended.id} runs again: {ended.lost}")
-            self._queue(work.item).items.appendleft((-1, work.item))
-            return
+        if ended.attempt != work.attempt:  # the cluster ran it again
+            work = replace(work, attempt=ended.attempt, folder=work.folder.with_name(f"attempt-{ended.attempt}"))
         if ended.failure and (trouble := self._unwritable()):
             self._halt(trouble)  # it failed for want of room: it has not ended
             return

@@ -159,8 +159,8 @@ class Work:
     Attributes:
         item: the item.
         attempt: from 1.
-        folder: the attempt's folder on the coordinator's machine, absolute; `Work.make_folder` makes it, once.
-        root: the project's folder there.
+        folder: the attempt's folder, absolute; `Work.make_folder` makes it, once.
+        root: the project's folder.
     """
 
     item: Item
@@ -206,14 +206,12 @@ class Ended(AttemptRecord):
     Attributes:
         timed_out: whether it was ended for its time, with its whole process group.
         interrupted: whether it was ended because the night was.
-        lost: the machine it ran on is gone, so that it may be run again; "" or what is known.
         failure: why it could not be started; "" otherwise.
-        artifacts: SHA-256 of what the item left (`tipchain.nightly.judge`), where that is not on this machine; None: it is.
+        artifacts: SHA-256 of what the item left (`tipchain.nightly.judge`), where that was asked elsewhere; None: it was not.
     """
 
     timed_out: bool = False
     interrupted: bool = False
-    lost: str = ""
     failure: str = ""
     artifacts: Mapping[str, str] | None = None
 
@@ -239,7 +237,7 @@ class Executor(Protocol):
     def start(self, work: Work) -> str:
         """Start an item if there is room for it now; return "" or what has to be waited for.
 
-        What is started has its folder made (`Work.make_folder`); an OSError of that is raised.
+        Whoever runs it makes its folder (`Work.make_folder`); an OSError of that is raised.
         """
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:

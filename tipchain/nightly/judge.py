@@ -153,8 +153,8 @@ def _contradiction(work: Work, code: int | None, report: RunReport | None, probl
 
 def _trouble(work: Work, ended: Ended) -> str:
     """Return why an item has no exit code of its own; "" if it has one."""
-    if ended.failure or ended.lost:
-        return ended.failure or f"lost: {ended.lost}"
+    if ended.failure:
+        return ended.failure
     if ended.timed_out:
         return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
     if text := killed(ended.exit_code, ended.signal):

@@ -1,0 +1,400 @@
+"""The executor of nights on a Ray cluster: an item is a task of Ray, and the night's folder is shared."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tipchain import __version__
+from tipchain.chain.execute import search_path
+from tipchain.chain.process import Stop, last_lines, log_end
+from tipchain.core.language import many
+from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
+from tipchain.nightly.executor import Ended, Ports, Work, environment, run_attempt
+from tipchain.nightly.items import CLUSTERS_OWN, Item, Needs, kind_of_room
+from tipchain.nightly.judge import files_left, read_report
+
+# On a node: one item, as a task of Ray.
+
+LOOK_S = 0.5
+PREFIX = "tipchain-item-"
+OF_RAY = ("PYTHONBREAKPOINT", "SPT_NOENV")
+"""Variables that Ray sets for its tasks, besides its own."""
+
+
+def run_item(version: str, work: Work, night: Path) -> Ended:
+    """Run an item to its end; what it leaves is in the night's folder.
+
+    Ray runs this again, on another node, where a node or a worker was lost: as the next attempt, in a folder of its own.
+
+    Args:
+        version: of the coordinator's tipchain.
+        work: what runs, at its first attempt.
+        night: the night's folder.
+
+    Raises:
+        RuntimeError: this node can run no item of the night.
+        OSError: nothing can be written to the night's folder.
+    """
+    host = socket.gethostname()
+    if version != __version__:
+        raise RuntimeError(f"tipchain {__version__} is on {host}, {version} on the coordinator's machine")
+    if not night.is_dir():
+        raise RuntimeError(f"the night's folder is not to be seen on {host}, a node of the Ray cluster")
+    while True:
+        with suppress(FileExistsError):
+            work.make_folder()
+            break
+        work = replace(work, attempt=work.attempt + 1, folder=work.folder.with_name(f"attempt-{work.attempt + 1}"))
+    ports, stop = Ports(), Stop()
+    port = ports.take(work.item.id)
+    found: list[Ended] = []
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as tmp:
+        # In a thread: an interrupt by Ray, which comes to the main one, then ends the item in order.
+        runner = threading.Thread(
+            target=lambda: found.append(
+                run_attempt(work, lambda: _environment(work, Path(tmp), port), watch=lambda _: None, stop=stop)
+            )
+        )
+        runner.start()
+        try:
+            while runner.is_alive():
+                runner.join(LOOK_S)
+        finally:
+            stop.ask()
+            runner.join()
+            ports.give_back(port)
+    (ended,) = found
+    # Read where they were written: of what did not pass nothing is asked.
+    artifacts = files_left(read_report(work)[0], work) if ended.exit_code == 0 else {}
+    return replace(ended, artifacts=artifacts)
+
+
+def _environment(work: Work, tmp: Path, port: int) -> dict[str, str]:
+    """Return the node's variables without what Ray has put there, and the item's own."""
+    import ray
+
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        # Ray hides accelerators that were not asked for, of all kinds that there are.
+        if not name.startswith("RAY_") and name not in OF_RAY and (value or "_VISIBLE_" not in name)
+    }
+    gpus = [str(one) for one in ray.get_gpu_ids()]
+    path = search_path(work.root, given=inherited.get("PATH"))
+    return environment(work.item, path=path, tmp=tmp, port=port, gpus=gpus, inherited=inherited)
+
+
+# On the coordinator's machine: what reaches the cluster, submits tasks, and hears how they end.
+
+MIB = 1 << 20
+RETRIES = 3
+"""How often Ray runs an item again whose node or worker was lost."""
+AHEAD = 4
+"""Items of a kind that wait in Ray's queue, besides as many as the cluster has CPUs."""
+NODES_S = 1.0
+"""How often the cluster is asked for its nodes, and items for their output."""
+PATIENCE_S = 60.0
+"""How long a node is waited for that the cluster had and has no more."""
+STOP_S = (30.0, 10.0)
+"""How long items may take to end when asked to, and when told to; then nobody waits for them any more."""
+TAIL_BYTES = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterNode:
+    """What a living node of the cluster has in all."""
+
+    cpus: float
+    gpus: float
+    memory_mb: float
+    resources: tuple[tuple[str, float], ...] = ()
+
+    def fits(self, needs: Needs) -> bool:
+        """Tell whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
+        others = dict(self.resources)
+        return needs.gpus <= self.gpus and all(
+            amount <= others.get(name, 0.0) for name, amount in needs.resources.items()
+        )
+
+
+@dataclass(slots=True)
+class _Task:
+    """An item that was handed to Ray.
+
+    Attributes:
+        work: the item, at its first attempt.
+        ref: Ray's name of its result.
+        begin: when its process began, by a monotonic clock; None while it waits for a node.
+        line: the last line of its output.
+        unfit: since when no living node can run it; 0 while one can.
+    """
+
+    work: Work
+    ref: Any
+    begin: float | None = None
+    line: str = ""
+    unfit: float = 0.0
+
+
+class RayExecutor:
+    """Runs items as tasks of a Ray cluster, which places them, and runs those of lost nodes again.
+
+    Ray ends this process where the cluster's head is gone for a minute: the night can be resumed.
+
+    Args:
+        address: what the user says; ``RAY_ADDRESS`` of the environment, or a cluster that runs here, if None.
+        patience_s: how long a node is waited for that the cluster had.
+
+    Raises:
+        MissingFrameworkError: Ray is not installed.
+        UsageError: it is no address of a cluster, or the cluster cannot be joined.
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None, *, patience_s: float = PATIENCE_S) -> None:
+        self.address = cluster_address(address)
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingFrameworkError(
+                f"--executor ray needs Ray, which is not installed here: {error}\n  pip install 'tipchain[ray]'"
+            ) from None
+        try:
+            ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", namespace="tipchain")
+        except Exception as error:  # of another version, no node of it, a wrong token: it says so
+            raise UsageError(f"the Ray cluster at {self.address}: {first_line(error)}") from error
+        self.ray: Any = ray
+        self.trouble, self.patience_s = "", patience_s
+        self._run: Any = ray.remote(run_item)
+        self._tasks: dict[str, _Task] = {}
+        self._ended: list[Ended] = []
+        self._known: set[ClusterNode] = set()
+        self._nodes: tuple[ClusterNode, ...] = ()
+        self._due, self._nodeless = 0.0, 0.0
+        self._stops = self._stops_sent = 0
+        self._stop_until = 0.0
+        self._look()
+
+    @property
+    def slots(self) -> int:
+        """How many items of one CPU the cluster can run at once."""
+        return max(int(sum(node.cpus for node in self._nodes)), 1)
+
+    def impossible(self, item: Item) -> str:
+        """Return why no node that the cluster ever had can run an item; "" if one can, or none was seen yet."""
+        if not self._known or any(node.fits(item.needs) for node in self._known):
+            return ""
+        return lack(item.needs, self._known)
+
+    def start(self, work: Work) -> str:
+        """Hand an item to Ray if not enough wait there; return "" or what has to be waited for."""
+        kind, needs = kind_of_room(work.item.needs), work.item.needs
+        if self.trouble:
+            return self.trouble
+        if sum(kind_of_room(one.work.item.needs) == kind for one in self._tasks.values()) >= self.slots + AHEAD:
+            return "room in the cluster"
+        # No more CPUs and memory than the node has that has most of them.
+        fit = [node for node in self._nodes or self._known if node.fits(needs)]
+        cpus, memory = max(
+            ((int(node.cpus), int(node.memory_mb)) for node in fit), default=(needs.cpus, needs.memory_mb)
+        )
+        try:
+            ref = self._run.options(
+                name=work.item.id,
+                max_retries=RETRIES,
+                num_cpus=min(needs.cpus, cpus),
+                num_gpus=needs.gpus,
+                memory=min(needs.memory_mb, memory) * MIB or None,
+                resources=dict(needs.resources) or None,
+            ).remote(__version__, work, work.folder.parents[2])
+        except (ValueError, TypeError) as error:
+            failure = f"Ray does not take it: {class_and_line(error)}"
+            self._ended.append(Ended(id=work.item.id, attempt=work.attempt, failure=failure))
+            return ""
+        self._tasks[work.item.id] = _Task(work, ref)
+        return ""
+
+    def wait(self, timeout_s: float) -> Sequence[Ended]:
+        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+        self._send_stop()
+        found, self._ended = self._ended, []
+        refs = {task.ref: name for name, task in self._tasks.items()}
+        if refs and not found:
+            self.ray.wait(list(refs), num_returns=1, timeout=timeout_s)
+        elif not found:
+            time.sleep(timeout_s)
+        ready = self.ray.wait(list(refs), num_returns=len(refs), timeout=0)[0] if refs else []
+        found += [self._result(self._tasks.pop(refs[ref])) for ref in ready]
+        if time.monotonic() >= self._due:
+            self._look()
+            found += self._give_up()
+        return found
+
+    def _result(self, task: _Task) -> Ended:
+        """Return how a task ended; where its node can run no item, nothing more is started."""
+        from ray import exceptions
+
+        work = task.work
+        attempt = work.attempt + max(len(_attempts(work)) - 1, 0)
+        try:
+            ended: Ended = self.ray.get(task.ref)
+        except exceptions.TaskCancelledError:
+            return Ended(id=work.item.id, attempt=attempt, interrupted=True)
+        except (
+            exceptions.WorkerCrashedError,
+            exceptions.NodeDiedError,
+            exceptions.ObjectLostError,
+            exceptions.OutOfMemoryError,
+        ) as error:
+            failure = f"lost after {many(attempt, 'attempt')}: {class_and_line(error)}"
+            return Ended(id=work.item.id, attempt=attempt, failure=failure)
+        except Exception as error:  # noqa: BLE001 - no item raises any: the node is at fault, which spoils no item
+            cause = getattr(error, "cause", None) or error
+            self.trouble = self.trouble or f"{self.address}: {first_line(cause)}"
+            self.stop()
+            return Ended(id=work.item.id, attempt=attempt, interrupted=True)
+        return ended
+
+    def _look(self) -> None:
+        """Ask the cluster for its nodes, and the night's folder for the output of items."""
+        self._due = time.monotonic() + NODES_S
+        if answers(self.address):  # else Ray would wait for it here
+            self._nodes = living_nodes(self.ray.nodes())
+            self._known.update(self._nodes)
+        for task in self._tasks.values():
+            folders = _attempts(task.work)
+            if folders and task.begin is None:
+                task.begin = time.monotonic()
+            with suppress(OSError, IndexError):
+                task.line = last_lines(log_end(folders[-1] / task.work.log.name, TAIL_BYTES), 1)[0]
+
+    def _give_up(self) -> list[Ended]:
+        """Give up what waits for a node that the cluster had, and has had no more for a while."""
+        now = time.monotonic()
+        self._nodeless = 0.0 if self._nodes else self._nodeless or now
+        if self._nodeless and now - self._nodeless > self.patience_s and not self.trouble:
+            self.trouble = f"{self.address}: the Ray cluster has no node left that runs anything"
+            self.stop()
+        found = []
+        for name, task in list(self._tasks.items()):
+            needs = task.work.item.needs
+            waits = task.begin is None and bool(self._nodes) and not any(node.fits(needs) for node in self._nodes)
+            task.unfit = (task.unfit or now) if waits else 0.0
+            if waits and now - task.unfit > self.patience_s:
+                self.ray.cancel(self._tasks.pop(name).ref)
+                failure = f"{lack(needs, self._nodes)} any more"
+                found.append(Ended(id=name, attempt=task.work.attempt, failure=failure))
+        return found
+
+    def running(self) -> Mapping[str, tuple[float, str]]:
+        """Return seconds so far and the last line of output of each item that runs, by id."""
+        now = time.monotonic()
+        return {name: (now - one.begin, one.line) for name, one in self._tasks.items() if one.begin is not None}
+
+    def stop(self) -> None:
+        """Ask everything that runs to end, with all its processes; asked again, at once."""
+        self._stops += 1  # sent by `wait`: a signal's handler may have come in the middle of something
+
+    def _send_stop(self) -> None:
+        firmly = self._stops > 1
+        if self._stops > self._stops_sent:
+            self._stops_sent, self._stop_until = self._stops, time.monotonic() + STOP_S[firmly]
+            for task in self._tasks.values():
+                self.ray.cancel(task.ref, force=firmly)
+        elif self._stops and time.monotonic() > self._stop_until:
+            if not firmly:
+                self.stop()
+                return
+            left, self._tasks = self._tasks, {}
+            self._ended += [Ended(id=name, attempt=one.work.attempt, interrupted=True) for name, one in left.items()]
+
+    def close(self) -> None:
+        """End what still runs, and leave the cluster."""
+        if self._tasks:
+            self.stop()
+        while self._tasks:  # `_send_stop` sees to it that this ends
+            self.wait(0.2)
+        self.ray.shutdown()
+
+
+def _attempts(work: Work) -> list[Path]:
+    """Return the folders of an item's attempts from the given one on, in their order."""
+    found: list[Path] = []
+    while (folder := work.folder.with_name(f"attempt-{work.attempt + len(found)}")).is_dir():
+        found.append(folder)
+    return found
+
+
+def living_nodes(nodes: Sequence[Mapping[str, Any]]) -> tuple[ClusterNode, ...]:
+    """Return the nodes of the cluster that live and can run something."""
+    return tuple(
+        ClusterNode(
+            cpus=has["CPU"],
+            gpus=has.get("GPU", 0.0),
+            memory_mb=has.get("memory", 0.0) / MIB,
+            resources=tuple(sorted((name, amount) for name, amount in has.items() if name not in CLUSTERS_OWN)),
+        )
+        for has in (one["Resources"] for one in nodes if one["Alive"])
+        if has.get("CPU", 0.0) >= 1
+    )
+
+
+def lack(needs: Needs, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
+    """Return what an item needs that no node has."""
+    if needs.gpus > (most := max(node.gpus for node in nodes)):
+        return f"needs {needs.gpus} GPUs, no node of the Ray cluster has more than {most:g}"
+    wants = [f"{needs.gpus} GPUs"] if needs.gpus else []
+    wants += [f"{name}: {amount:g}" for name, amount in needs.resources.items()]
+    return f"needs {', '.join(wants)}, no node of the Ray cluster has that"
+
+
+def cluster_address(given: str | None) -> str:
+    """Return ``HOST:PORT`` of the cluster that is meant: what the user says, ``RAY_ADDRESS``, or one of this machine.
+
+    Raises:
+        UsageError: it is no address of a cluster, or nothing listens there; Ray itself would try for minutes.
+    """
+    for said, address in (("--address ", given), ("RAY_ADDRESS=", os.environ.get("RAY_ADDRESS"))):
+        if address and address != "auto":
+            return _checked(said + address, address)
+    found = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/ray_current_cluster"
+    try:
+        address = found.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        raise UsageError(
+            "no Ray cluster runs on this machine\n  expected: --address HOST:PORT of one, or RAY_ADDRESS; "
+            "`ray start --head` starts one"
+        ) from None
+    return _checked(f"{address}, which {found} names", address)
+
+
+def _checked(said: str, address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdecimal():
+        raise UsageError(
+            f"{said}: is no address of a Ray cluster\n  expected: HOST:PORT of its head, as 10.0.0.1:6379\n"
+            "  hint: from a machine that is no node of it, `ray job submit` runs tipchain there"
+        )
+    if not answers(address):
+        raise UsageError(f"{said}: no Ray cluster is there")
+    return address
+
+
+def answers(address: str) -> bool:
+    """Tell whether something listens at an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+    except (OSError, OverflowError):
+        return False
+    return True
