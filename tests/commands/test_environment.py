@@ -70,7 +70,7 @@ def test_a_missing_package(monkeypatch):
     monkeypatch.setitem(doctor.PACKAGES, "no-such-package", "tipchain")
     monkeypatch.setitem(doctor.PACKAGES, "no-such-picture", "tipchain[cases]")
     monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
-    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-curve", "tipchain[visualdl]")
+    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-engine", "tipchain[ray]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
@@ -79,7 +79,7 @@ def test_a_missing_package(monkeypatch):
     assert 'pip install "tipchain[cases]"' in found["no-such-picture"].remedy
     assert found["no-such-luxury"].outcome is Outcome.SKIP
     assert found["no-such-luxury"].remedy.endswith(doctor.SET_UP)
-    assert found["no-such-curve"].remedy == 'pip install "tipchain[visualdl]"', "the set-up does not bring it"
+    assert found["no-such-engine"].remedy == 'pip install "tipchain[ray]"', "the set-up does not bring it"
 
 
 def test_versions_are_read_without_importing(monkeypatch):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_action, add_json, add_viewers, count, show, show_in_viewers
+from tipchain.commands.options import add_action, add_json, count, show
 from tipchain.core.files import check_writable, project_above, replacing_path
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -74,7 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
-    add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
     _finish(export, _export, as_json=False)
 
 
@@ -288,19 +287,13 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_entry
-    from tipchain.history.render import TABLES, export, scalars
+    from tipchain.history.render import TABLES, export
 
     if args.table not in TABLES:
         raise UsageError(f"--table {args.table}: expected one of {', '.join(TABLES)}")
     check_writable({"--out": args.out})
     with _reading(args) as (connection, _):
         chosen = [find_entry(connection, name) for name in args.nights] or None
-        written = show_in_viewers(args, lambda: scalars(connection, chosen))
-        if written is not None:
-            print(
-                say(f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}")
-            )
-            return ExitCode.PASSED
         if args.out == "-":
             export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
             return ExitCode.PASSED

@@ -21,13 +21,11 @@ from tipchain.errors import UsageError, closest
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 if TYPE_CHECKING:
-    from tipchain.core.quantities import Scalar
     from tipchain.report.write import Targets
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
 METHODS = ("mean", "min", "max", "all")
-VIEWERS = {"tensorboard": "TensorBoard", "visualdl": "VisualDL"}
 STRICT = "forward within 1e-6, the reproduction guide's threshold"
 
 
@@ -267,28 +265,6 @@ def add_json(parser: argparse._ActionsContainer, what: str, *, once_alone: bool 
 def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
     """Declare ``--html FILE``."""
     parser.add_argument("--html", type=Path, metavar="FILE", help=f"write {what} as one HTML file")
-
-
-def add_viewers(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare ``--tensorboard DIR`` and ``--visualdl DIR``; `show_in_viewers` writes."""
-    for viewer, title in VIEWERS.items():
-        parser.add_argument(f"--{viewer}", type=Path, metavar="DIR", help=f"write {what}, for {title}")
-
-
-def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Scalar]]) -> int | None:
-    """Write curves for the viewers that were asked for; return how many numbers they have, None where none was.
-
-    Raises:
-        UsageError: a viewer's library is not installed, or its folder cannot be written.
-    """
-    count = None
-    for viewer in VIEWERS:
-        folder: Path | None = getattr(args, viewer)
-        if folder is not None:
-            from tipchain.core.quantities import write_scalars
-
-            count = write_scalars(scalars(), viewer, folder)
-    return count
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,14 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tipchain.commands.options import (
-    add_report_arguments,
-    add_verbosity,
-    add_viewers,
-    check_targets,
-    report_targets,
-    show_in_viewers,
-)
+from tipchain.commands.options import add_report_arguments, add_verbosity, check_targets, report_targets
 from tipchain.modes import LATEST
 
 
@@ -21,7 +14,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or its report.json")
     add_report_arguments(parser)
-    add_viewers(parser, "the run's curves: losses and learning rates of both sides, figures of commands")
     add_verbosity(parser)
 
 
@@ -30,11 +22,10 @@ def run(args: argparse.Namespace) -> int:
     check_targets(args)
     from tipchain.live.judge import located_details
     from tipchain.report.model import load_report
-    from tipchain.report.write import curves_of, with_page, write_report
+    from tipchain.report.write import with_page, write_report
 
     report = load_report(args.run)
     folder = args.run if args.run.is_dir() else args.run.parent
-    show_in_viewers(args, lambda: curves_of(report, folder))
     if args.html:
         report = with_page(report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)])
     return write_report(report, report_targets(args), stream=sys.stdout)

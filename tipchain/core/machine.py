@@ -276,11 +276,9 @@ OPTIONAL_PACKAGES = {
     "SQLAlchemy": "tipchain",
     "psycopg": "tipchain[postgres]",
     "scipy": "tipchain[stats]",
-    "tensorboardX": "tipchain[tensorboard]",
-    "visualdl": "tipchain[visualdl]",
     "ray": "tipchain[ray]",
 }
-"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, curves, a cluster."""
+"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster."""
 
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
-from typing import Any
-
-from tipchain.core.files import writing
-from tipchain.errors import UsageError
 
 
 class FigureKind(Enum):
@@ -31,64 +24,6 @@ def figure_kind(name: str) -> FigureKind:
     if name.endswith("_mb"):
         return FigureKind.MEMORY
     return FigureKind.TIME if name == "seconds" or name.endswith(("_s", "_ms")) else FigureKind.METRIC
-
-
-# Numbers by step for TensorBoard and VisualDL, written by those programs' own libraries.
-
-
-WRITERS = {"tensorboard": ("tensorboardX", "SummaryWriter"), "visualdl": ("visualdl", "LogWriter")}
-"""What each viewer's files are written with; the extra of tipchain that brings it is called as the viewer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalar:
-    """A number of a curve.
-
-    Attributes:
-        run: the folder below that the curve stands in; curves of one tag in several runs share a chart. "" for none.
-        tag: names the curve; slashes group charts.
-        step: its place on the curve.
-        value: the number.
-        time: when it was measured, in seconds since 1970; None for now.
-    """
-
-    run: str = ""
-    tag: str
-    step: int
-    value: float
-    time: float | None = None
-
-
-def write_scalars(scalars: Iterable[Scalar], viewer: str, folder: Path) -> int:
-    """Write curves for ``"tensorboard"`` or ``"visualdl"``, and return how many numbers.
-
-    Raises:
-        UsageError: the viewer's library is not installed, or the folder cannot be written.
-    """
-    module, name = WRITERS[viewer]
-    try:
-        make = getattr(__import__(module), name)
-    except ImportError as error:
-        raise UsageError(
-            f"--{viewer} needs {module}, which cannot be imported: {error}\n  hint: pip install 'tipchain[{viewer}]'"
-        ) from error
-    writers: dict[str, Any] = {}
-    count = 0
-    with writing(f"--{viewer} {folder}", UsageError), ExitStack() as stack:
-        for one in scalars:
-            if one.run not in writers:
-                writers[one.run] = make(str(folder / one.run))
-                stack.callback(writers[one.run].close)
-            # VisualDL counts milliseconds.
-            time = one.time if one.time is None or viewer != "visualdl" else round(one.time * 1000)
-            writers[one.run].add_scalar(plain_tag(one.tag), one.value, one.step, walltime=time)
-            count += 1
-    return count
-
-
-def plain_tag(tag: str) -> str:
-    """Return a tag in the characters that both viewers take, others as ``_``."""
-    return re.sub(r"[^\w\-./]", "_", tag).strip("/")
 
 
 # Times and sizes as people write them: ``90s``, ``30m``, ``2h``, ``1.5h``, ``2h 30m``, ``512MiB``, ``4GiB``.

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json
 from tipchain.core.language import aligned, listed, many, padded, say
-from tipchain.core.quantities import Scalar, figure_kind
+from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.changes import ENOUGH, Changes, Explanation, Flip, MovedFigure
 from tipchain.history.entries import CauseRun, rows_of
@@ -317,32 +317,6 @@ def export(connection: Connection, stream: TextIO, *, table: str, form: str, cho
     names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
     rows = (_plain(row) for row in result.mappings())
     return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
-
-
-def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[Scalar]:
-    """Yield the seconds of items and the figures of their commands, by entry: the oldest of each title is step 0.
-
-    Args:
-        connection: to the history.
-        chosen: the entries; None for all.
-    """
-    steps: dict[str, dict[str, int]] = {}
-    for table, value in (("items", "seconds"), ("figures", "value")):
-        query = _query(table, chosen).add_columns(entries.c.began)
-        query = query.order_by(None).order_by(entries.c.began, entries.c.id)
-        for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
-            if row[value] is None:
-                continue
-            own = steps.setdefault(row["title"], {})
-            step = own.setdefault(row["entry"], len(own))
-            what = "seconds" if table == "items" else f"{row['command']}/{row['figure']}"
-            yield Scalar(
-                run=row["title"].replace("/", "_"),
-                tag=f"{row['item']}/{what}",
-                step=step,
-                value=float(row[value]),
-                time=float(row["began"]),
-            )
 
 
 def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, object]]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,9 +16,7 @@ from tipchain.chain.plan import Result
 from tipchain.core.files import atomic_write, writing
 from tipchain.core.json_text import flat_facts
 from tipchain.core.language import many, say, terminal_width, use_color
-from tipchain.core.quantities import Scalar
 from tipchain.errors import BAD, ExitCode, Outcome, UsageError, worst
-from tipchain.modes import INFO, LATEST
 from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
 from tipchain.report.model import RunReport, dump_report
 from tipchain.report.page import (
@@ -53,8 +50,6 @@ from tipchain.report.terminal import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tipchain.numbers.verdicts import Verdict
 
 
@@ -225,65 +220,7 @@ def _origin(report: RunReport, command: str) -> Markup:
     return origin(command, {name: value for name, value in facts.items() if value})
 
 
-# Write a report to where the user wants it, and its curves for viewers.
-
-
-NUMBERED = re.compile(r"(?P<name>(?:loss|lr))_(?P<step>\d+)")
-CURVES = ("loss", "lr")
-"""Tensors of one axis that are curves by name."""
-
-
-def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
-    """Yield a run's curves; the two sides of an alignment are runs of the same tags, so that they share charts.
-
-    Args:
-        report: of the run, for the figures of commands.
-        folder: of the run, or of its dumps.
-
-    Raises:
-        RecordError: a dump is damaged.
-    """
-    for stage, info in INFO.items():
-        for side in (info.reference, "paddle"):
-            for place in (folder, folder / LATEST):
-                yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
-                other = "torch" if side != "paddle" and not info.solo else side
-                yield from _of_tensors(place / f"{info.prefix}_{other}.safetensors", stage)
-    for step, result in enumerate(report.results):
-        for name, value in result.figures.items():
-            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=step, value=value)
-
-
-def _of_dump(file: Path, stage: str) -> Iterator[Scalar]:
-    from tipchain.numbers.dumps import load_record
-
-    if not file.is_file():
-        return
-    record = load_record(file)
-    side = record.side or file.stem.rpartition("_")[2]
-    for name, array in record.arrays.items():
-        numbered = NUMBERED.fullmatch(name)
-        if numbered and array.size == 1:
-            step, value = int(numbered["step"]), float(array.reshape(-1)[0])
-            yield Scalar(run=side, tag=f"{stage}/{numbered['name']}", step=step, value=value)
-        yield from _series(side, stage, name, array)
-
-
-def _of_tensors(file: Path, stage: str) -> Iterator[Scalar]:
-    from safetensors import safe_open
-
-    if not file.is_file():
-        return
-    side = file.stem.rpartition("_")[2]
-    with safe_open(file, framework="numpy") as tensors:
-        for name in sorted(set(tensors.keys()) & set(CURVES)):
-            yield from _series(side, stage, name, tensors.get_tensor(name))
-
-
-def _series(side: str, stage: str, name: str, array: np.ndarray) -> Iterator[Scalar]:
-    if name in CURVES and array.ndim == 1 and array.size > 1:
-        for step, value in enumerate(array.tolist()):
-            yield Scalar(run=side, tag=f"{stage}/{name}", step=step, value=float(value))
+# Write a report to where the user wants it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
