@@ -41,12 +41,11 @@ def test_the_lines_for_a_port_of_ones_own_work():
     import torch
     from paddle import nn
 
-    lines = "\n".join(fenced("README.md", "python"))
-    for reference, port, passed in (
-        (torch.nn.Linear(4, 3), nn.Linear(4, 3), True),
-        (torch.nn.Sequential(torch.nn.Linear(4, 3)), nn.Sequential(nn.Linear(4, 3), nn.ReLU()), False),
-    ):
-        names = {"reference": reference, "port": port, "images": np.ones((2, 4), np.float32)}
-        exec(lines, names)
+    torch.manual_seed(0)
+    images = np.random.default_rng(0).standard_normal((8, 4), dtype=np.float32)
+    for more, passed in (([], True), ([nn.ReLU()], False)):
+        reference, port = torch.nn.Sequential(torch.nn.Linear(4, 3)), nn.Sequential(nn.Linear(4, 3), *more)
+        names = {"reference": reference, "port": port, "images": images}
+        exec("\n".join(fenced("README.md", "python")), names)
         assert names["report"].passed is passed
         assert bool(names["report"].diagnoses) is not passed

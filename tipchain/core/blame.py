@@ -165,18 +165,12 @@ def tell(error: BaseException) -> str | None:
     if message is None:
         return None
     side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
-    where, callers = ", ".join(filter(None, (SIDES.get(side, ""), stage))), _callers(error)
+    where = ", ".join(filter(None, (SIDES.get(side, ""), stage)))
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [f"{file}:{line}" for file, line in frames if is_users(file)]
+    callers = [place for place in dict.fromkeys(reversed(own[:-1])) if place != own[-1]][:CALLERS]  # nearest first
     message += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
     return f"{message}\n  in: {where}" if where and "\n  in: " not in message else message
-
-
-def _callers(error: BaseException) -> list[str]:
-    own = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if is_users(frame.f_code.co_filename)
-    ]
-    return [place for place in dict.fromkeys(reversed(own[:-1])) if place != own[-1]][:CALLERS]
 
 
 def message_of(error: BaseException) -> str:

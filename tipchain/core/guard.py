@@ -32,7 +32,8 @@ def guarded(function: Callable[..., int], *args: object, said: Callable[[str], s
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _call(function, *args)
+        code = int(function(*args))
+        print(end="", flush=True)  # what cannot be written shall be known here, not when Python ends
     except KeyboardInterrupt:
         print(said("interrupted"), file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -41,6 +42,7 @@ def guarded(function: Callable[..., int], *args: object, said: Callable[[str], s
         return ExitCode.FAILED
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whose it is decides what is said)
         return _tell(error, said)
+    return code
 
 
 def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:

@@ -321,15 +321,15 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
 def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
     wanted = torch_model.state_dict()
-    misfits = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
+    differences = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
     for key, tensor in state.items():
         if key not in wanted:
-            misfits.append(f"unknown: {key}{suggestion(key, wanted)}")
+            differences.append(f"unknown: {key}{suggestion(key, wanted)}")
         elif tensor.shape != wanted[key].shape:
-            misfits.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
+            differences.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
         elif tensor.dtype != wanted[key].dtype:
-            misfits.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
-    return misfits
+            differences.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
+    return differences
 
 
 def array_of(tensor: Tensor) -> Array:
@@ -502,19 +502,19 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
 
 def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
     """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
-    found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
+    differences = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
     for name, array in state.items():
         if name not in wanted:
-            found.append(f"unknown: {name}{suggestion(name, wanted)}")
+            differences.append(f"unknown: {name}{suggestion(name, wanted)}")
         elif not isinstance(array, np.ndarray):
-            found.append(f"no array: {name} is a {type(array).__name__}")
+            differences.append(f"no array: {name} is a {type(array).__name__}")
         else:
             shape, dtype = tuple(wanted[name].shape), _paddle_dtype(wanted[name])
             if array.shape != shape:
-                found.append(f"shape: {name} is {list(array.shape)}, the model has {list(shape)}")
+                differences.append(f"shape: {name} is {list(array.shape)}, the model has {list(shape)}")
             if str(array.dtype) != dtype:
-                found.append(f"dtype: {name} is {array.dtype}, the model has {dtype}")
-    return found
+                differences.append(f"dtype: {name} is {array.dtype}, the model has {dtype}")
+    return differences
 
 
 def _paddle_dtype(tensor: Tensor) -> str:

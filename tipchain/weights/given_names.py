@@ -193,7 +193,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
         return []
     existing = _torch_names(reference), _paddle_names(port)
     layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    found = []
+    unknown = []
     for key, value in expand_names(names, reference).items():
         if (
             key.startswith(NOT_IN_TORCH)
@@ -202,14 +202,14 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
         ):
             continue
         given = [(0, key), *((1, one) for one in Target.parse(value).names)]
-        found += [
+        unknown += [
             UnknownName(
                 key=key, name=name, side=SIDES[side], near=_near(name, existing[side]), bare=name in layers[side]
             )
             for side, name in given
             if name not in existing[side]
         ]
-    return found
+    return unknown
 
 
 def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:

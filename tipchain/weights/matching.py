@@ -330,15 +330,15 @@ class OwnMatrices:
         self.models = torch_model, paddle_model
         self.assumed: list[str] = []
 
-    def turned(self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]) -> bool | None:
+    def turned(self, torch: tuple[LayerTensors, TensorSlot], paddle: tuple[LayerTensors, TensorSlot]) -> bool | None:
         """Tell whether one square matrix is the other's transpose, None if unknown.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
         """
-        way, port_way = self._way(0, *ours), self._way(1, *theirs)
+        way, port_way = self._way(0, *torch), self._way(1, *paddle)
         if way is not None and port_way is not None:
             return way != port_way
-        (layer, slot), (port_layer, _) = ours, theirs
+        (layer, slot), (port_layer, _) = torch, paddle
         if layer.kind == port_layer.kind == OWN_KIND:
             self.assumed.append(
                 f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
@@ -346,16 +346,16 @@ class OwnMatrices:
             return False
         return None
 
-    def joined(self, ours: TensorSlot, theirs: TensorSlot) -> bool | None:
+    def joined(self, torch: TensorSlot, paddle: TensorSlot) -> bool | None:
         """Tell whether joined axes are transposed too, None where joining does not do."""
-        flat, other = squeezed(ours.shape), squeezed(theirs.shape)
+        flat, other = squeezed(torch.shape), squeezed(paddle.shape)
         ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
         ways = [turned for turned in ways if not turned or len(other) == 2]
         if not ways:
             return None
         how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
         self.assumed.append(
-            f"{ours.name} {list(ours.shape)} is {list(theirs.shape)} in the port: taken as the same {how}"
+            f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
         )
         return ways[0]
 
@@ -547,63 +547,64 @@ class _Matching:
                 yield name
 
     def _by_structure(self, paddle: Sequence[LayerTensors], ties: Mapping[str, str]) -> Match:
-        ours, theirs = torch_leaves(self.torch, self.names, ties), paddle_leaves(paddle, self.names)
-        given = {slot.name: leaf for leaf, (_, slot) in theirs.items() if slot.name in self.names}
+        reference, port = torch_leaves(self.torch, self.names, ties), paddle_leaves(paddle, self.names)
+        given = {slot.name: leaf for leaf, (_, slot) in port.items() if slot.name in self.names}
         settled = [
             LeafPair(expected=leaf, actual=given[slot.name], evidence="given")
-            for leaf, (_, slot) in ours.items()
+            for leaf, (_, slot) in reference.items()
             if slot.name in given
         ]
         taken = {leaf for pair in settled for leaf in (pair.expected, pair.actual)}
-        found = match_by_structure(
-            [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
+        structure = match_by_structure(
+            [leaf for leaf in reference if leaf not in taken], [leaf for leaf in port if leaf not in taken]
         )
         # Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
         constant = [
             leaf
-            for leaf in found.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(theirs[leaf][1])
+            for leaf in structure.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(port[leaf][1])
         ]
-        self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
-        found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [ours[leaf][1].name for leaf in constant]
-        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
+        self.kept += [_own_name(*port[leaf]) for leaf in constant]
+        structure.missing = [leaf for leaf in structure.missing if leaf not in constant]
+        constant = [leaf for leaf in structure.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [reference[leaf][1].name for leaf in constant]
+        structure.unknown = [leaf for leaf in structure.unknown if leaf not in constant]
         layouts = OwnMatrices(self.torch_model, self.paddle_model)
         targets: dict[str, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, tuple[str, ...]]] = {}
-        for pair in (*settled, *found.pairs):
-            mine, its = ours[pair.expected], theirs[pair.actual]
-            told = _layout(mine, its, layouts, given=pair.evidence == "given")
-            if isinstance(told, str):
+        for pair in (*settled, *structure.pairs):
+            mine, its = reference[pair.expected], port[pair.actual]
+            layout = _layout(mine, its, layouts, given=pair.evidence == "given")
+            if isinstance(layout, str):
                 if pair.expected.again and pair.actual.again:  # their first layers decide
                     self.again.add(mine[1].name)
                 else:
-                    problems.append(told)
+                    problems.append(layout)
                     if len(set(squeezed(mine[1].shape))) == 1:
                         plain = Target(names=(_own_name(*its),))
                         likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
             else:
-                targets[mine[1].name] = told
-        problems += _torn([pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs)
+                targets[mine[1].name] = layout
+        known = [pair for pair in structure.pairs if reference[pair.expected][1].name in targets]
+        problems += _torn(known, reference, port)
         self.assumed += layouts.assumed
-        if problems or found.doubts or found.unknown or found.missing:
-            raise self._refusal(problems, found, ours, theirs, taken, likely)
-        pairs = [pair for pair in (*settled, *found.pairs) if ours[pair.expected][1].name in targets]
-        resolved, moved = self._resolve(pairs, ours, theirs, targets)
+        if problems or structure.doubts or structure.unknown or structure.missing:
+            raise self._refusal(problems, structure, reference, port, taken, likely)
+        pairs = [pair for pair in (*settled, *structure.pairs) if reference[pair.expected][1].name in targets]
+        resolved, moved = self._resolve(pairs, reference, port, targets)
         self.torch = without(self.torch, lambda slot: slot.name in self.left)
         again = self._paddle(resolved)
         refuse(_left(self.torch, again, ties, self.again))
         self.names = resolved
-        return self._result(again, ties, moved, tuple(found.by_order))
+        return self._result(again, ties, moved, tuple(structure.by_order))
 
     def _refusal(
         self,
         problems: Sequence[str],
         found: Structure,
-        ours: Held,
-        theirs: Held,
+        torch: Held,
+        paddle: Held,
         taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
     ) -> UnmatchedError:
@@ -615,35 +616,35 @@ class _Matching:
             port_holding = {one.path[:-1] for one, _, _ in kept}
             holding = {leaf.path[:-1] for _, pieces, _ in kept for leaf in pieces}
             rest = match_by_structure(
-                [leaf for leaf in ours if leaf not in taken and leaf.path[:-1] not in holding],
-                [leaf for leaf in theirs if leaf not in taken and leaf.path[:-1] not in port_holding],
+                [leaf for leaf in torch if leaf not in taken and leaf.path[:-1] not in holding],
+                [leaf for leaf in paddle if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
-            names = tuple(_own_name(*theirs[piece]) for piece in pieces)
-            likely[ours[one][1].name] = str(Target(names=names, turned=turned)), ()
+            names = tuple(_own_name(*paddle[piece]) for piece in pieces)
+            likely[torch[one][1].name] = str(Target(names=names, turned=turned)), ()
         holders = [
-            f"packed: {theirs[one][0].path} seems to hold {', '.join(ours[piece][0].path for piece in pieces)} in one, "
+            f"packed: {paddle[one][0].path} seems to hold {', '.join(torch[piece][0].path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
         told = UnmatchedError((), structure=rest if kept else found).problems
-        every = [leaf.name for leaf in (*ours, *theirs)]
+        every = [leaf.name for leaf in (*torch, *paddle)]
         skeleton = UnmatchedError((), structure=rest, likely=likely, every=every).skeleton
         return UnmatchedError([*problems, *holders, *told], skeleton=skeleton)
 
     def _resolve(
-        self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]
+        self, pairs: Sequence[LeafPair], torch: Held, paddle: Held, targets: Mapping[str, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
         by_layer: dict[str, list[LeafPair]] = defaultdict(list)
         for pair in pairs:
-            by_layer[ours[pair.expected][0].path].append(pair)
+            by_layer[torch[pair.expected][0].path].append(pair)
         resolved: dict[str, str] = dict(self.names)
         moved = []
         for path, own in by_layer.items():
-            layers = {theirs[pair.actual][0].path: theirs[pair.actual][0] for pair in own}
+            layers = {paddle[pair.actual][0].path: paddle[pair.actual][0] for pair in own}
             layer = next(iter(layers.values()))
-            slots = [(ours[pair.expected][1], theirs[pair.actual][1]) for pair in own]
+            slots = [(torch[pair.expected][1], paddle[pair.actual][1]) for pair in own]
             whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
             if whole and all(mine.leaf == its.leaf and targets[mine.name].plain for mine, its in slots):
                 resolved[path] = layer.path
@@ -656,14 +657,14 @@ class _Matching:
                     moved.append((path, layer.path))
                 continue
             for pair in own:
-                mine, its = ours[pair.expected][1], theirs[pair.actual][1]
-                told = targets[mine.name]
+                mine, its = torch[pair.expected][1], paddle[pair.actual][1]
+                target = targets[mine.name]
                 if mine.name in self.names:
                     given = Target.parse(self.names[mine.name])
-                    told = replace(given, turned=given.turned != told.turned, shape=told.shape or given.shape)
+                    target = replace(given, turned=given.turned != target.turned, shape=target.shape or given.shape)
                 elif len(its.parts) > 1:
-                    told = Target(names=tuple(part.names[0] for part in its.parts))
-                resolved[mine.name] = str(told)
+                    target = Target(names=tuple(part.names[0] for part in its.parts))
+                resolved[mine.name] = str(target)
                 if pair.evidence != "given" and (mine.name != its.name or not targets[mine.name].plain):
                     moved.append((mine.name, str(targets[mine.name])))
         return resolved, tuple(moved)
@@ -708,12 +709,10 @@ def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) 
 
 
 def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
-    """Return torch's layers without the tensors that only torch has."""
     return without(layers, lambda slot: only_in_torch(slot.name, names))
 
 
 def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
-    """Return Paddle's layers without the tensors that only the port has."""
     return without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
 
 
@@ -927,12 +926,12 @@ def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
     return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
 
 
-def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
+def _torn(pairs: Sequence[LeafPair], torch: Held, paddle: Held) -> Iterator[str]:
     """Name the layers that would exchange tensors between two of the port's layers."""
     images: dict[str, set[str]] = defaultdict(set)
     for pair in pairs:
         if not pair.expected.again and not pair.actual.again:
-            images[ours[pair.expected][0].path].add(theirs[pair.actual][0].path)
+            images[torch[pair.expected][0].path].add(paddle[pair.actual][0].path)
     divided = {path: ports for path, ports in images.items() if len(ports) > 1}
     for path, ports in divided.items():
         for other, others in divided.items():
@@ -945,10 +944,10 @@ def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
 
 
 def _layout(
-    ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
+    torch: tuple[LayerTensors, TensorSlot], paddle: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
 ) -> Target | str:
     """Return how the port keeps a tensor of torch's, or why that is open."""
-    (layer, slot), (port, its) = ours, theirs
+    (layer, slot), (port, its) = torch, paddle
     plain = Target(names=(_own_name(port, its),))
     if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
         return plain
@@ -965,7 +964,7 @@ def _layout(
     elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
         turned = None
     elif matrix and flat == flat[::-1] and not given:
-        turned = known.turned(ours, theirs)
+        turned = known.turned(torch, paddle)
         if turned is None:
             problem = (
                 f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "

@@ -359,10 +359,10 @@ def torch_layers(model: object) -> list[LayerTensors]:
 
 def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     rule = rule_for(module, "torch") or OWN
-    held = dict(_torch_tensors(module))
+    tensors = dict(_torch_tensors(module))
     from torch.nn.parameter import is_lazy
 
-    for leaf, (_, tensor) in held.items():
+    for leaf, (_, tensor) in tensors.items():
         if is_lazy(tensor):
             raise WeightsError(
                 "has no shape yet",
@@ -372,9 +372,10 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
             )
     inside = dict(module._modules)  # noqa: SLF001
     if rule.kind == "MultiheadAttention":  # its out_proj is one of its tensors
-        held.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
+        tensors.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
     if hasattr(module, "parametrizations"):
-        held.update((f"parametrizations.{leaf}", found) for leaf, found in _all_tensors(inside.pop("parametrizations")))
+        parametrized = _all_tensors(inside.pop("parametrizations"))
+        tensors.update((f"parametrizations.{leaf}", tensor) for leaf, tensor in parametrized)
     slots = tuple(
         TensorSlot(
             name=join(path, leaf),
@@ -383,7 +384,7 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
             dtype=dtype_name(tensor),
             kind=kind,
         )
-        for leaf, (kind, tensor) in held.items()
+        for leaf, (kind, tensor) in tensors.items()
         if leaf not in rule.dropped
     )
     yield LayerTensors(path=path, torch_path=path, kind=rule.kind, slots=slots)

@@ -303,14 +303,14 @@ def _forest(leaves: Sequence[Leaf], keys: Mapping[Leaf, Key]) -> list[_Node]:
 # One pair of containers
 
 
-def _match_nodes(ours: list[_Node], theirs: list[_Node], evidence: Evidence, found: Structure) -> None:
+def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, found: Structure) -> None:
     depths = []
-    for side in (ours, theirs):
+    for side in (torch, paddle):
         depth = 0
         while len(side) == 1 and side[0].children:
             depth, side[:] = len(side[0].path), side[0].children
         depths.append(depth or (len(side[0].path) - 1 if side else 0))
-    scope = _Scope(ours, theirs, depths)
+    scope = _Scope(torch, paddle, depths)
     scope.decide()
     found.doubts += scope.doubts
     for one, (other, how) in scope.decided.items():
@@ -331,19 +331,19 @@ class _Scope:
         doubts: what could not be decided.
     """
 
-    def __init__(self, ours: Sequence[_Node], theirs: Sequence[_Node], depths: Sequence[int]) -> None:
+    def __init__(self, torch: Sequence[_Node], paddle: Sequence[_Node], depths: Sequence[int]) -> None:
         self.depths = depths
         self.opened: tuple[list[_Node], list[_Node]] = ([], [])
-        self.sides = self._open(list(ours), list(theirs))
+        self.sides = self._open(list(torch), list(paddle))
         self.decided: dict[_Node, tuple[_Node, Evidence]] = {}
         self.taken: set[_Node] = set()
         self.doubts: list[Doubt] = []
         self.inside = self._holders(0), self._holders(1)
         self._lists = [self._numbers(side) for side in (0, 1)]
 
-    def _open(self, ours: list[_Node], theirs: list[_Node]) -> tuple[list[_Node], list[_Node]]:
+    def _open(self, torch: list[_Node], paddle: list[_Node]) -> tuple[list[_Node], list[_Node]]:
         """Open the largest containers whose contents differ in number."""
-        sides = (ours, theirs)
+        sides = (torch, paddle)
         while True:
             mine, its = (Counter(node.content for node in side) for side in sides)
             uneven = [
@@ -365,23 +365,23 @@ class _Scope:
         for number, side in enumerate(self.sides):
             for node in side:
                 classes[node.content][number].append(node)
-        for ours, theirs in classes.values():
-            if len(ours) == len(theirs) == 1:
-                self._take(ours[0], theirs[0], "content")
-            elif ours and theirs:
-                pending.append((ours, theirs, self._by_names(ours, theirs)))
-        for ours, theirs, told in pending:
+        for torch, paddle in classes.values():
+            if len(torch) == len(paddle) == 1:
+                self._take(torch[0], paddle[0], "content")
+            elif torch and paddle:
+                pending.append((torch, paddle, self._by_names(torch, paddle)))
+        for torch, paddle, told in pending:
             if isinstance(told, str):
-                self._doubt(ours, theirs, told)
+                self._doubt(torch, paddle, told)
             else:
                 for one, other in told.items():
                     self._take(one, other, "name")
         self._refuse_moved()
-        rest = [(ours, theirs) for ours, theirs, told in pending if not isinstance(told, str)]
+        rest = [(torch, paddle) for torch, paddle, told in pending if not isinstance(told, str)]
         while rest:
             known = len(self.decided)
             partners = self._partners()
-            rest = [part for ours, theirs in rest for part in self._together(ours, theirs, partners)]
+            rest = [part for torch, paddle in rest for part in self._together(torch, paddle, partners)]
             if rest and len(self.decided) == known:
                 rest.sort(key=lambda part: len(part[0]))
                 self._by_order(*rest.pop(0))
@@ -391,13 +391,13 @@ class _Scope:
         self.decided[one] = other, evidence
         self.taken.add(other)
 
-    def _doubt(self, ours: Sequence[_Node], theirs: Sequence[_Node], why: str) -> None:
+    def _doubt(self, torch: Sequence[_Node], paddle: Sequence[_Node], why: str) -> None:
         self.doubts.append(
             Doubt(
-                expected=tuple(node.own_name for node in ours),
-                actual=tuple(node.own_name for node in theirs),
+                expected=tuple(node.own_name for node in torch),
+                actual=tuple(node.own_name for node in paddle),
                 why=why,
-                leaves=tuple(leaf for node in ours for leaf in node.leaves),
+                leaves=tuple(leaf for node in torch for leaf in node.leaves),
             )
         )
 
@@ -418,18 +418,18 @@ class _Scope:
 
     def _is_name(self, label: Path) -> bool:
         """Tell whether both lists have the same numbers, which then are names."""
-        ours, theirs = self._lists
+        torch, paddle = self._lists
         return all(
-            ours[label[:depth]] == theirs[label[:depth]] for depth, segment in enumerate(label) if segment.isdigit()
+            torch[label[:depth]] == paddle[label[:depth]] for depth, segment in enumerate(label) if segment.isdigit()
         )
 
-    def _by_names(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> dict[_Node, _Node] | str:
+    def _by_names(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> dict[_Node, _Node] | str:
         """Return the pairs that names tell, or why they contradict each other."""
-        labels = {node: self._label(node, 0) for node in ours}
-        port_labels = {node: self._label(node, 1) for node in theirs}
+        labels = {node: self._label(node, 0) for node in torch}
+        port_labels = {node: self._label(node, 1) for node in paddle}
         named = {label: node for node, label in port_labels.items() if self._is_name(label)}
         equal = {node: named[label] for node, label in labels.items() if label in named}
-        if len(equal) == len(ours) == len(theirs):
+        if len(equal) == len(torch) == len(paddle):
             return equal
         # The words in their names, and the ranks of the numbers, put nodes together one to one.
         groups, port_groups = _grouped(labels), _grouped(port_labels)
@@ -468,11 +468,11 @@ class _Scope:
         return sorted(agreed, key=lambda pair: sum(len(node.leaves) for node in pair))
 
     def _together(
-        self, ours: Sequence[_Node], theirs: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
+        self, torch: Sequence[_Node], paddle: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
     ) -> list[tuple[list[_Node], list[_Node]]]:
         """Divide a class by the containers already matched, and decide single pairs."""
-        mine = [node for node in ours if node not in self.decided]
-        its = [node for node in theirs if node not in self.taken]
+        mine = [node for node in torch if node not in self.decided]
+        its = [node for node in paddle if node not in self.taken]
         inside, port_inside = self.inside
         parts = []
         for one, other in partners:
@@ -522,36 +522,36 @@ class _Scope:
 
     # Order of declaration
 
-    def _by_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> None:
-        if len(ours) != len(theirs):
+    def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
+        if len(torch) != len(paddle):
             return  # some are unknown, or missing: which is not known either
-        reason = self._against_order(ours, theirs)
+        reason = self._against_order(torch, paddle)
         if reason:
-            self._doubt(ours, theirs, reason)
+            self._doubt(torch, paddle, reason)
             return
-        for one, other in zip(ours, theirs, strict=True):
-            self._take(one, other, "order" if len(ours) > 1 else "content")
+        for one, other in zip(torch, paddle, strict=True):
+            self._take(one, other, "order" if len(torch) > 1 else "content")
 
-    def _against_order(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
+    def _against_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
         """Say why the order of declaration must not decide, "" if it may."""
-        if len(ours) > 1 and self.doubts:
+        if len(torch) > 1 and self.doubts:
             return f"{self.doubts[0].expected[0]} beside it is uncertain, too"
-        if len(ours) > 1 and (reason := self._order_is_doubtful(ours, theirs)):
+        if len(torch) > 1 and (reason := self._order_is_doubtful(torch, paddle)):
             return reason
-        for one, other in zip(ours, theirs, strict=True):
-            near = self._crossed(one, other, "kinds" if len(ours) > 1 else "keys")
+        for one, other in zip(torch, paddle, strict=True):
+            near = self._crossed(one, other, "kinds" if len(torch) > 1 else "keys")
             if near:
                 return f"the two models declare it and {near.own_name} in different orders"
         return ""
 
-    def _order_is_doubtful(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> str:
-        for side, nodes in enumerate((ours, theirs)):
+    def _order_is_doubtful(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
+        for side, nodes in enumerate((torch, paddle)):
             words = [_words(self._label(node, side)) for node in nodes]
             numbers = [number for _, number in words]
             if len({tuple(one) for one, _ in words}) == 1 and numbers != sorted(numbers):
                 return "they are declared in another order than they are numbered"
         known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
-        for nodes, places in ((ours, known), (theirs, [(image, place) for place, image in known])):
+        for nodes, places in ((torch, known), (paddle, [(image, place) for place, image in known])):
             if any(_is_between(node.start, places) for node in nodes):
                 return "the two models declare their layers in different orders around them"
         return ""
@@ -642,15 +642,15 @@ def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[t
 
 
 def _alike_words(
-    ours: Sequence[tuple[str, ...]], theirs: Sequence[tuple[str, ...]]
+    torch: Sequence[tuple[str, ...]], paddle: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Yield the sets of words that belong together: equal ones, else the most alike."""
-    if len(ours) == len(theirs) == 1:
-        yield ours[0], theirs[0]
+    if len(torch) == len(paddle) == 1:
+        yield torch[0], paddle[0]
         return
-    same = set(ours) & set(theirs)
-    yield from ((words, words) for words in ours if words in same)
-    telling, port_telling = (_telling([words for words in side if words not in same], side) for side in (ours, theirs))
+    same = set(torch) & set(paddle)
+    yield from ((words, words) for words in torch if words in same)
+    telling, port_telling = (_telling([words for words in side if words not in same], side) for side in (torch, paddle))
     scores = {
         (one, other): _likeness_of_words(told, port_told)
         for one, (told, initials) in telling.items()
