@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
+BOTH = "TIPCHAIN_FORKED_RECORDERS"
+"""The frameworks of recorders, where the sides of a case import both."""
 KINDS = ("torch", "paddle", "torch,paddle", "tipchain", "nights")
 FROM = {KINDS[0]: KINDS[3], KINDS[1]: KINDS[3], KINDS[2]: KINDS[0], KINDS[4]: KINDS[3]}
 """What a process with more is forked from; tipchain's alone is forked from one that has imported nothing."""
@@ -70,7 +72,11 @@ HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def kind_of(words: list[str]) -> str:
     """Return the frameworks that a command of Python's imports, or nothing for one that is run as it is."""
     if words[:2] == ["-m", "tipchain.parity.recorder"]:
+<<<<<<< HEAD
         return words[2].rpartition("recorder_")[2].removesuffix(".json")
+=======
+        return os.environ.get(BOTH) or words[3].rpartition("recorder_")[2].removesuffix(".json")
+>>>>>>> nets
     if words[:1] == ["-c"]:
         lines = [line.partition("import ")[2] for line in words[1].splitlines() if line.startswith("import ")]
         return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))

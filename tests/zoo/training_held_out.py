@@ -19,6 +19,8 @@ from paddle.nn import functional as PF  # noqa: N812
 from torch.nn import functional as TF  # noqa: N812
 
 import tipchain
+from zoo import judged
+from zoo.pairs import Pair
 
 RATE = 0.05
 TO, PO = torch.optim, paddle.optimizer
@@ -79,6 +81,11 @@ class PaddleNet(paddle.nn.Layer):
 
 def align(one: HeldOut) -> Any:
     """Return the report of a pair."""
+    return judged.align(planted(one))
+
+
+def planted(one: HeldOut) -> Pair:
+    """Return the models, and what they are trained with."""
     torch.manual_seed(0)
     reference, port = TorchNet(one.shape), PaddleNet(one.shape)
     tipchain.copy_weights(reference, port)
@@ -97,7 +104,7 @@ def align(one: HeldOut) -> Any:
         pieces["optimizers"] = one.ours, one.theirs
     else:
         pieces["schedulers"] = one.ours, one.theirs
-    return tipchain.align(reference, port, {"args": rows, "labels": labels}, **pieces)
+    return Pair(reference=reference, port=port, inputs={"args": rows, "labels": labels}, **pieces)
 
 
 def _sgd(parameters: Any, **options: Any) -> Any:
