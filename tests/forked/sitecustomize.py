@@ -72,11 +72,7 @@ HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def kind_of(words: list[str]) -> str:
     """Return the frameworks that a command of Python's imports, or nothing for one that is run as it is."""
     if words[:2] == ["-m", "tipchain.parity.recorder"]:
-<<<<<<< HEAD
-        return words[2].rpartition("recorder_")[2].removesuffix(".json")
-=======
-        return os.environ.get(BOTH) or words[3].rpartition("recorder_")[2].removesuffix(".json")
->>>>>>> nets
+        return os.environ.get(BOTH) or words[2].rpartition("recorder_")[2].removesuffix(".json")
     if words[:1] == ["-c"]:
         lines = [line.partition("import ")[2] for line in words[1].splitlines() if line.startswith("import ")]
         return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))
