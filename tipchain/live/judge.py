@@ -129,6 +129,7 @@ class Judge:
             "reseed": case.reseed,
             "data_path": str(self.request.data_path) if self.request.data_path else "",
             "only": stages,
+            "uses": sorted({one for stage in stages for one in INFO[stage].uses}),
             "stages": sorted({*self._judged, *causes} or {PREFLIGHT}),
             "options": options,
         }
@@ -160,17 +161,21 @@ class Judge:
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules = self.request.rules or Rules.of(self.request.case)
         verdicts = [*_live_verdicts(document, {PREFLIGHT: PREFLIGHT, **self._judged})]
-        passed, random = _passed_live(verdicts), "; ".join(document.get("uncompared", ()))
-        failed = _failed(verdicts)
+        failed, equal = _failed(verdicts), _equal(verdicts)
+        random = "; ".join(document.get("uncompared", ()))
         for one in report.verdicts:
             stage = stage_of(one)
             if document.get("unfit") and one.subject == f"{stage}/needs":
                 if not INFO[stage].judged_live:
                     verdicts.append(replace(one, outcome=Outcome.SKIP, reason=UNFIT))
-                continue
-            known = any(deviation.subject == one.subject for deviation in rules.deviations)
-            shown = _as_rounding(one, random) if stage in passed and not known else one
-            verdicts.append(_still_deviating(shown, rules) if stage in failed else shown)
+            elif any(deviation.subject == one.subject for deviation in rules.deviations):
+                verdicts.append(_still_deviating(one, rules) if stage in failed else one)
+            elif stage in equal and PREFLIGHT in equal and "forward" not in failed:
+                verdicts.append(_as_rounding(one, random))
+            elif stage in equal and "forward" in failed and one.outcome is Outcome.FAIL:
+                verdicts.append(replace(one, outcome=Outcome.SKIP, reason=f"follows from the network: {one.reason}"))
+            else:
+                verdicts.append(one)
         told = tuple(verdicts)
         found = (
             diagnose_run(told, document, self.request.case.root) if _failed(told) & {*LOCATABLE, PREFLIGHT} else None
@@ -208,12 +213,9 @@ def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[
             yield Verdict(outcome, f"{stage}/{CHECKS[live]}", reason)
 
 
-def _passed_live(verdicts: Sequence[Verdict]) -> set[str]:
-    """Return the stages in which all checks of the live models passed, and in the stages before them."""
-    bad = any(one.outcome is not Outcome.PASS for one in verdicts if stage_of(one) == PREFLIGHT)
-    stages = {stage_of(one) for one in verdicts}
-    left = {stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS}
-    return set() if bad else stages - left
+def _equal(verdicts: Sequence[Verdict]) -> set[str]:
+    """Return the stages in which the live models show no difference."""
+    return {stage_of(one) for one in verdicts} - {stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS}
 
 
 def _as_rounding(verdict: Verdict, random: str) -> Verdict:

@@ -29,7 +29,7 @@ from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
 from tipchain.parity.inputs import make_all_inputs, make_inputs
-from tipchain.parity.weights import data_roots, prepare_weights
+from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights
 from tipchain.weights.convert import to_paddle
 from tipchain.weights.given_names import NameMap, with_ignored
 from tipchain.weights.matching import Match
@@ -217,7 +217,13 @@ STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule",
 
 
 def open_case(
-    path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None, names: NameMap | None = None
+    path: Path,
+    mode: str,
+    *,
+    reseed: int = 0,
+    data_path: Path | None = None,
+    names: NameMap | None = None,
+    weights: bool = True,
 ) -> Arguments:
     """Return what `tipchain.align` is called with for a case: its models with its weights, and its fake inputs.
 
@@ -227,6 +233,7 @@ def open_case(
         reseed: added to the case's seeds.
         data_path: a data folder of the user's.
         names: what is to stand in the case's ``names`` besides what stands there; it replaces entries of the same key.
+        weights: whether the models have the case's weights, which may need its data; otherwise those that they are built with.
 
     Raises:
         TipchainError: something is wrong with the case, its builders, its weights, or the names.
@@ -240,26 +247,30 @@ def open_case(
         with nullcontext() if drawn else framework.undrawn():
             return framework.build(_builder(case, framework, "model"), case.model_args)
 
-    models = [build(one, drawn=one.name not in made) for one in frameworks]
     found: Arguments = {}
+    ready: WeightFiles | None = None
+    models = [build(one, drawn=one.name not in made or not weights) for one in frameworks]
     try:
-        weights = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made)
+        ready = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made) if weights else None
     except WeightsError:
         if names is not None or _fits(case, models):
             raise
-        reference, port = models = [build(one, drawn=True) for one in frameworks]
+        models, found["unfit"] = [build(one, drawn=True) for one in frameworks], True
+    if ready is None:
+        reference, port = models
         found_names = with_ignored(case.weights.names, case.weights.ignore, reference, port)
-        pairs = pair_layers(reference, port, found_names)
-        left = copy_fitting(Tensors(reference, port, pairs, found_names))
-        found["notes"] = [
-            f"the reference's weights do not fit the port: {left} tensors have no counterpart of their shape"
-        ]
-        found["unfit"] = True
+        left = copy_fitting(Tensors(reference, port, pair_layers(reference, port, found_names), found_names))
+        if left:
+            found["notes"] = [
+                f"the reference's weights do not fit the port: {left} tensors have no counterpart of their shape"
+            ]
     else:
         for framework, model in zip(frameworks[: len(made)], models, strict=False):
-            framework.load_weights(model, weights.paths[framework.name])
-        found_names = dict(weights.names) if names is None else _convert(case, models, names)
-    args, labels = _inputs(case, frameworks[0], data_roots(case, parse_mode(mode), data_path)[0])
+            framework.load_weights(model, ready.paths[framework.name])
+        found_names = dict(ready.names) if names is None else _convert(case, models, names)
+    fed = weights or case.backward.inputs == "fake"
+    train_data = data_roots(case, parse_mode(mode), data_path)[0] if fed else None
+    args, labels = _inputs(case, frameworks[0], train_data)
     found |= {
         "reference": models[0],
         "port": models[1],
@@ -337,9 +348,9 @@ def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, s
     return dict(converted.match.names)
 
 
-def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Tensor, ...], Tensor]:
+def _inputs(case: Case, framework: Framework, train_data: Path | None) -> tuple[tuple[Tensor, ...], Tensor]:
     """Return what the case's backward stage feeds first: fake inputs, or the first batch of the training data."""
-    if case.backward.inputs == "fake":
+    if case.backward.inputs == "fake" or train_data is None:
         inputs = make_inputs(case)
         labels = inputs.pop(LABEL, None)
         return tuple(inputs.values()), labels

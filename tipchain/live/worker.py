@@ -237,7 +237,7 @@ def main(*options: str) -> int:
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
-    run, and ``stages``, those of `tipchain.align` that are compared; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
+    run, ``uses``, what these depend on, and ``stages``, those of `tipchain.align` that are compared; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
     ``options`` for `tipchain.align`; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
     the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
@@ -293,7 +293,7 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     case, stages = (Path(asked["case"]), asked["mode"]), asked.get("stages")
     data_path = Path(asked["data_path"]) if asked.get("data_path") else None
     chosen = {"reseed": asked.get("reseed", 0), "data_path": data_path}
-    given = open_case(*case, **chosen, names=names)
+    given = open_case(*case, **chosen, names=names, weights=stages is None or "weights" in asked["uses"])
     if stages is not None:
         given["stages"] = stages
     if not any("optimizer" in INFO[stage].builders for stage in asked.get("only", STAGES)):
