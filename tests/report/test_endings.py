@@ -65,7 +65,7 @@ GOLDEN: dict[str, tuple[RunReport, str]] = {
             check("init/a", share=None), *LIVE, stages=("forward", "data", "init"), notes=(LONG, "init: fewer than 100 values"),
         ),
         """\
-the port equals its reference: 4 stages, closest call forward, 3 % of what is
+the port equals its reference: 3 stages, closest call forward, 3 % of what is
 allowed
 
 PASS   preflight  1 check
@@ -96,7 +96,7 @@ PASS   backward   1 check
         aligned(replace(check("forward/layers", share=None), accepted="`norm`: 1e-5 for 1e-6 (your tolerance)"), *LIVE,
                 stages=("forward",)),
         """\
-accepted: `norm`: 1e-5 for 1e-6 (your tolerance); the rest agrees: 2 stages
+accepted: `norm`: 1e-5 for 1e-6 (your tolerance); the rest agrees: 1 stage
 
 PASS   preflight  1 check
 PASS   forward    1 check

@@ -253,7 +253,8 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
 def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) -> str:
     """Return what a run in which nothing failed shows: no more than what was compared."""
     closest = _closest(report.verdicts)
-    told = f"{many(len(compared), 'stage')}{closest}"
+    own = [name for name in compared if name in report.stages] or compared  # gradients are compared in any case
+    told = f"{many(len(own), 'stage')}{closest}"
     accepted = dict.fromkeys(_flat(one.accepted) for one in report.verdicts if one.accepted)
     if accepted:
         return f"accepted: {'; '.join(accepted)}; the rest agrees: {told}"
@@ -264,7 +265,8 @@ def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) 
     if set(report.stages) <= set(compared) and {"forward", "backward"} <= set(stages):
         return f"the port equals its reference: {told}"
     *others, last = map(_noun, compared)
-    what = f"{', '.join(others)} and {last} equal" if others else f"{last} equals"
+    plural = last.endswith(("rates", "gradients"))
+    what = f"{', '.join(others)} and {last} equal" if others else f"{last} {'equal' if plural else 'equals'}"
     of = f"{len(compared)} of {many(max(len(report.stages), len(compared)), 'stage')} compared"
     return f"the port's {what} the reference's ({of}{closest})"
 
