@@ -75,7 +75,7 @@ class ExitCode(IntEnum):
     BUG = 3
     """A bug of tipchain, with its traceback."""
     NOTHING_CHECKED = 4
-    """Nothing was checked: only skips, one side recorded, or an empty plan."""
+    """Nothing, or not all, could be checked: only skips, one side recorded, an empty plan, results that are random."""
     INTERRUPTED = 130
     """Ctrl-C: what is known by then is shown."""
 
