@@ -61,7 +61,8 @@ from tipchain.live.causes import (
     placed,
     with_construction,
 )
-from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
+from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.partings import loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, check_buffers, laid_of, train_both

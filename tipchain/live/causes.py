@@ -47,7 +47,7 @@ def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[obj
 def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     quoted = _quoted(cause, port.files)
     if cause.port_path in PIECES:
-        return replace(cause, place=quoted)
+        return replace(cause, place=cause.place or quoted)
     # What a container lacks or has too much of is told beside one of its layers.
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
     path = next((one for one in named if one in port.layers), cause.port_path)

@@ -1,4 +1,4 @@
-"""Training loops of the user's: both are called step after step in float64; what they leave is compared, and why it differs is looked for."""
+"""Training loops of the user's: both are called step after step in float64; the first quantity that parts is shown."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import slots_of
-from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.frameworks.randomness import Draws
+from tipchain.frameworks.randomness import Draws, attributes
+from tipchain.frameworks.torch_ import RunningVariances
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, allowed_apart, shake, state_of
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import TensorSlot, assemble
 
 Step = Function
@@ -33,9 +34,13 @@ DEPTH = 3
 """How deep objects of the user's are looked into for tensors that a loop keeps."""
 SHOWN = 3
 """Tensors that a reason names."""
+OURS = ("torch", "paddle", "tipchain")
+"""Packages whose lines are no step's."""
+State = Mapping[str, Mapping[str, Array]]
+"""The model's tensors and those that a loop keeps beside it, by what holds them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Loops:
     """Both sides' loops.
 
@@ -46,6 +51,7 @@ class Loops:
         names: Paddle's path by torch's.
         drawn: the random numbers of the reference's last run of each step.
         laid: what the port's loop keeps otherwise than the reference's, by its attribute and the tensor's name.
+        share: how far the parameters of the moved reference are off, relative to each.
     """
 
     recipe: Recipe
@@ -53,6 +59,7 @@ class Loops:
     names: Mapping[str, str] = field(default_factory=dict)
     drawn: dict[int, Draws] = field(default_factory=dict)
     laid: dict[str, Mapping[str, Laid]] = field(default_factory=dict)
+    share: float = NOISE
 
     def open(self, *, rate: float = 1.0) -> tuple[Loop, Loop]:
         """Return both loops over fresh copies of the models; the reference's learning rates times ``rate``."""
@@ -81,11 +88,14 @@ class Loop:
     ) -> None:
         self.loops, self.number, self.model, self.optimizer, self.slots = (loops, number, model, optimizer, slots)
         self.side: LiveSide = loops.recipe.sides[number]
-        self.side.framework.watch_variances(model)
+        # Of each of the reference's models that run in turns the variances are followed as Paddle defines them.
+        framework: Any = self.side.framework
+        self._followed = {} if number else {"_variances": RunningVariances(framework.torch, model)}
         self.kept: Nested = None
         with self._context(0):
             self.call = self._open(loops.steps[number], schedule)
         self.losses: dict[str, Array] = {}
+        self.schedule = schedule
 
     def _open(self, step: Step, schedule: object) -> Callable[[object], object]:
         """Return what is called with a batch: the step itself, or what it makes of model and optimizer."""
@@ -127,9 +137,10 @@ class Loop:
             found = self.call(batch)
         self.losses = dict(_numbers(self.side, found, ""))
 
-    def state(self) -> dict[str, Array]:
-        """Return the model's tensors, by the reference's path and torch's name in the layer."""
-        return state_of(self.loops.recipe, self.number, self.model)
+    def state(self) -> dict[str, dict[str, Array]]:
+        """Return the model's tensors, by the reference's path and torch's name in the layer, and what is kept beside it."""
+        with attributes(self.side.framework, **self._followed):
+            return {"model": state_of(self.loops.recipe, self.number, self.model), **self.extras()}
 
     def extras(self) -> dict[str, dict[str, Array]]:
         """Return what the loop keeps beside the model, by the attribute that holds it and torch's names of tensors."""
@@ -161,7 +172,7 @@ class Loop:
         if tensors:
             found[name or "it"] = tensors
             return
-        for key, one in _held(value):
+        for key, one in held_by(value):
             self._gather(one, f"{name}.{key}".lstrip("."), found, seen, depth - 1)
 
     def _tensors(self, value: object) -> dict[str, Array]:
@@ -192,7 +203,7 @@ class Loop:
         return key, array
 
 
-def _held(value: object) -> Iterator[tuple[str, object]]:
+def held_by(value: object) -> Iterator[tuple[str, object]]:
     """Yield what an object of the user's, or a function's closure, holds; nothing of a framework's own objects."""
     closure = getattr(value, "__closure__", None)
     if closure and hasattr(value, "__code__"):
@@ -201,7 +212,7 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
                 yield key, cell.cell_contents
         return
     if hasattr(value, "__self__"):  # a bound method
-        yield from _held(value.__self__)
+        yield from held_by(value.__self__)
         return
     if type(value).__module__.partition(".")[0] in ("torch", "paddle", "numpy", "builtins"):
         return
@@ -254,9 +265,23 @@ class Apart:
         """Return what it is called: the port's layer, where it is known."""
         if self.what == "loss":
             return f"the loss {self.name}".rstrip()
-        path, colon, leaf = self.name.rpartition(":")
-        tensor = f"{leaf} of {paths.get(path, path) or 'the model'}" if colon else self.name
-        return tensor if self.what == "model" else f"{tensor} in {self.what}".removeprefix(" in ")
+        path, _, leaf = self.name.replace(":", ".").rpartition(".")
+        if self.what in ("model", "gradient"):
+            tensor = f"{leaf} of {paths.get(path, path) or 'the model'}"
+            return tensor if self.what == "model" else f"the gradient of {tensor}"
+        return f"{self.name.replace(':', '.')} in {self.what}"
+
+    def told(self, paths: Mapping[str, str]) -> str:
+        """Return the element that is furthest apart, with both values."""
+        name = self.words(paths)
+        if self.expected.shape != self.actual.shape:
+            return (
+                f"{name} has shape {list(self.actual.shape)} in the port, {list(self.expected.shape)} in the reference"
+            )
+        index = np.unravel_index(int(np.argmax(np.abs(self.expected * 1.0 - self.actual))), self.expected.shape)
+        at = f"[{', '.join(map(str, index))}]" if self.expected.size > 1 else ""
+        values = [f"{one[index] * 1.0:.9g}" for one in (self.actual, self.expected)]
+        return f"{name}{at} is {values[0]} in the port, {values[1]} in the reference"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,17 +290,91 @@ class Compared:
 
     Attributes:
         outcome: PASS, FAIL, ERROR, or SKIP where rounding alone takes the loops apart.
-        reason: one sentence.
         step: the first step after which something is apart, None without.
-        apart: what was, losses first.
-        curves: losses of both sides.
     """
 
     outcome: Outcome
     reason: str
     step: int | None = None
-    apart: tuple[Apart, ...] = ()
     curves: Mapping[str, list[float]] = field(default_factory=dict)
+
+
+class Lockstep:
+    """Both loops and the moved reference, taken step after step.
+
+    Attributes:
+        reference: the reference's loop.
+        moved: the same from parameters a little off, the yardstick.
+        port: the port's loop.
+        start: what the reference holds before the first step.
+        states: what all three hold after the last step.
+    """
+
+    def __init__(self, loops: Loops) -> None:
+        (self.reference, self.port), (self.moved, _) = loops.open(), loops.open(rate=1 + CONSTANT)
+        shake(loops.recipe.sides.reference, self.moved.model, loops.share, loops.recipe.seed)
+        self.start, kept = self.reference.state(), self.port.state()
+        for name, other in paired(self.start, kept).items():
+            if name != "model":
+                loops.laid.setdefault(other, laid_otherwise(self.start[name], kept[other]))
+        self.states: tuple[State, State, State] = (self.start, self.start, kept)
+        self._allowed: dict[str, float] = {}
+
+    def step(self, number: int) -> bool:
+        """Take one step on all; return whether rounding alone has taken the losses apart."""
+        loops = self.reference, self.moved, self.port
+        for loop in loops:
+            loop.step(number)
+        reference, moved, port = (loop.state() for loop in loops)
+        self.states = reference, moved, port
+        chaotic = False
+        for name, value in self.reference.losses.items():
+            other = self.moved.losses.get(name, value)
+            off = distance(value, other) if other.shape == value.shape else 0.0
+            limit = max(self._allowed.get(name, 0.0), FACTOR * off + SAME_DOUBLE * rms(value))
+            self._allowed[name] = limit
+            chaotic = chaotic or limit > CHAOS * rms(value) > 0
+        return chaotic
+
+    def losses_apart(self) -> Iterator[Apart]:
+        """Yield the losses that are apart after the last step."""
+        expected, actual = self.reference.losses, self.port.losses
+        names = {name: name for name in expected if name in actual}
+        if not names and len(expected) == len(actual):
+            names = dict(zip(expected, actual, strict=True))
+        for name, other in names.items():
+            value, port_value = expected[name], actual[other]
+            if port_value.size == value.size:
+                port_value = port_value.reshape(value.shape)
+            apart = distance(value, port_value) if value.shape == port_value.shape else np.inf
+            if not apart <= self._allowed[name]:
+                times = apart / max(self._allowed[name], TINY)
+                yield Apart(what="loss", name=name, times=times, expected=value, actual=port_value)
+
+    def tensors_apart(self) -> Iterator[Apart]:
+        """Yield the tensors that are apart after the last step, the model's first, the worst first."""
+        reference, moved, port = self.states
+        for what, other in paired(reference, port).items():
+            found = list(tensors_apart(what, self.start.get(what, {}), reference[what], moved[what], port[other]))
+            yield from found
+            if found:
+                return  # what is averaged over a model that is off is off, too
+
+    def missing(self) -> str:
+        """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
+        reference, _, port = ({what: held for what, held in state.items() if len(held) > 1} for state in self.states)
+        match = paired(reference, port)
+        alone = [
+            f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
+            for what in reference
+            if what not in match
+        ]
+        alone += [
+            f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
+            for what in port
+            if what not in match.values()
+        ]
+        return alone[0] if alone else ""
 
 
 def compare_loops(loops: Loops, *, same: bool) -> Compared:
@@ -291,64 +390,42 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
         Exception: whatever the user's steps raise.
     """
     recipe = loops.recipe
-    (one, other), (moved, _) = loops.open(), loops.open(rate=1 + CONSTANT)
-    shake(recipe.sides.reference, moved.model, _share(loops) if same else NOISE, recipe.seed)
-    start = {"model": one.state(), **one.extras()}
-    kept = other.extras()
-    loops.laid.update({name: laid_otherwise(start[what], kept[name]) for what, name in paired(start, kept).items()})
-    first = dict(start)
+    loops.share = _share(loops) if same else NOISE
+    taken = Lockstep(loops)
     curves: dict[str, list[float]] = {"step/reference": [], "step/port": []}
-    allowed_loss: dict[str, float] = {}
-    moving, compared = False, 0
     for number in range(recipe.iterations):
-        for loop in (one, moved, other):
-            loop.step(number)
-        for side, loop in (("reference", one), ("port", other)):
+        chaotic = taken.step(number)
+        for side, loop in (("reference", taken.reference), ("port", taken.port)):
             curves[f"step/{side}"] += [float(value.mean()) for value in list(loop.losses.values())[:1]]
-        states = [{"model": loop.state(), **loop.extras()} for loop in (one, moved, other)]
-        state, _, port_state = states
-        missing = _missing(state, port_state)
-        if missing:
-            return Compared(outcome=Outcome.FAIL, reason=missing, step=number, curves=curves)
-        chaotic = _allow(allowed_loss, one.losses, moved.losses)
-        apart = [*_losses_apart(one.losses, other.losses, allowed_loss), *_tensors_apart(states, first)]
-        if apart:
-            return Compared(
-                outcome=Outcome.FAIL,
-                reason=_reason(recipe, number, apart),
-                step=number,
-                apart=tuple(apart),
-                curves=curves,
-            )
+        reason, apart = taken.missing(), [*taken.losses_apart(), *taken.tensors_apart()]
+        if reason or apart:
+            reason = reason or _reason(recipe, number, apart)
+            return Compared(outcome=Outcome.FAIL, reason=reason, step=number, curves=curves)
         if chaotic:
             reason = f"proves nothing: rounding alone moves the loss by more than {CHAOS:.0%} from step {number} on"
             return Compared(outcome=Outcome.SKIP, reason=reason, curves=curves)
-        moving = moving or any(
-            distance(first[what][name], value) > 0
-            for what, tensors in state.items()
-            for name, value in tensors.items()
-            if name in first.get(what, {})
-        )
-        compared = sum(len(_common(tensors, port_state.get(what, {}))) for what, tensors in state.items())
-    if not moving:
+    state, _, port_state = taken.states
+    if not any(
+        distance(before, state[what][name]) > 0
+        for what, tensors in taken.start.items()
+        for name, before in tensors.items()
+        if name in state.get(what, {})
+    ):
         reason = f"proves nothing: no tensor moved in {recipe.iterations} steps; pass more iterations"
         return Compared(outcome=Outcome.ERROR, reason=reason, curves=curves)
-    held = [what for what in start if what != "model"]
+    compared = sum(len(_common(tensors, port_state.get(what, {}))) for what, tensors in state.items())
+    held = [what for what in taken.start if what != "model"]
     beside = f", {', '.join(held)} among them," if held else ""
     reason = f"{recipe.iterations} steps and {compared} tensors after each{beside} are as close as rounding allows"
     return Compared(outcome=Outcome.PASS, reason=reason, curves=curves)
 
 
 def _share(loops: Loops) -> float:
-    """Return how far the moved reference's parameters are off, relative to each."""
-    (one, other), (moved, _) = loops.open(), loops.open()
-    shake(loops.recipe.sides.reference, moved.model, NOISE, loops.recipe.seed)
-
-    def first(loop: Loop) -> float:
-        loop.step(0)
-        return sum(float(value.sum()) for value in loop.losses.values())
-
-    expected, actual, drifted = first(one), first(other), first(moved)
+    """Return how far off the moved reference starts for its first loss to be as far off as the port's."""
+    taken = Lockstep(loops)
+    taken.step(0)
+    held = (taken.reference, taken.moved, taken.port)
+    expected, drifted, actual = (sum(float(value.sum()) for value in loop.losses.values()) for loop in held)
     wanted, drift = abs(actual - expected), abs(drifted - expected)
     if not drift or not wanted <= SAME_SINGLE * abs(expected):
         return NOISE
@@ -357,17 +434,6 @@ def _share(loops: Loops) -> float:
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:
     return [name for name, one in ours.items() if name in theirs and theirs[name].shape == one.shape]
-
-
-def _missing(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> str:
-    """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
-    left = paired(ours, theirs)
-    alone = ([what for what in ours if what not in left], [what for what in theirs if what not in left.values()])
-    for (who, whom), names in zip((("reference", "port"), ("port", "reference")), alone, strict=True):
-        copies = [what for what in names if len((ours if who == "reference" else theirs)[what]) > 1]
-        if copies:
-            return f"the {who}'s step keeps {copies[0]} beside the model, the {whom}'s keeps nothing like it"
-    return ""
 
 
 def paired(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> dict[str, str]:
@@ -381,560 +447,29 @@ def paired(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping
     return found
 
 
-def _allow(allowed: dict[str, float], losses: Mapping[str, Array], moved: Mapping[str, Array]) -> bool:
-    """Widen how far each loss may be off; return whether that says nothing any more."""
-    chaotic = False
-    for name, value in losses.items():
-        off = distance(value, moved[name]) if moved.get(name, value).shape == value.shape else 0.0
-        limit = FACTOR * off + SAME_DOUBLE * rms(value)
-        allowed[name] = max(allowed.get(name, 0.0), limit)
-        chaotic = chaotic or allowed[name] > CHAOS * rms(value) > 0
-    return chaotic
-
-
-def _losses_apart(
-    ours: Mapping[str, Array], theirs: Mapping[str, Array], allowed: Mapping[str, float]
-) -> Iterator[Apart]:
-    names = {name: name for name in ours if name in theirs}
-    if not names and len(ours) == len(theirs):
-        names = dict(zip(ours, theirs, strict=True))
-    for name, other in names.items():
-        one, two = (
-            ours[name],
-            theirs[other].reshape(ours[name].shape) if theirs[other].size == ours[name].size else theirs[other],
-        )
-        apart = distance(one, two) if one.shape == two.shape else np.inf
-        if not apart <= allowed[name]:
-            yield Apart(what="loss", name=name, times=apart / max(allowed[name], TINY), expected=one, actual=two)
-
-
-def _tensors_apart(
-    states: Sequence[Mapping[str, Mapping[str, Array]]], first: Mapping[str, Mapping[str, Array]]
-) -> Iterator[Apart]:
-    """Yield the tensors that are apart, of the model first, the worst first."""
-    ours, moved, theirs = states
-    for what, other in paired(ours, theirs).items():
-        before = first.get(what, {})
-        steps = {name: distance(before[name], one) if name in before else 0.0 for name, one in ours[what].items()}
-        scale = max(steps.values(), default=0.0)
-        found = []
-        for name in _common(ours[what], theirs[other]):
-            one, two = ours[what][name], theirs[other][name]
-            drift = distance(one, moved[what][name]) if name in moved.get(what, {}) else 0.0
-            allowed = allowed_apart(one, drift, steps[name], scale)
-            apart = distance(one, two)
-            if not apart <= allowed:
-                found.append(Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two))
-        yield from sorted(found, key=lambda one: -one.times)
-        if found:
-            return  # what is averaged over a model that is off is off, too
+def tensors_apart(
+    what: str,
+    start: Mapping[str, Array],
+    reference: Mapping[str, Array],
+    moved: Mapping[str, Array],
+    port: Mapping[str, Array],
+) -> list[Apart]:
+    """Return the tensors that are further apart than the moved reference's allow, the worst first."""
+    steps = {name: distance(start[name], one) if name in start else 0.0 for name, one in reference.items()}
+    scale = max(steps.values(), default=0.0)
+    found = []
+    for name in _common(reference, port):
+        expected, actual = reference[name], port[name]
+        drift = distance(expected, moved[name]) if name in moved else 0.0
+        allowed = allowed_apart(expected, drift, steps[name], scale)
+        apart = distance(expected, actual)
+        if not apart <= allowed:
+            times = apart / max(allowed, TINY)
+            found.append(Apart(what=what, name=name, times=times, expected=expected, actual=actual))
+    return sorted(found, key=lambda one: -one.times)
 
 
 def _reason(recipe: Recipe, number: int, apart: Sequence[Apart]) -> str:
     paths = {pair.reference: pair.port for pair in recipe.pairs}
-    names = [one.words(paths) for one in apart]
-    first = apart[0]
-    values = ""
-    if first.expected.size == first.actual.size == 1:
-        values = f": expected {float(first.expected.reshape(())):.9g}, actual {float(first.actual.reshape(())):.9g}"
-    else:
-        values = f": {first.words(paths)} is {first.times:.3g} times as far off as allowed"
-    return f"after step {number} {listed(names, SHOWN)} {'are' if len(names) > 1 else 'is'} apart{values}"
-
-
-# Why two training loops part: the port's is run again with one thing put right, and what it then leaves is looked at.
-#
-# What is put right is done to what every loop calls, the optimizer's ``step`` and the clearing of gradients, so that the
-# user's code stays as it is. What a loop averages (EMA) is told by arithmetic from what it leaves after each step.
-
-
-CLEARING = ("zero_grad", "clear_grad", "clear_gradients")
-"""How optimizers and models are told to forget their gradients."""
-UNSCALE = "call scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) after it"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Update:
-    """One update: the step in which it was, the backward passes until then, the gradients' norms, the learning rate."""
-
-    step: int
-    backwards: int
-    norms: dict[str, float]
-    rate: float
-
-    @property
-    def norm(self) -> float:
-        return float(np.sqrt(sum(value**2 for value in self.norms.values())))
-
-
-@dataclass(slots=True)
-class _WatchedLoop:
-    """A loop whose updates are watched, and changed by what is tried.
-
-    Attributes:
-        loop: the loop.
-        before: called before each update with its number, as ``before(watched, number)``; False: the update is left out.
-        clears: the loop's own clearing of gradients counts; else they are cleared after each update, and only there.
-    """
-
-    loop: Loop
-    before: Callable[[_WatchedLoop, int], bool] | None = None
-    clears: bool = True
-    updates: list[_Update] = field(default_factory=list)
-    cleared: int = 0
-    backwards: int = 0
-    now: int = 0
-    states: list[dict[str, dict[str, Array]]] = field(default_factory=list)
-    losses: list[dict[str, Array]] = field(default_factory=list)
-
-    @property
-    def updated(self) -> list[int]:
-        """The steps in which it updated."""
-        return [one.step for one in self.updates]
-
-    def run(self, count: int) -> _WatchedLoop:
-        """Run so many steps, and keep what each leaves."""
-        optimizer, model = self.loop.optimizer, self.loop.model
-        own = optimizer.step
-
-        def step(*args: Nested, **kwargs: Nested) -> Nested:
-            side = self.loop.side
-            norms = {name: float(np.linalg.norm(side.array(one.grad))) for name, one in self.gradients()}
-            self.updates.append(
-                _Update(step=self.now, backwards=self.backwards, norms=norms, rate=side.learning_rate(optimizer))
-            )
-            if self.before is not None and not self.before(self, len(self.updates) - 1):
-                return None
-            found = own(*args, **kwargs)
-            for _, one in self.gradients() if not self.clears else ():
-                one.grad = None
-            return found
-
-        def clearing(usual: Function) -> Function:
-            def cleared(*args: Nested, **kwargs: Nested) -> Nested:
-                self.cleared += 1
-                return usual(*args, **kwargs) if self.clears else None
-
-            return cleared
-
-        optimizer.step = step
-        for holder in (optimizer, model):
-            for name in CLEARING:
-                if hasattr(holder, name):
-                    object.__setattr__(holder, name, clearing(getattr(holder, name)))
-        first = next(iter(self.loop.side.parameters(model)), None)
-        if first is not None:
-            first[1].register_hook(self._count)
-        self.states.append(self._state())
-        for number in range(count):
-            self.now = number
-            self.loop.step(number)
-            self.states.append(self._state())
-            self.losses.append(self.loop.losses)
-        return self
-
-    def _state(self) -> dict[str, dict[str, Array]]:
-        return {"model": self.loop.state(), **self.loop.extras()}
-
-    def gradients(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the parameters that have gradients."""
-        for name, one in self.loop.side.parameters(self.loop.model):
-            if one.grad is not None:
-                yield name, one
-
-    def multiply(self, factor: float) -> None:
-        """Multiply all gradients."""
-        with self.loop.side.recording(gradient=False):
-            for _, one in self.gradients():
-                one.grad = one.grad * factor
-
-    def norm(self) -> float:
-        """Return the norm of all gradients together."""
-        return float(
-            np.sqrt(sum(float(np.square(self.loop.side.array(one.grad)).sum()) for _, one in self.gradients()))
-        )
-
-    def _count(self, _: object) -> None:
-        self.backwards += 1
-
-
-def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
-    """Return what makes two loops part after ``step``; one of code ``unknown`` where nothing that is tried does."""
-    count = max(step + 1, min(loops.recipe.iterations, step + 3))
-    one, other = loops.open()
-    ours, theirs = _WatchedLoop(one).run(count), _WatchedLoop(other).run(count)
-    if not (ours.updates and theirs.updates) and count < loops.recipe.iterations:  # accumulation goes on for longer
-        count = loops.recipe.iterations
-        one, other = loops.open()
-        ours, theirs = _WatchedLoop(one).run(count), _WatchedLoop(other).run(count)
-    found = [*_averages(ours, theirs), *_tried(loops, ours, theirs, count)]
-    if not found:
-        found = [*_seen(ours, theirs)]
-    return tuple(found[:1]) or (_unknown(ours, theirs),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Treatment:
-    """Something put right in the port's loop."""
-
-    code: str
-    message: str
-    fix: str
-    before: Callable[[_WatchedLoop, int], bool] | None = None
-    clears: bool = True
-
-
-def _tried(loops: Loops, ours: _WatchedLoop, theirs: _WatchedLoop, count: int) -> Iterator[Diagnosis]:
-    """Yield the treatment with which the port's loop comes closest to what the reference's leaves, if it comes close."""
-    # What is put right are updates: where they differ, a loss that is returned otherwise beside them says nothing of it.
-    only = "model" if _left(ours, theirs, only="model") > SAME_SINGLE else ""
-    off = _left(ours, theirs, only)
-    best: tuple[float, _Treatment | None] = (0.0, None)
-    for one in _treatments(ours, theirs):
-        _, loop = loops.open()
-        try:
-            made = _WatchedLoop(loop, before=one.before, clears=one.clears).run(count)
-        except Exception:  # noqa: BLE001, S112  (the user's loop does not stand it: the hypothesis does not apply)
-            continue
-        share = 1 - _left(ours, made, only) / off if off else 0.0
-        best = max(best, (share, one), key=lambda pair: round(pair[0], 6))
-    share, found = best
-    if found is not None and share >= EXPLAINED:
-        evidence = (
-            f"the port's loop was run with this corrected: {share:.2%} of the difference is gone after {count} steps"
-        )
-        yield Diagnosis(
-            code=found.code, port_path=STEP, message=found.message, evidence=evidence, explained=share, fix=found.fix
-        )
-
-
-def _treatments(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[_Treatment]:
-    backwards = max((one.updates[0].backwards for one in (ours, theirs) if one.updates), default=0)
-    yield _Treatment(
-        code="zero-grad",
-        clears=False,
-        message=_clearing(ours, theirs),
-        fix="call optimizer.clear_grad() after each optimizer.step(), and only there",
-    )
-    expected, actual = ours.updated, theirs.updated
-    if expected and expected != actual:
-        yield _Treatment(
-            code="accumulation-steps",
-            message=_often(ours, theirs),
-            clears=False,
-            fix="update after as many batches as the reference does",
-            before=lambda watched, _: watched.now in expected,
-        )
-    ratio = _ratio(ours, theirs)
-    if ratio is not None and abs(ratio - 1) > SAME_SINGLE:
-        code, message, fix = _scaled(ratio, backwards, theirs)
-        yield _Treatment(before=_multiplying(lambda _: 1 / ratio), code=code, message=message, fix=fix)
-    limit = _limit(ours)
-    if limit is not None and ratio is not None:
-
-        def before(watched: _WatchedLoop, _: int) -> bool:
-            norm = watched.norm()
-            if norm > limit:
-                watched.multiply(limit / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
-            return True
-
-        yield _Treatment(
-            code="gradient-clipping",
-            before=before,
-            message=f"the reference clips gradients to a norm of {limit:.6g}; the port's updates get other gradients",
-            fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limit:.6g}), or grad_clip=",
-        )
-    if [one.rate for one in ours.updates] != [one.rate for one in theirs.updates] and ours.updates and theirs.updates:
-        at = next(
-            (n for n, (a, b) in enumerate(zip(ours.updates, theirs.updates, strict=False)) if a.rate != b.rate), 0
-        )
-        yield _Treatment(
-            code="learning-rate",
-            before=_at_rate([one.rate for one in ours.updates]),
-            message=f"at update {at} the port's learning rate is {theirs.updates[at].rate:.6g}, the reference's {ours.updates[at].rate:.6g}",
-            fix="step the schedule where the reference steps it",
-        )
-
-
-def _scaled(ratio: float, backwards: int, theirs: _WatchedLoop) -> tuple[str, str, str]:
-    """Return the slug of a constant ratio of gradients, what to say of it, and what to do about it."""
-    scale = _scale_of(theirs.loop)
-    for times in (ratio, 1 / ratio):
-        if backwards > 1 and abs(times / backwards - 1) < SAME_SINGLE:
-            more = times == ratio
-            words = "are not divided by" if more else "are divided once more by"
-            return (
-                "accumulation-scale",
-                f"the port's gradients {words} the {backwards} batches of an update: {ratio:.6g} times the reference's",
-                f"{'divide' if more else 'do not divide'} the port's loss by {backwards} before backward()",
-            )
-    if scale is not None and abs(ratio / scale - 1) < SAME_SINGLE:
-        words = (
-            f"the port's gradients are {ratio:.6g} times the reference's, the scaler's factor: they are not unscaled"
-        )
-        return "loss-scaling", words, UNSCALE
-    if scale is not None and abs(ratio * scale - 1) < SAME_SINGLE:
-        words = f"the port's gradients are one over {scale:.6g} of the reference's, the scaler's factor"
-        return "clip-order", f"{words}: they are clipped before they are unscaled", UNSCALE
-    words = f"the port's gradients are {ratio:.6g} times the reference's at each update"
-    return "gradient-scale", words, f"multiply the port's loss by {1 / ratio:.6g} before backward()"
-
-
-def _clearing(ours: _WatchedLoop, theirs: _WatchedLoop) -> str:
-    def told(who: str, one: _WatchedLoop) -> str:
-        much = "never clears" if not one.cleared else f"clears {one.cleared} times in {len(one.losses)} steps"
-        return f"{who} {much}"
-
-    return f"gradients are cleared at other steps, so that they add up: {told('the port', theirs)}, {told('the reference', ours)}, {len(ours.updates)} updates expected"
-
-
-def _often(ours: _WatchedLoop, theirs: _WatchedLoop) -> str:
-    count = len(ours.losses)
-    expected, actual = (
-        f"{len(one)} times in {count} steps (after step {', '.join(map(str, one[:3]))}{', …' if len(one) > 3 else ''})"
-        for one in (ours.updated, theirs.updated)
-    )
-    return f"the port updates {actual}, the reference {expected}"
-
-
-def _ratio(ours: _WatchedLoop, theirs: _WatchedLoop) -> float | None:
-    """Return by which factor the norms of the first update's gradients differ, None where there is none."""
-    if not ours.updates or not theirs.updates:
-        return None
-    expected, actual = ours.updates[0].norm, theirs.updates[0].norm
-    return actual / expected if expected and actual else None
-
-
-def _limit(watched: _WatchedLoop) -> float | None:
-    """Return the norm that an update's gradients never exceed, where two at least have just that one."""
-    norms = [one.norm for one in watched.updates]
-    top = max(norms, default=0.0)
-    reached = [one for one in norms if abs(one - top) <= ROUGH * top]  # a clip adds 1e-6 to the norm that it divides by
-    return float(f"{top:.5g}") if top and len(reached) > 1 else None
-
-
-def _multiplying(factor: Callable[[int], float]) -> Callable[[_WatchedLoop, int], bool]:
-    def before(watched: _WatchedLoop, number: int) -> bool:
-        watched.multiply(factor(number))
-        return True
-
-    return before
-
-
-def _at_rate(rates: Sequence[float]) -> Callable[[_WatchedLoop, int], bool]:
-    def before(watched: _WatchedLoop, number: int) -> bool:
-        optimizer = watched.loop.optimizer
-        if number < len(rates):
-            optimizer._learning_rate = rates[number]  # noqa: SLF001  (set_lr refuses where there is a schedule)
-        return True
-
-    return before
-
-
-def _scale_of(loop: Loop) -> float | None:
-    """Return the scale of a gradient scaler that a loop keeps, None without one."""
-    for value in vars(loop.kept).values() if hasattr(loop.kept, "__dict__") else ():
-        if type(value).__name__.endswith(("GradScaler", "AmpScaler")):
-            getter = getattr(value, "get_scale", None) or getattr(value, "get_init_loss_scaling", None)
-            return None if getter is None else float(getter())
-    return None
-
-
-def _left(ours: _WatchedLoop, theirs: _WatchedLoop, only: str = "") -> float:
-    """Return how far two runs are apart, relative: tensors against how far they moved, losses against their size."""
-    worst = [0.0]
-    for one, other in zip(ours.states, theirs.states, strict=False):
-        for what, match in paired(one, other).items():
-            if only and what != only:
-                continue
-            moved = max(
-                (
-                    distance(ours.states[0][what][name], value)
-                    for name, value in one[what].items()
-                    if name in ours.states[0].get(what, {})
-                ),
-                default=0.0,
-            )
-            for name, value in one[what].items():
-                two = other[match].get(name)
-                if two is not None and two.shape == value.shape:
-                    worst.append(distance(value, two) / (moved + NOISE * rms(value) + TINY))
-    for one_loss, other_loss in zip(ours.losses, theirs.losses, strict=False) if not only else ():
-        for name, value in one_loss.items():
-            if name in other_loss and other_loss[name].shape == value.shape and rms(value):
-                worst.append(distance(value, other_loss[name]) / rms(value))
-    return float(np.sqrt(np.sum(np.square(np.minimum(worst, 1e6)))))
-
-
-def _averages(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[Diagnosis]:
-    """Yield how the averages that two loops keep differ, where the models themselves agree."""
-    if _left(ours, theirs, only="model") > SAME_SINGLE:
-        return
-    for what, other in paired(ours.states[-1], theirs.states[-1]).items():
-        if what == "model":
-            continue
-        track, port_track = _track(ours, what), _track(theirs, other)
-        if track is None or port_track is None:
-            continue
-        (expected, _), (actual, _) = track, port_track
-        one, two = _recognize(*track), _recognize(*port_track)
-        apart = max((distance(a, b) for a, b in zip(expected, actual, strict=True)), default=0.0)
-        if one is None or two is None or not apart:
-            continue
-        left = max(distance(a, b) for a, b in zip(_average(*track, two), actual, strict=True))
-        share = max(0.0, 1 - left / apart)
-        if share < EXPLAINED:
-            continue
-        evidence = f"the reference's average with the port's rule is the port's: {share:.2%} of the difference is gone"
-        words = _average_words(what, one, two)
-        yield Diagnosis(
-            code=words["code"],
-            port_path=STEP,
-            message=words["message"],
-            evidence=evidence,
-            explained=share,
-            fix=words["fix"],
-        )
-
-
-def _track(watched: _WatchedLoop, what: str) -> tuple[list[Array], list[Array]] | None:
-    """Return an average after each step, and what it is an average of, as vectors; None of what is none."""
-    names = [name for name in watched.states[0].get(what, {}) if _of_model(watched, name) is not None]
-    names = [name for name in names if watched.states[0][what][name].dtype.kind == "f"]
-    if not names:
-        return None
-    kept, given = [], []
-    for state in watched.states:
-        if what not in state or any(name not in state[what] for name in names):
-            return None
-        kept.append(np.concatenate([state[what][name].reshape(-1) for name in names]).astype(np.float64))
-        given.append(
-            np.concatenate([state["model"][str(_of_model(watched, name))].reshape(-1) for name in names]).astype(
-                np.float64
-            )
-        )
-    return (kept, given) if all(one.shape == two.shape for one, two in zip(kept, given, strict=True)) else None
-
-
-def _of_model(watched: _WatchedLoop, name: str) -> str | None:
-    """Return the name of the model's tensor that an average's is of."""
-    model = watched.states[0]["model"]
-    if name in model:
-        return name
-    path, _, leaf = name.rpartition(".")
-    return f"{path}:{leaf}" if f"{path}:{leaf}" in model else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """How an average moves: its decay at each step (NaN: not to be told), whether it takes the parameters before the update."""
-
-    decays: tuple[float, ...]
-    early: bool
-
-
-def _recognize(kept: Sequence[Array], given: Sequence[Array]) -> _Rule | None:
-    """Return the rule by which an average follows what it is of, None where it follows no such rule."""
-    for early in (False, True):
-        decays = []
-        for step in range(1, len(kept)):
-            target = given[step - 1] if early else given[step]
-            gap, move = target - kept[step - 1], kept[step] - kept[step - 1]
-            size = float(gap @ gap)
-            told = size > NOISE**2 * float(target @ target)  # else it is where it would move to
-            share = float(move @ gap) / size if told else 0.0
-            if float(np.linalg.norm(move - share * gap)) > SAME_SINGLE * max(
-                float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target))
-            ):
-                break
-            decays.append(1 - share if told else float("nan"))
-        else:
-            if any(np.any(one != two) for one, two in zip(given, kept, strict=True)):
-                return _Rule(tuple(decays), early)
-    return None
-
-
-def _average(kept: Sequence[Array], given: Sequence[Array], rule: _Rule) -> list[Array]:
-    found = [kept[0]]
-    for step, decay in enumerate(rule.decays, 1):
-        target = given[step - 1] if rule.early else given[step]
-        found.append(found[-1] if np.isnan(decay) else decay * found[-1] + (1 - decay) * target)
-    return found
-
-
-def _average_words(what: str, ours: _Rule, theirs: _Rule) -> dict[str, str]:
-    expected, actual = _shown(ours.decays), _shown(theirs.decays)
-    pairs = [pair for pair in zip(ours.decays, theirs.decays, strict=True) if not np.isnan(pair).any()]
-    if ours.early != theirs.early and all(abs(a - b) < SAME_SINGLE for a, b in pairs):
-        when, port_when = ("after", "before") if theirs.early else ("before", "after")
-        return {
-            "code": "ema-order",
-            "message": f"the port's average ({what}) takes the parameters {port_when} the update, the reference's {when} it",
-            "fix": f"update the average {when} optimizer.step()",
-        }
-    if all(abs(one - 1) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
-        return {
-            "code": "ema-missing",
-            "message": f"the port's average ({what}) never moves, the reference's has a decay of {expected}",
-            "fix": "update the average at each step",
-        }
-    words = f"the port's average ({what}) has a decay of {actual}, the reference's of {expected}"
-    if all(abs(one) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
-        words += ": it is the parameters themselves, no copy of them or a decay of 0"
-    return {"code": "ema-decay", "message": words, "fix": f"give the port's average a decay of {expected}"}
-
-
-def _shown(decays: Sequence[float]) -> str:
-    values = [f"{one:.6g}" for one in decays if abs(one - 1) > SAME_SINGLE]  # of the steps in which it moves
-    return (
-        "1"
-        if not values
-        else values[0]
-        if len(set(values)) == 1
-        else ", ".join(values[:3]) + (", …" if len(values) > 3 else "")
-    )
-
-
-def _seen(ours: _WatchedLoop, theirs: _WatchedLoop) -> Iterator[Diagnosis]:
-    """Yield what is seen to differ in how often both loops update, where no treatment has put it right."""
-    if ours.updated != theirs.updated:
-        yield Diagnosis(
-            code="accumulation-steps",
-            port_path=STEP,
-            message=_often(ours, theirs),
-            evidence="updates were counted",
-            fix="update after as many batches as the reference does",
-        )
-        return
-    for name, value in ours.losses[0].items():
-        other = theirs.losses[0].get(name)
-        if other is None or other.size != 1 or not float(value.sum()):
-            continue
-        factor = float(other.sum()) / float(value.sum())
-        same = not any(
-            one.shape == two.shape and distance(one, two) > SAME_SINGLE * rms(one)
-            for one, two in zip(ours.states[-1]["model"].values(), theirs.states[-1]["model"].values(), strict=False)
-        )
-        if same and abs(factor - 1) > SAME_SINGLE:
-            yield Diagnosis(
-                code="returned-loss",
-                port_path=STEP,
-                evidence="the models agree after the step",
-                message=f"the loss that the port's step returns is {factor:.6g} times the reference's, its updates are the reference's",
-                fix="return the loss that the reference returns: before, or after, it is divided",
-            )
-            return
-
-
-def _unknown(ours: _WatchedLoop, theirs: _WatchedLoop) -> Diagnosis:
-    expected, actual = (
-        f"{len(one.updates)} updates, {one.backwards} backward passes, gradients cleared {one.cleared} times"
-        for one in (ours, theirs)
-    )
-    return Diagnosis(
-        code="unknown",
-        port_path=STEP,
-        message="the training steps differ, the cause is unknown",
-        evidence=f"in {len(ours.losses)} steps: reference {expected}; port {actual}",
-        fix="compare the two steps line by line: what is cleared, divided, clipped, updated and averaged, in which order",
-    )
+    more = listed([one.words(paths) for one in apart[1:]], SHOWN - 1)
+    return f"after step {number} {apart[0].told(paths)}" + (f"; apart too: {more}" if more else "")

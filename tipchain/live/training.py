@@ -435,7 +435,7 @@ def check_buffers(
     causes: list[Diagnosis] = []
     both = [name for name in ours.after if name in theirs.after]
     off = {name: apart for name in both if (apart := _apart(ours, theirs, name, limit)) is not None}
-    whys = {name: _why(name, ours, theirs, [one for one in both if one not in off]) for name in off}
+    whys = {name: _why(name, ours, theirs, off) for name in off}
     # What has a name is told first, then what only one side moves, then what is declared first.
     for name in sorted(off, key=lambda one: (not whys[one][0], ours.moved(one) == theirs.moved(one))):
         apart = off[name]
@@ -488,24 +488,15 @@ def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | N
     return None if apart <= limit else apart
 
 
-def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> tuple[str, str]:
+def _why(name: str, ours: _Called, theirs: _Called, off: Mapping[str, float]) -> tuple[str, str]:
     """Return the slug and words of why a buffer is left otherwise; empty where it does not show."""
     if not (ours.moved(name) and theirs.moved(name)):
         return "", ""
     layer = name.rpartition(".")[0]
-    twin = next(
-        (
-            one
-            for one in theirs.after
-            if one != name
-            and one in ours.after
-            and one.rpartition(".")[0] == layer
-            and theirs.moved(one)
-            and np.array_equal(theirs.after[one], theirs.after[name])
-            and not np.array_equal(ours.after[one], ours.after[name])
-        ),
-        None,
-    )
+    beside = [one for one in theirs.after if one in ours.after and one != name and one.rpartition(".")[0] == layer]
+    beside = [one for one in beside if theirs.moved(one)]
+    equal = (one for one in beside if np.array_equal(theirs.after[one], theirs.after[name]))
+    twin = next((one for one in equal if not np.array_equal(ours.after[one], ours.after[name])), None)
     if twin is not None:
         return (
             "shared-buffer",
@@ -517,12 +508,8 @@ def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> 
         return "buffer-momentum", (
             f"it moves {factor:.6g} times as far as the reference's: its decay (momentum) is another one, or is taken for its complement"
         )
-    beside = [one.rpartition(".")[2] for one in agreeing if one.rpartition(".")[0] == layer and theirs.moved(one)]
-    if beside:
-        return (
-            "",
-            f"{', '.join(f'`{one}`' for one in beside)}, which the call changes too, {'agrees' if len(beside) == 1 else 'agree'}: what is made of them differs (a division, its smoothing or epsilon)",
-        )
+    if agreeing := ", ".join(f"`{one.rpartition('.')[2]}`" for one in beside if one not in off):
+        return "", f"beside equal {agreeing}, what is made of them differs (a division, its smoothing or epsilon)"
     return "", ""
 
 

@@ -1,0 +1,475 @@
+"""The first quantity in which two training loops part: learning rate, loss, gradients, parameters, buffers, and the lines that made it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, SourceLine
+from tipchain.explain.locate.differences import distance
+from tipchain.explain.locate.gradients import Laid
+from tipchain.framework_types import Array, Function, Nested, Tensor
+from tipchain.frameworks.paddle_ import PaddleUpdates, own_schedule, parameter_groups
+from tipchain.frameworks.randomness import attributes
+from tipchain.frameworks.torch_ import TorchUpdates
+from tipchain.live.loops import STEP, Apart, Lockstep, Loop, Loops, State, held_by, paired, tensors_apart
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.weights.sides import assemble
+
+Gradients = Mapping[str, Array]
+Places = tuple[SourceLine | None, SourceLine | None]
+LIBRARIES = ("torch", "paddle", "tipchain", "contextlib")
+"""Packages whose lines are no step's."""
+LATER = 2
+"""Steps after the first parting by which an average is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A backward pass or an update, with the gradients that it leaves or uses, those before, and what it starts from."""
+
+    place: SourceLine | None
+    gradients: Gradients
+    before: Gradients = field(default_factory=dict)
+    loss: Array = field(default_factory=lambda: np.zeros(1))
+    rates: Mapping[str, float] = field(default_factory=dict)
+    scheduled: int = 0
+
+
+class Watch:
+    """The calls of one loop in a step: backward passes, updates, steps of the schedule.
+
+    ``lent``: what the step of the watch ``lender``, which runs first, replaces: ``"rates"``, gradients after each ``"backward"`` pass, or
+    those of ``"updates"``, as the optimizer gets them.
+    """
+
+    def __init__(self, loop: Loop, lent: str = "", lender: Watch | None = None) -> None:
+        self.loop, self.lent, self.lender = loop, lent, lender
+        self.backwards: list[Moment] = []
+        self.updates: list[Moment] = []
+        self.scheduled, self._inside = 0, False
+        framework: Any = loop.side.framework
+        self.optimizer: PaddleUpdates | TorchUpdates = (
+            PaddleUpdates(framework, loop.slots, loop.optimizer)
+            if loop.number
+            else TorchUpdates(framework, dict(loop.model.named_parameters()), loop.optimizer)
+        )
+        held = [value for _, value in held_by(loop.kept)]
+        for schedule in {id(one): one for one in (loop.schedule, own_schedule(loop.optimizer), *held)}.values():
+            if hasattr(schedule, "last_epoch") and hasattr(schedule, "step"):
+                schedule.step = self._scheduling(schedule.step)
+        loop.optimizer.step = self._updating(loop.optimizer.step)
+        loop.call = self._watching(loop.call)
+
+    def gradients(self, clipped: Mapping[int, Tensor] = MappingProxyType({})) -> dict[str, Array]:
+        """Return the gradients that there are, as the reference keeps them; those in ``clipped`` by its tensors' ids."""
+        framework, found = self.loop.side.framework, {}
+        for name in self.loop.slots:
+            tensors = self._tensors(name)
+            gradients = [clipped.get(id(one), framework.gradient(one)) for one in tensors]
+            if all(one is None for one in gradients):
+                continue
+            pairs = zip(tensors, gradients, strict=True)
+            arrays = [np.zeros(tuple(one.shape)) if given is None else framework.array(given) for one, given in pairs]
+            array = assemble(arrays, self.loop.slots[name]) if self.loop.number else arrays[0]
+            laid = self._laid(name)
+            found[name] = array if laid is None else laid.layout.back(array)
+        return found
+
+    def _tensors(self, name: str) -> list[Tensor]:
+        if self.loop.number:
+            return [part.tensor for part in self.loop.slots[name].parts]
+        return [self.optimizer.tensor(name)]
+
+    def _laid(self, name: str) -> Laid | None:
+        """Return how the port keeps a parameter otherwise than the reference, None where it does not."""
+        path, _, leaf = name.rpartition(".")
+        return self.loop.loops.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
+
+    def _give(self, gradients: Gradients) -> None:
+        """Replace the gradients by the reference's."""
+        with self.loop.side.recording(gradient=False):
+            for name in self.loop.slots:
+                if self._laid(name) is None:
+                    for tensor in self._tensors(name):
+                        tensor.grad = None
+                    if name in gradients:
+                        self.optimizer.add_gradient(name, gradients[name])
+
+    def _give_rates(self, rates: Mapping[str, float]) -> None:
+        """Replace the port's learning rate by the reference's; factors of parameters stay."""
+        port = self.optimizer
+        assert isinstance(port, PaddleUpdates)
+        factors = {name: port.factor(name) for name in port.rates() if name in rates}
+        rate = float(np.median([rates[name] / factor for name, factor in factors.items() if factor]))
+        port.optimizer.set_lr(rate) if own_schedule(port.optimizer) is None else port.hold_rate(rate)
+
+    def _watching(self, call: Function) -> Function:
+        """Return a step at whose start the record is empty, and whose backward passes are recorded."""
+        framework: Any = self.loop.side.framework
+        engine = framework.paddle.base.core.eager if self.loop.number else framework.torch.autograd
+        name = "run_backward" if self.loop.number else "backward"
+
+        def watched(batch: Nested) -> Nested:
+            self.backwards, self.updates = [], []
+            with attributes(engine, **{name: self._starting(getattr(engine, name))}):
+                return call(batch)
+
+        return watched
+
+    def _starting(self, backward: Function) -> Function:
+        def start(tensors: Nested, *args: Nested, **options: Nested) -> Nested:
+            if self._inside:  # a pass within a pass: of what is computed anew
+                return backward(tensors, *args, **options)
+            roots = tensors if isinstance(tensors, list | tuple) else [tensors]
+            loss = np.array([sum(float(self.loop.side.array(one).sum()) for one in roots)])
+            before, self._inside = self.gradients(), True
+            try:
+                found = backward(tensors, *args, **options)
+            finally:
+                self._inside = False
+            for lent in (
+                self.lender.backwards[len(self.backwards) :][:1] if self.lender and self.lent == "backward" else ()
+            ):
+                self._give(lent.gradients)
+            self.backwards.append(Moment(place=_caller(), gradients=self.gradients(), before=before, loss=loss))
+            return found
+
+        return start
+
+    def _updating(self, update: Function) -> Function:
+        clips = [getattr(self.loop.optimizer, "_grad_clip", None)]
+        clips += [group.get("grad_clip") for group, _ in parameter_groups(self.loop.optimizer)]
+        kinds: set[Any] = {type(one) for one in clips if hasattr(one, "_dygraph_clip")}
+
+        @functools.wraps(update)
+        def step(*args: Nested, **options: Nested) -> Nested:
+            rates = self.optimizer.rates()
+            for lent in self.lender.updates[len(self.updates) :][:1] if self.lender else ():
+                if self.lent == "rates":
+                    self._give_rates(lent.rates)
+                elif self.lent == "updates":
+                    self._give(lent.gradients)
+            given, clipped = self.gradients(), dict[int, Tensor]()
+            with ExitStack() as stack:
+                for kind in kinds:
+                    clip = self._clipping(kind._dygraph_clip, clipped)  # noqa: SLF001
+                    stack.enter_context(attributes(kind, _dygraph_clip=clip))
+                found = update(*args, **options)
+            # torch's optimizers may clip in their own step; what is cleared there is no gradient.
+            used = self.gradients(clipped) if clipped or not self.loop.number else given
+            used = used if any(one.any() for one in used.values()) else given
+            self.updates.append(Moment(place=_caller(), gradients=used, rates=rates, scheduled=self.scheduled))
+            return found
+
+        return step
+
+    def _clipping(self, clip: Function, clipped: dict[int, Tensor]) -> Function:
+        def clipping(rule: object, pairs: Sequence[tuple[Tensor, Tensor]]) -> Nested:
+            found = pairs if self.lent == "updates" else clip(rule, pairs)
+            clipped.update((id(parameter), gradient) for parameter, gradient in found)
+            return found
+
+        return clipping
+
+    def _scheduling(self, step: Function) -> Function:
+        @functools.wraps(step)
+        def scheduled(*args: Nested, **options: Nested) -> Nested:
+            self.scheduled += 1
+            return step(*args, **options)
+
+        return scheduled
+
+
+def _caller() -> SourceLine | None:
+    """Return the innermost line that is the user's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
+
+
+LENT = {
+    "learning-rate": ("rates", "the reference's learning rates"),
+    "loss": ("backward", "the reference's gradients after each backward pass"),
+    "gradients": ("backward", "the reference's gradients after each backward pass"),
+    "clipping": ("updates", "the gradients of the reference's updates"),
+}
+"""What the port's loop is lent where a quantity parts first, and its name."""
+
+
+def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
+    """Return the first quantity in which two loops part that are apart after ``step``; what can be lent shows its share."""
+    taken = Lockstep(loops)
+    search, history, number = _Search(taken), [taken.states], 0
+    while number <= step or (search.goes_on and number < loops.recipe.iterations):
+        taken.step(number)
+        search.step(number)
+        history = [*history, taken.states] if len(taken.start) > 1 else []
+        number += 1
+    gap = _gap(taken.start, taken.states)
+    partings = search.partings(history)
+    for at, parting in enumerate(partings):
+        if gap > SAME_SINGLE and parting.code in LENT:
+            lent, named = LENT[parting.code]
+            share = _share(loops, lent, number, gap)
+            shown = f"with {named} in the port's loop {share:.2%} of the difference is gone"
+            partings[at] = replace(parting, explained=share, evidence=f"{shown}; {parting.evidence}")
+            if share >= EXPLAINED:
+                return (partings[at],)
+    return tuple(partings[:1])
+
+
+def _share(loops: Loops, lent: str, steps: int, gap: float) -> float:
+    """Return the share of the difference that is gone where the port's loop is lent the reference's values."""
+    reference, port = loops.open()
+    start = reference.state()
+    Watch(port, lent, Watch(reference))
+    for number in range(steps):
+        reference.step(number)
+        port.step(number)
+    return max(0.0, 1 - _gap(start, (reference.state(), {}, port.state())) / gap)
+
+
+def _gap(start: State, states: tuple[State, State, State]) -> float:
+    """Return how far two loops' tensors are apart, relative to how far the reference's have moved."""
+    reference, _, port = states
+    gaps = [0.0]
+    for what, other in paired(reference, port).items():
+        before = start.get(what, {})
+        moved = max((distance(before[name], one) for name, one in reference[what].items() if name in before), default=0)
+        for name, one in reference[what].items():
+            actual = port[other].get(name)
+            if actual is not None and actual.shape == one.shape and moved:
+                gaps.append(min(distance(one, actual) / moved, 1e6))
+    return float(np.linalg.norm(gaps))
+
+
+class _Search:
+    """Compares both loops quantity by quantity until one parts."""
+
+    def __init__(self, taken: Lockstep) -> None:
+        self.taken = taken
+        self.reference, self.moved, self.port = (Watch(one) for one in (taken.reference, taken.moved, taken.port))
+        self._found: list[Diagnosis] = []
+        self._kept: tuple[str, str] | None = None
+        self._waiting: Diagnosis | None = None
+        self._returned: Diagnosis | None = None
+        self._later = LATER
+        self._paths = {pair.reference: pair.port for pair in taken.reference.loops.recipe.pairs}
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether later steps tell more: of an update that is yet to come, of an average."""
+        return self._kept is not None and self._later > 0 if self._found else self._waiting is not None
+
+    def partings(self, history: Sequence[tuple[State, State, State]]) -> list[Diagnosis]:
+        """Return the first parting; after one before an update, that of the update's gradients too."""
+        found = self._found or [one for one in (self._waiting or self._returned,) if one]
+        if self._kept and found[0].code == "kept":
+            found = [replace(found[0], message=found[0].message + _averages(history, self._kept))]
+        return found
+
+    def step(self, number: int) -> None:
+        """Compare what the last step did and left, unless a parting is known."""
+        if self._found:
+            self._later -= 1
+            return
+        # What parts before an update and is undone there, such as the scale of a loss, is none.
+        self._waiting = self._waiting or next(self._before_update(number), None)
+        self._found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
+        if self.port.updates:
+            self._waiting = None
+        for apart in [] if self._returned else self.taken.losses_apart():
+            message = f"after step {number} {apart.told(self._paths)}, though gradients and parameters agree"
+            fix = "return the loss that the reference returns: before, or after, it is divided"
+            self._returned = self._parting("loss", message, fix, self._lines(r"^\s*return\b"))
+
+    def _before_update(self, number: int) -> Iterator[Diagnosis]:
+        held = [one.backwards for one in (self.reference, self.moved, self.port)]
+        alike = len(held[0]) == len(held[2])
+        # A loss may be summed before backward, or its parts' gradients by it: then the last pass alone is compared.
+        for passes in zip(*(one if alike else one[-1:] for one in held), strict=False):
+            expected, _, actual = passes
+            places = expected.place, actual.place
+            for apart in self._gradients_apart(*(one.before for one in passes))[:alike]:
+                message = f"at step {number}, before backward, {apart.told(self._paths)}: gradients of earlier steps are not cleared alike"
+                fix = "clear the port's gradients where the reference clears its own: optimizer.clear_grad()"
+                yield self._parting("gradients", message, fix, self._lines("zero_grad|clear_grad", else_at=places))
+            if alike and self._gradients_apart(*({"": one.loss} for one in passes)):
+                loss, port_loss = float(expected.loss[0]), float(actual.loss[0])
+                ratio, scaled = _ratio(expected.gradients, actual.gradients), ""
+                fix = "start the port's backward from the reference's loss"
+                if ratio is not None:
+                    scaled = f": its gradients are {ratio:.6g} times the reference's"
+                    fix = f"multiply the port's loss by {1 / ratio:.6g} before backward()"
+                    if ratio > 1:
+                        fix = f"divide the port's loss by {ratio:.6g} before backward()"
+                message = f"at step {number} backward starts from a loss of {port_loss:.9g} in the port, {loss:.9g} in the reference{scaled}"
+                yield self._parting("loss", message, fix, places)
+            for apart in self._gradients_apart(*(one.gradients for one in passes))[:1]:
+                message = f"at step {number}, after backward, {apart.told(self._paths)}"
+                yield self._parting("gradients", message, "compare the lines of both steps up to backward()", places)
+
+    def _in_update(self, number: int) -> Iterator[list[Diagnosis]]:
+        held = [one.updates for one in (self.reference, self.moved, self.port)]
+        if len(held[0]) != len(held[2]):
+            message = f"calls of optimizer.step() in step {number}: {len(held[2])} in the port, {len(held[0])} in the reference"
+            fix = "call the port's optimizer.step() in the steps in which the reference calls its own"
+            yield [self._parting("updates", message, fix, self._lines(r"\.step\("))]
+        for updates in zip(*held, strict=False):
+            expected, _, actual = updates
+            places = expected.place, actual.place
+            if rates := self._rates(expected, actual):
+                fix, stepped = "give the port's optimizer and schedule the reference's learning rates", ""
+                counts = actual.scheduled, expected.scheduled
+                if counts[0] != counts[1]:
+                    fix = "step the port's schedule where the reference steps its own"
+                    stepped = f"; steps of the schedule by then: {counts[0]} in the port, {counts[1]} in the reference"
+                lines = self._lines(r"sched\w*\.step\(", else_at=places)
+                yield [self._parting("learning-rate", f"at step {number} {rates}{stepped}", fix, lines)]
+            for apart in self._gradients_apart(*(one.gradients for one in updates))[:1]:
+                agreed = "" if self._waiting else ", though the gradients after backward agree"
+                message = f"at step {number}, as the optimizer gets it, {apart.told(self._paths)}{agreed}"
+                fix = "unscale and clip the port's gradients between backward and the update as the reference does"
+                lines = self._lines(r"^(?!\s*def ).*(clip|unscale)", else_at=places)
+                yield [*([self._waiting] if self._waiting else []), self._parting("clipping", message, fix, lines)]
+
+    def _rates(self, expected: Moment, actual: Moment) -> str:
+        """Return which learning rate differs, with both values, or "" where none does."""
+        apart = {
+            name: (expected.rates[name], rate)
+            for name, rate in actual.rates.items()
+            if abs(rate - expected.rates.get(name, rate)) > SAME_SINGLE * abs(rate)
+        }
+        for name, (rate, port_rate) in apart.items():
+            if len(apart) < len(actual.rates) or len(set(apart.values())) > 1:
+                return f"the learning rate of {name} is {port_rate:.9g} in the port, {rate:.9g} in the reference"
+            return f"the learning rate is {port_rate:.9g} in the port, {rate:.9g} in the reference"
+        return ""
+
+    def _after_update(self, number: int) -> Iterator[Diagnosis]:
+        if missing := self.taken.missing():
+            yield self._parting("kept", missing, "let the port's step keep the same", (None, None))
+        last, port_last = (one.updates[-1].place if one.updates else None for one in (self.reference, self.port))
+        for apart in self.taken.tensors_apart():
+            told = apart.told(self._paths)
+            if apart.what != "model":
+                self._kept = apart.what, paired(self.taken.start, self.taken.states[2])[apart.what]
+                fix = f"update {self._kept[1]} of the port's step as the reference updates {self._kept[0]}"
+                lines = self._lines(*(rf"\b{what.rpartition('.')[2]}\b" for what in self._kept))
+                yield self._parting("kept", f"after step {number} {told}, though the models agree", fix, lines)
+            elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots:
+                fix = "compare the optimizers' arguments, and what else both steps write to the parameters"
+                yield self._parting(
+                    "parameters",
+                    f"after step {number} {told}, though learning rates and gradients agree",
+                    fix,
+                    (last, port_last),
+                )
+            else:
+                fix = "call the port's layers as often, and in the mode, in which the reference's are called"
+                yield self._parting(
+                    "buffers", f"after step {number} {told}, though gradients and parameters agree", fix, (None, None)
+                )
+
+    def _gradients_apart(self, *held: Gradients) -> list[Apart]:
+        """Return the tensors that are apart of the reference's, the moved one's and the port's; a missing one is zero."""
+        zeros = {name: np.zeros(one.shape) for each in held for name, one in each.items()}
+        return tensors_apart("gradient", zeros, *({**zeros, **each} for each in held))
+
+    def _parting(self, code: str, message: str, fix: str, places: Places) -> Diagnosis:
+        """Return what parts as a cause, with both sides' lines."""
+        lines = [
+            f"{who} {Path(place.file).name}:{place.line} `{place.code}`"
+            for who, place in zip(SIDE_NAMES, places, strict=True)
+            if place is not None
+        ]
+        return Diagnosis(
+            code=code,
+            port_path=STEP,
+            message=message,
+            evidence="; ".join(lines) or "both steps were compared quantity by quantity",
+            fix=fix,
+            place=places[1],
+            reference_place=places[0],
+        )
+
+    def _lines(self, *patterns: str, else_at: Places = (None, None)) -> Places:
+        """Return the last line of both steps' sources in which a pattern stands; of two patterns the port's is the second."""
+        found = list(else_at)
+        for number, loop in enumerate((self.reference.loop, self.port.loop)):
+            for source in (loop.loops.steps[number], type(loop.kept), loop.kept):
+                source = getattr(source, "func", source)  # noqa: PLW2901  (a partial's)
+                with suppress(OSError, TypeError):
+                    lines, first = inspect.getsourcelines(source)
+                    file = inspect.getsourcefile(source) or ""
+                    for at, text in enumerate(lines, first):
+                        if re.search(patterns[number % len(patterns)], text):
+                            found[number] = SourceLine(file=file, line=at, code=text.strip())
+        return found[0], found[1]
+
+
+def _ratio(expected: Gradients, actual: Gradients) -> float | None:
+    """Return the factor between two sets of gradients, None where there is no single one."""
+    pairs = [(one, actual[name]) for name, one in expected.items() if name in actual]
+    size = sum(float((one * one).sum()) for one, _ in pairs)
+    factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
+    rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
+    return factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None
+
+
+def _averages(history: Sequence[tuple[State, State, State]], kept: tuple[str, str]) -> str:
+    """Return how the averages of both loops follow the parameters, "" where one of them is no average."""
+    moves = [
+        _moves([states[0][kept[0]] for states in history], [states[0]["model"] for states in history]),
+        _moves([states[2][kept[1]] for states in history], [states[2]["model"] for states in history]),
+    ]
+    (share, to), (port_share, port_to) = (one or (0.0, "") for one in moves)
+    if None in moves:
+        return ""
+    return (
+        f": the port's moves {port_share:.6g} of the way to {port_to}, the reference's {share:.6g} of the way to {to}"
+    )
+
+
+def _moves(kept: Sequence[Mapping[str, Array]], model: Sequence[Mapping[str, Array]]) -> tuple[float, str] | None:
+    """Return the share of the way by which an average moves last, and to which parameters."""
+    match = {}
+    for name in kept[0]:
+        same = [one for one in model[0] if f".{one.replace(':', '.')}".endswith(f".{name.replace(':', '.')}")]
+        if len(same) == 1 and kept[0][name].dtype.kind == "f" and model[0][same[0]].shape == kept[0][name].shape:
+            match[name] = same[0]
+    if not match:
+        return None
+    averages = [np.concatenate([state[name].reshape(-1) for name in match]) for state in kept]
+    targets = [np.concatenate([state[name].reshape(-1) for name in match.values()]) for state in model]
+    for to in ("the updated parameters", "the parameters before the update"):
+        shares = []
+        for at in range(1, len(averages)):
+            target = targets[at - (to != "the updated parameters")]
+            way, move = target - averages[at - 1], averages[at] - averages[at - 1]
+            size = float(way @ way)
+            told = size > NOISE**2 * float(target @ target)  # else it is where it would move to
+            share = float(move @ way) / size if told else 0.0
+            limit = SAME_SINGLE * max(float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target)))
+            if float(np.linalg.norm(move - share * way)) > limit:
+                break
+            shares += [share] if told and share else []
+        else:
+            return (shares or [0.0])[-1], to
+    return None
