@@ -475,10 +475,10 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import functions, metrics, optimizers, schedules
+    from tipchain.explain.causes import functions, metrics, schedules
     from tipchain.explain.preflight import kinds
 
-    found = {code for module in (metrics, optimizers) for code in module.CODES.values()}
+    found = {code for module in (metrics,) for code in module.CODES.values()}
     found |= {code for code, _ in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     found |= {one.code for arguments in functions.OWN_ARGUMENTS.values() for one in arguments}
@@ -502,13 +502,12 @@ WITHOUT_PORT = {
         "unmatched-parameters warmup-steps"
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
-        "added-bias added-zeros bias-correction cycle-momentum dampening epsilon-placement learning-rate-decay maximize "
-        "momentum-start rate-inside-momentum"
+        "added-bias added-zeros cycle-momentum"
     ),
     (
         "the fault needs a training loop, an evaluation or data of several samples, not a line",
         "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
-    ): ("accumulated-gradients batch-average gradient-scale max-length not-reset resize-size"),
+    ): ("batch-average max-length not-reset resize-size"),
 }
 """Why no port is recorded for a code: a new code needs a port, or stands here."""
 

@@ -44,7 +44,9 @@ def test_clipping_that_the_port_lacks_is_named_with_what_to_pass():
     report = align(lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.05), None)
     assert report.stages["optimizer"] is Outcome.FAIL
     assert report.diagnoses[0].code == "gradient-clipping"
-    assert "paddle.nn.ClipGradByGlobalNorm(0.05)" in report.diagnoses[0].fix
+    assert "clipped by nothing, the reference's by `" in report.diagnoses[0].message
+    assert "test_clip.py:44" in report.diagnoses[0].message
+    assert "`grad_clip=`" in report.diagnoses[0].fix
 
 
 def test_both_loops_may_clip():

@@ -345,10 +345,7 @@ TRAINING = (
     _update("dampening", "dampening", ("dampening",), "deep"),
     _update("no-decay", "no decay", ("weight-decay",), "vision"),
     _update(
-        "decay-not-on-bias",
-        "decay not on bias",
-        ("weight-decay", "weight-decay-parameters", "weight-decay-groups"),
-        "deep",
+        "decay-not-on-bias", "decay not on bias", ("weight-decay", "decayed-parameters", "weight-decay-groups"), "deep"
     ),
     _update("adam-epsilon", "adam epsilon", ("epsilon",), "transformer"),
     _update("beta2", "beta2", ("beta", "betas", "beta2"), "lstm"),

@@ -51,5 +51,5 @@ def test_of_a_group_whose_factor_is_wrong_the_other_group_is_not_blamed(pieces, 
     )
     found = pieces.optimizers(ours, theirs, schedulers=schedules)
     assert found.outcome is Outcome.FAIL
-    assert "learning rate is 5e-06, 0.001 times the reference's 0.005" in found.diagnoses[0].message
+    assert "3.weight and 1 more is 5e-06, torch's 0.005" in found.diagnoses[0].message
     assert "0.weight" not in found.diagnoses[0].message

@@ -101,7 +101,7 @@ def clipped(kits, parameters):
             lambda p, k: k.theirs.SGD(
                 0.1, parameters=[{"params": p[1:], "weight_decay": 1e-3}, {"params": p[:1], "weight_decay": 0.0}]
             ),
-            "weight-decay",
+            "decayed-parameters",
         ),
         (
             lambda p, k: clipped(k, p),

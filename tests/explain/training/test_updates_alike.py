@@ -223,12 +223,12 @@ FAULTS = {
     "RMSProp's momentum": (
         lambda p, k: k.ours.RMSprop(p, lr=1e-3, momentum=0.9),
         lambda p, k: k.theirs.RMSProp(1e-3, rho=0.99, epsilon=1e-8, momentum=0.9, parameters=p),
-        ["rate-inside-momentum", "epsilon-placement"],
+        ["epsilon-placement"],
     ),
     "RMSProp's defaults": (
         lambda p, k: k.ours.RMSprop(p, lr=1e-3),
         lambda p, k: k.theirs.RMSProp(1e-3, parameters=p),
-        ["beta2", "epsilon", "epsilon-placement"],
+        ["rho", "epsilon", "epsilon-placement"],
     ),
     "Adagrad's defaults": (
         lambda p, k: k.ours.Adagrad(p, lr=1e-2),
@@ -254,17 +254,20 @@ def test_the_knob_that_differs_is_named(pieces, kits, name):
     found = run(pieces, kits, reference, port)
     assert found.outcome is Outcome.FAIL
     assert sorted(codes(found)) == sorted(expected), found.diagnoses
-    assert all(one.explained >= 0.99 and one.port_path == "optimizer" for one in found.diagnoses)
+    assert all(one.explained is None or one.explained >= 0.99 for one in found.diagnoses)
+    assert {one.port_path for one in found.diagnoses} == {"optimizer"}
     assert "expected a step of size" in found.reason
 
 
 def test_values_stand_in_the_message(pieces, kits):
     found = run(pieces, kits, SGD[0], FAULTS["momentum"][1])
-    assert found.diagnoses[0].message == "the port's momentum is 0.8, the reference's 0.9"
-    assert found.diagnoses[0].fix == "pass momentum=0.9"
-    found = run(pieces, kits, SGD[0], FAULTS["clip by global norm"][1])
-    assert "by the global norm, limit 2" in found.diagnoses[0].message
-    assert "; updates are apart by up to" in found.diagnoses[0].evidence
+    (cause,) = found.diagnoses
+    assert cause.message == "the port's optimizer has momentum=0.8 where torch's has momentum=0.9"
+    assert cause.fix == "pass `momentum=0.9` to the optimizer"
+    assert cause.evidence.endswith("with the reference's value put in 100.00% of the difference is gone")
+    found = run(pieces, kits, *FAULTS["another limit"][:2])
+    assert "are clipped by `ClipGradByGlobalNorm(5.0)`, the reference's by `" in found.diagnoses[0].message
+    assert found.diagnoses[0].evidence.startswith("with clipping taken out of both 100.00%")
 
 
 def test_a_knob_of_some_parameters_names_them(pieces, kits):
@@ -275,9 +278,9 @@ def test_a_knob_of_some_parameters_names_them(pieces, kits):
         return k.ours.SGD(groups, lr=0.1, weight_decay=1e-3)
 
     found = run(pieces, kits, reference, lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1e-3))
-    assert codes(found) == ["weight-decay"]
-    assert "biases and normalization parameters only" in found.diagnoses[0].message
-    assert "the port's weight decay is 0.001, the reference's 0," in found.diagnoses[0].message
+    assert codes(found) == ["decayed-parameters"]
+    assert "the port's weight decay for 0.bias, 1.weight, 1.bias, 3.bias is 0.001 (l2)" in found.diagnoses[0].message
+    assert found.diagnoses[0].explained >= 0.99
 
 
 def test_a_learning_rate_of_one_group_names_it(pieces, kits):
@@ -288,7 +291,8 @@ def test_a_learning_rate_of_one_group_names_it(pieces, kits):
         lambda p, k: k.theirs.SGD(0.1, parameters=p),
     )
     assert codes(found) == ["learning-rate"]
-    assert "0.1 times the reference's 1, for some parameters only (3.weight, 3.bias)" in found.diagnoses[0].message
+    assert found.diagnoses[0].message == "the port's learning rate for 3.weight, 3.bias is 0.1, torch's 1"
+    assert found.diagnoses[0].explained >= 0.99
 
 
 def test_rules_that_read_parameters_names_see_those_of_the_model(pieces, kits):
@@ -328,60 +332,15 @@ def own_optimizer(kits, rule):
     return Own
 
 
-def adam_rule(_, g, state, rate, *, correct=True, place="outside", beta1=0.9, epsilon=1e-8):
-    state["m"] = beta1 * state["m"] + (1 - beta1) * g
-    state["v"] = 0.999 * state["v"] + 0.001 * g * g
-    one, two = (1 - beta1 ** state["t"], 1 - 0.999 ** state["t"]) if correct else (1, 1)
-    if place == "unscaled":
-        return rate * two**0.5 / one * state["m"] / (state["v"].sqrt() + epsilon)
-    if place == "inside":
-        return rate / one * state["m"] / (state["v"] / two + epsilon).sqrt()
-    return rate / one * state["m"] / ((state["v"] / two).sqrt() + epsilon)
-
-
-def sgd_rule(p, g, state, rate, *, dampening=0.0, decay=0.0, sign=1.0, first=True):
-    g = sign * g + decay * p
-    state["m"] = g if state["t"] == 1 and first else 0.9 * state["m"] + (1 - dampening) * g
-    return rate * state["m"]
-
-
-@pytest.mark.parametrize(
-    ("rule", "code"),
-    [
-        (partial(adam_rule), None),
-        (partial(adam_rule, correct=False), "bias-correction"),
-        (partial(adam_rule, place="unscaled"), "epsilon-placement"),
-        (partial(adam_rule, place="inside"), "epsilon-placement"),
-        (partial(adam_rule, beta1=0.93), "beta1"),
-        (partial(adam_rule, epsilon=3e-6), "epsilon"),
-    ],
-)
-def test_an_adam_written_by_hand_is_recognized(pieces, kits, rule, code):
-    own = own_optimizer(kits, rule)
-    found = run(pieces, kits, ADAM[0], lambda p, _: own(p, 1e-3))
-    assert codes(found) == ([code] if code else []), found.reason
-
-
-@pytest.mark.parametrize(
-    ("rule", "code"),
-    [
-        (partial(sgd_rule), None),
-        (partial(sgd_rule, dampening=0.3), "dampening"),
-        (partial(sgd_rule, decay=2e-3), "weight-decay"),
-        (partial(sgd_rule, sign=-1.0), "maximize"),
-    ],
-)
-def test_a_momentum_written_by_hand_is_recognized(pieces, kits, rule, code):
-    own = own_optimizer(kits, rule)
-    found = run(pieces, kits, SGD[0], lambda p, _: own(p, 0.1))
-    assert codes(found) == ([code] if code else []), found.reason
-
-
-def test_the_first_step_of_a_dampened_momentum(pieces, kits):
-    """torch's buffer starts as the first gradient, whatever the dampening."""
-    own = own_optimizer(kits, partial(sgd_rule, dampening=0.1, first=False))
-    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), lambda p, _: own(p, 0.1))
-    assert codes(found) == ["momentum-start"]
+def test_an_optimizer_written_by_hand_is_shown_where_it_parts(pieces, kits):
+    own = own_optimizer(kits, lambda p, g, state, rate: -rate * g)
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1), lambda p, _: own(p, 0.1))
+    (cause,) = found.diagnoses
+    assert cause.code == "unknown"
+    assert " parts at update 1: of the gradient [" in cause.message
+    assert cause.message.endswith("the port's is -1 times the reference's everywhere")
+    assert "the reference's is SGD(decay=0, " in cause.evidence
+    assert "compare the step() of Own at test_updates_alike.py:" in cause.fix
 
 
 def test_gradients_that_are_never_cleared(pieces, kits):
@@ -390,42 +349,8 @@ def test_gradients_that_are_never_cleared(pieces, kits):
             pass
 
     found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1), lambda p, _: Kept(0.1, parameters=p))
-    assert codes(found) == ["accumulated-gradients"]
-    assert "are cleared never, the reference's after each step" in found.diagnoses[0].message
-
-
-def test_gradients_that_are_cleared_every_other_step(pieces, kits):
-    class Late(kits.theirs.Momentum):
-        times = 0
-
-        def clear_grad(self, set_to_zero=True):
-            self.times += 1
-            if self.times % 2 == 0:
-                super().clear_grad(set_to_zero)
-
-    found = run(pieces, kits, SGD[0], lambda p, _: Late(0.1, 0.9, parameters=p))
-    assert codes(found) == ["accumulated-gradients"]
-    assert "are cleared every 2 steps" in found.diagnoses[0].message
-
-
-def test_gradients_of_another_size(pieces, kits):
-    def rule(p, g, state, rate):
-        state["m"] = 0.9 * state["m"] + 0.25 * g + 0.05 * p
-        return rate * state["m"]
-
-    own = own_optimizer(kits, rule)
-    found = run(
-        pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.05), lambda p, _: own(p, 0.1)
-    )
-    assert codes(found) == ["gradient-scale"]
-    assert "0.25 times those that it was given, the reference's 1 times" in found.diagnoses[0].message
-
-
-def test_a_decay_that_the_rate_does_not_multiply(pieces, kits):
-    own = own_optimizer(kits, lambda p, g, state, rate: adam_rule(p, g, state, rate) + 0.05 * p)
-    found = run(pieces, kits, lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.05), lambda p, _: own(p, 1e-3))
-    assert codes(found) == ["weight-decay-form"]
-    assert "not multiplied by the learning rate" in found.diagnoses[0].message
+    assert codes(found) == ["unknown"]
+    assert " parts at update 2: " in found.diagnoses[0].message
 
 
 def test_what_an_argument_sets_comes_before_what_a_formula_fixes(pieces, kits):
@@ -438,7 +363,7 @@ def test_what_an_argument_sets_comes_before_what_a_formula_fixes(pieces, kits):
     assert codes(found) == ["centered", "epsilon-placement"]
 
 
-def test_a_reference_written_by_hand_is_recognized_by_its_updates(pieces, kits):
+def test_a_reference_written_by_hand_passes(pieces, kits):
     torch = kits.torch
 
     class Own(torch.optim.Optimizer):
@@ -453,9 +378,6 @@ def test_a_reference_written_by_hand_is_recognized_by_its_updates(pieces, kits):
                     one.sub_(group["lr"] * buffer)
 
     assert run(pieces, kits, lambda p, _: Own(p, 0.1), SGD[1]).outcome is Outcome.PASS
-    found = run(pieces, kits, lambda p, _: Own(p, 0.1), FAULTS["momentum"][1])
-    assert codes(found) == ["momentum"]
-    assert "0.8, the reference's 0.9" in found.diagnoses[0].message
 
 
 def test_what_no_knob_explains_is_unknown(pieces, kits):

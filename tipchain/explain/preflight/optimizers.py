@@ -191,11 +191,17 @@ def check_optimizers(
         WeightsError: a lazy layer of torch's has no shape yet.
     """
     known = tensors or Tensors(reference, port, pairs, names)
+    matched, lone = _match(torch_optimizer, paddle_optimizer, known)
+    found = updates_apart(torch_optimizer, paddle_optimizer, matched)
+    return found if any(one.code == "optimizer-type" for one in found) else [*lone, *found]
+
+
+def updates_apart(torch_optimizer: object, paddle_optimizer: object, matched: Matched) -> list[Finding]:
+    """Compare what two optimizers are made with, given what both do to each matched parameter."""
     name, other = torch_name(torch_optimizer), paddle_name(paddle_optimizer)
     if name is not None and other is not None and name != other:
         return [_other_type(torch_optimizer, paddle_optimizer, name)]
-    matched, lone = _match(torch_optimizer, paddle_optimizer, known)
-    found = [*lone, *_rates(matched, paddle_optimizer)]
+    found = [*_rates(matched, paddle_optimizer)]
     if name is not None and other is not None:  # a user's own optimizer says nothing about how it decays
         found += _decays(matched)
     rescaled = any(SCALE.code in theirs.settings for _, _, theirs in matched)
