@@ -44,24 +44,20 @@ def bash(folder, *words):
 
 ASKED = [
     ([""], set(COMMANDS)),
-    (["ali"], {"align"}),
     (["nightly", ""], {"plan", "run", "status", "resume", "diff", "dashboard"}),
     (["align", "--mo"], {"--mode"}),
     (["align", "--mode", ""], MODES),
     (["align", "case.yaml", "--mode", "whole_i"], {"whole_infer"}),
     (["align", "--only", ""], set(STAGES)),
-    (["align", "--timeout", ""], set()),
-    (["align", "--color", "al"], {"always"}),
-    (["align", "--record", "t"], {"torch"}),
     (["align", "ca"], {"case.yaml"}),
     (["align", "--json", "no"], {"notes of mine.txt"}),
+    (["align", "--out", "s"], {"scripts"}),
     (["align", "--out", "no"], set()),
     (["locate", "--loss", ""], set()),
     (["history", "export", "--format", ""], {"csv", "jsonl"}),
     (["run", "params.txt", "whole_t"], {"whole_train_whole_infer"}),
     (["completion", ""], {"bash", "zsh", "fish"}),
     (["nightly", "run", "--exec"], {"--executor"}),
-    (["plan", "run", "--exec"], set()),
 ]
 
 
@@ -70,10 +66,6 @@ ASKED = [
 )
 def test_what_is_offered(folder, words, offered):
     assert bash(folder, *words) == offered
-
-
-def test_folders_are_offered_where_a_folder_is_meant(folder):
-    assert bash(folder, "align", "--out", "s") == {"scripts"}
 
 
 def test_former_spellings_are_not_offered(folder):

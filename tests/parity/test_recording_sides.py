@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from stage_records import recording_job
 from tiny_project import make_tiny_project
 
 from tipchain.errors import Outcome
@@ -56,19 +57,7 @@ def side(monkeypatch, tmp_path):
     monkeypatch.setattr(recorder, "RecordingProcess", Process)
 
     def open_side(name, stages, second="", **how):
-        job = RecordingJob(
-            side=name,
-            case="",
-            stages=stages,
-            device="cpu",
-            threads=1,
-            folder=str(tmp_path),
-            needs={},
-            train_data="",
-            eval_data="",
-            epochs=1,
-            commit="",
-        )
+        job = recording_job(*stages, side=name, folder=str(tmp_path))
         found = RecordingSide(job, STAGES, None, **how)
         found.begin(second)
         return found
@@ -278,21 +267,8 @@ def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeyp
     monkeypatch.setattr(recorder, "replace", lambda one, **_: one)
     monkeypatch.setattr(recorder, "load_framework", lambda *_, **__: Framework())
     monkeypatch.setattr(recorder, "_record_stage", lambda *_: {"ok": True, "drawn": np.random.random()})  # noqa: NPY002
-    job = RecordingJob(
-        side="torch",
-        case="",
-        stages=STAGES,
-        device="cpu",
-        threads=1,
-        folder="",
-        needs={},
-        train_data="",
-        eval_data="",
-        epochs=1,
-        commit="",
-    )
     events = []
-    recorder.run_job(job, STAGES, events.append)
+    recorder.run_job(recording_job(*STAGES), STAGES, events.append)
     assert len({event["drawn"] for event in events if "drawn" in event}) == 1
 
 
