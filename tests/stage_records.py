@@ -11,8 +11,16 @@ import numpy as np
 import pytest
 
 from tipchain.numbers.dumps import Record
+from tipchain.parity.recorder import RecordingJob
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
+
+
+def recording_job(*stages: str, **more) -> RecordingJob:
+    """Return a job of torch's side that is fed nothing, but for ``more``."""
+    empty = dict.fromkeys(("case", "folder", "train_data", "eval_data", "commit"), "")
+    given = {"side": "torch", "device": "cpu", "threads": 1, "needs": {}, "epochs": 1}
+    return RecordingJob(**{**empty, **given, **more}, stages=stages)
 
 
 def judge_recordings(stage: str, reference, port, rules: Rules | None = None):

@@ -334,7 +334,6 @@ ALSO_CALLED = {
 
 
 ALONE = {
-    "backward.training": "whether the models are in train mode; `modes` can name both modes.",
     "train.envelope.reason": "the reason of a `factor` above the default.",
     "defaults": "values of the keys below for all entries.",
     "train.before": "commands in front of each training.",

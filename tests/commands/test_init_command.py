@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,16 +33,33 @@ def build():
 """
 
 
+PORTS = """
+import os
+import signal
+
+
+def raises():
+    raise ValueError("4 layers are too few")
+
+
+def nothing():
+    return None
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    """A project of a module ``their_net``, in an empty folder."""
+def here(tmp_path, monkeypatch, forked):
+    """A project of the modules ``their_net`` and ``their_port``, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(ROOT_VARIABLE, "")
     (tmp_path / "their_net.py").write_text(NET)
-    (tmp_path / "their_port.py").write_text("def build(): pass\n")
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield tmp_path
-    sys.modules.pop("their_net", None)
+    (tmp_path / "their_port.py").write_text("import paddle\n\n\ndef build():\n    return paddle.nn.Linear(4, 3)\n")
+    return tmp_path
 
 
 def init(*more):
@@ -74,16 +93,68 @@ def test_several_outputs_get_names(here):
 
 @pytest.mark.frameworks
 def test_inputs_that_the_model_does_not_take_are_told_with_the_line(here, capsys):
-    assert init("--input", "2,5") == 1
+    assert init("--input", "2,5") == 2
     said = capsys.readouterr().err
     assert f"error: {here}/their_net.py:11: RuntimeError: mat1 and mat2 shapes cannot be multiplied" in said
     told = "trying an input of shape 2,5 (--input says another or integers such as 2,5:int64:1000)"
     assert f"the reference (torch), {told}" in said
-    assert init("--lang", "zh", "--input", "2,5") == 1
+    assert init("--lang", "zh", "--input", "2,5") == 2
     assert "试用形状为 2,5 的输入（可用 --input 指定其他形状，或整数，如 2,5:int64:1000）" in capsys.readouterr().err
-    assert init("--input", "2,5:int64:9") == 1
+    assert init("--input", "2,5:int64:9") == 2
     assert "trying an input of shape 2,5 (--input says another)" in capsys.readouterr().err
     assert not (here / "their_net.yaml").exists()
+
+
+def test_builders_that_are_not_there_are_all_told_before_anything_is_built(here, capsys):
+    assert main(["init", "--torch", "their_net:absent", "--paddle", "no_such_port:build"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: their_net:absent: their_net has no 'absent'\n")
+    assert "\nno_such_port:build: no_such_port does not exist\n  hint: imports start at " in told
+    assert not list(here.glob("*.yaml"))
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("port", "said"),
+    [
+        ("raises", "their_port.py:7: ValueError: 4 layers are too few\n  in: the port (Paddle), building the model"),
+        ("nothing", "their_port.py:10: nothing returned None\n  expected: a paddle.nn.Layer"),
+        ("crash", "the process that built their_port:crash was killed by SIGKILL"),
+    ],
+)
+def test_a_port_that_cannot_be_built_is_one_message_and_nothing_is_written(here, capsys, port, said):
+    (here / "their_port.py").write_text(PORTS)
+    assert main(["init", "--torch", "their_net:build", "--paddle", f"their_port:{port}", "--input", "2,4"]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+    assert not list(here.glob("*.yaml"))
+
+
+def test_a_side_without_its_framework_is_not_built_but_its_builder_is_looked_for(here, capsys, monkeypatch):
+    for name in ("torch", "paddle"):
+        (here / "none" / name).mkdir(parents=True)
+        (here / "none" / name / "__init__.py").write_text("raise ImportError('not on this machine')\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here / "none"), str(ROOT)]))
+    assert init("--input", "2,4") == 0
+    told = capsys.readouterr().err
+    assert "note: not built here, for want of its framework: the reference (torch) and the port (Paddle)" in told
+    assert load_case(here / "their_net.yaml").inputs["input_0"].shape == (2, 4)
+    assert main(["init", "net", "--torch", "their_net:build", "--paddle", "their_port:absent"]) == 2
+    assert "their_port has no 'absent'" in capsys.readouterr().err
+    assert not (here / "net.yaml").exists()
+
+
+def test_both_missing_frameworks_are_named_at_once(here, capsys, monkeypatch):
+    case = short_case(
+        "net", here / "net.yaml", here, ("their_net:build", "their_port:build"), [read_input("x=2,4")], []
+    )
+    (here / "net.yaml").write_text(case)
+    for name in ("torch", "paddle"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for words in (["align", "net.yaml"], ["locate", "net.yaml"]):
+        assert main(words) == 2
+        assert "error: neither torch nor paddle is installed\n  install them: pip" in capsys.readouterr().err
 
 
 @pytest.mark.frameworks
@@ -94,14 +165,9 @@ def test_a_root_that_the_place_does_not_tell_stands_in_the_case(here, monkeypatc
     assert load_case(here / "configs/their_net.yaml").root == here
     monkeypatch.setenv(ROOT_VARIABLE, str(here / "configs"))
     assert load_case(here / "configs/their_net.yaml").root == here / "configs"
-
-
-@pytest.mark.frameworks
-def test_root_says_where_imports_start(here, tmp_path_factory, monkeypatch):
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    monkeypatch.chdir(elsewhere)
-    assert init("--input", "2,4", "--root", str(here)) == 0
-    assert (here / "their_net.yaml").is_file()
+    monkeypatch.chdir(here / "configs")
+    assert init("net", "--input", "2,4", "--root", str(here)) == 0
+    assert (here / "configs/net.yaml").is_file()
     assert init("--input", "2,4", "--root", str(here / "nowhere")) == 2
 
 
@@ -124,7 +190,7 @@ def test_inputs_are_read(text, line):
     assert input_line(read_input(text)) == line
 
 
-@pytest.mark.parametrize("text", ["", "a", "1,0", "1,,2", "x=1:float", "1,2:int64:many", "a b=1"])
+@pytest.mark.parametrize("text", ["", "a", "1,0", "1,,2", "2,3,64x64", "x=1:float", "1,2:int64:many", "a b=1"])
 def test_what_is_no_input_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError):
         read_input(text)
@@ -190,16 +256,12 @@ def test_a_chain_calls_the_programs_of_the_package(tmp_path, monkeypatch, capsys
     assert main(["init", "net", "--chain", "configs/net.yaml"]) == 2
 
 
-@pytest.mark.parametrize("name", ["my net", "../x", "1st", ""])
-def test_a_bad_name_is_refused(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize(
+    "name", ["my net", "../x", "1st", "", 'net --package a"b', "net --package a/b", "net --package a..b"]
+)
+def test_a_bad_name_or_package_is_refused(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
-    assert main(["init", name, "--full"]) == 2
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("package", ['a"b', "alignment/my_net", "a..b"])
-def test_a_bad_package_is_refused(tmp_path, monkeypatch, capsys, package):
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "my_net", "--full", "--package", package]) == 2
+    words = name.split(" ") if "--package" in name else [name]
+    assert main(["init", "--full", *words]) == 2
     assert "cannot be a Python package" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

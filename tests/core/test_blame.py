@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from stage_records import recording_job
 
 import tipchain.cli
 import tipchain.core.blame
@@ -329,19 +330,7 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
 
     monkeypatch.setattr(recorder, "_bench", lambda *_: None)
     monkeypatch.setattr(recorder, "record", run)
-    job = recorder.RecordingJob(
-        side="torch",
-        case="",
-        stages=("data",),
-        device="cpu",
-        threads=1,
-        folder="",
-        needs={},
-        train_data="",
-        eval_data="",
-        epochs=1,
-        commit="",
-    )
+    job = recording_job("data")
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
     assert ended["ok"] is False
     assert ended["message"].startswith(f"{__file__}:")
@@ -355,19 +344,7 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "dump.npy")
 
-    job = recorder.RecordingJob(
-        side="torch",
-        case="",
-        stages=("data",),
-        device="cpu",
-        threads=1,
-        folder="",
-        needs={},
-        train_data="",
-        eval_data="",
-        epochs=1,
-        commit="",
-    )
+    job = recording_job("data")
     monkeypatch.setattr(recorder, "_bench", full)
     monkeypatch.setattr(tipchain.core.blame, "is_users", lambda _: False)
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")

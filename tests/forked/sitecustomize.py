@@ -33,8 +33,7 @@ PROGRAMS = {
 COMMANDS = {
     "bundle": KINDS[0],
     "convert-weights": KINDS[2],
-    "init": KINDS[0],
-    **dict.fromkeys(("align", "judge", "prepare", "run"), KINDS[3]),
+    **dict.fromkeys(("align", "init", "judge", "prepare", "run"), KINDS[3]),
     **dict.fromkeys(("history", "nightly"), KINDS[4]),
 }
 """The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
@@ -73,6 +72,8 @@ def kind_of(words: list[str]) -> str:
     """Return the frameworks that a command of Python's imports, or nothing for one that is run as it is."""
     if words[:2] == ["-m", "tipchain.parity.recorder"]:
         return os.environ.get(BOTH) or words[2].rpartition("recorder_")[2].removesuffix(".json")
+    if words[:2] == ["-m", "tipchain.commands.init"]:
+        return words[2]
     if words[:1] == ["-c"]:
         lines = [line.partition("import ")[2] for line in words[1].splitlines() if line.startswith("import ")]
         return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))

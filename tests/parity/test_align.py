@@ -169,7 +169,7 @@ def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
 
 
 def test_train_mode_compares_running_statistics_by_one_definition(port):
-    port.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, training: true}")
+    port.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, modes: [train]}")
     done = port.align("--only", "backward")
     assert done.returncode == 0, done.stdout
     port.edit("tiny_paddle.py", "nn.BatchNorm2D(8)", "nn.BatchNorm2D(8, momentum=0.99)")

@@ -98,6 +98,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("known_deviations: [{subject: forward/logits, reason: ' '}]\n", ["why this deviation"]),
         ("weights: {init: kaiming, torch: a.pth}\n", ["either init or torch"]),
         ("weights: {torch: ''}\n", ["weights.torch: is empty"]),
+        ("weights: {paddle: a.pdparams}\n", ["weights.paddle: stands without 'torch'"]),
         ("known_deviations: [{subject: logits, reason: measured}]\n", ["STAGE/KEY"]),
         ("known_deviations: [{subject: forwrd/logits, reason: x}]\n", ["did you mean 'forward'"]),
         ("known_deviations: [{1: 2, subject: forward/logits, reason: x}]\n", ["1: is not a known key"]),

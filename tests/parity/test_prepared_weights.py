@@ -51,6 +51,28 @@ def test_torchs_weights_stay_where_the_port_does_not_take_them(tmp_path, forked)
     assert not list(tmp_path.rglob("paddle.pdparams"))
 
 
+def test_the_port_may_have_a_weight_file_of_its_own(tmp_path):
+    paddle, project = pytest.importorskip("paddle"), make_tiny_project(tmp_path)
+    for path in prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths.values():
+        shutil.copy(path, project.root / path.name)
+    own, files = project.root / "paddle.pdparams", "{torch: torch.pth, paddle: paddle.pdparams}"
+    project.edit("case.yaml", "weights: {init: kaiming, seed: 0, fit_head: true}", f"weights: {files}")
+    assert project.align("--only", "forward").returncode == 0
+    state = {name: paddle.to_tensor(value) for name, value in read_paddle_file(own).items()}
+    paddle.save({**state, "head.bias": state["head.bias"] + 0.1}, str(own))
+    done = project.align("--only", "forward", locate=True, every=False)
+    assert done.returncode == 1
+    assert "`head`: its `bias`" in done.stdout, "the tensor that differs is named"
+    del state["head.bias"]
+    paddle.save(state, str(own))
+    done = project.align("--only", "forward")
+    assert done.returncode == 1
+    assert "paddle.pdparams: does not fit the model" in " ".join(done.stdout.split())
+    assert "missing: head.bias [10]" in done.stdout
+    own.unlink()
+    assert "weights.paddle: cannot be read" in project.align("--only", "forward").stdout
+
+
 def test_ones_own_weight_file_serves_on_a_machine_without_torch(tmp_path):
     torch = pytest.importorskip("torch")
     from cases.tiny.tiny_torch import build_model

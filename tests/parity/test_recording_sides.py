@@ -7,27 +7,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from stage_records import recording_job
 
 from tipchain.parity import recorder
 from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
 
 STAGES = ("forward", "data", "loss", "backward")
-
-
-def job_of(folder, side="paddle", stages=STAGES):
-    return RecordingJob(
-        side=side,
-        case="",
-        stages=stages,
-        device="cpu",
-        threads=1,
-        folder=str(folder),
-        needs={},
-        train_data="",
-        eval_data="",
-        epochs=1,
-        commit="",
-    )
 
 
 @pytest.fixture
@@ -39,7 +24,7 @@ def side(monkeypatch, tmp_path):
         command = ["bash", "-c", program, "bash"]
         real = recorder.subprocess.Popen
         monkeypatch.setattr(recorder.subprocess, "Popen", lambda words, **how: real([*command, words[-1]], **how))
-        opened.append(RecordingSide(job_of(tmp_path, name, stages), STAGES, timeout_s))
+        opened.append(RecordingSide(recording_job(*stages, side=name, folder=str(tmp_path)), STAGES, timeout_s))
         return opened[-1]
 
     yield open_side
@@ -122,5 +107,5 @@ def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeyp
     monkeypatch.setattr(recorder, "load_framework", lambda *_, **__: Framework())
     monkeypatch.setattr(recorder, "_record_stage", lambda *_: {"ok": True, "drawn": np.random.random()})  # noqa: NPY002
     events = []
-    recorder.run_job(job_of(tmp_path, "torch"), events.append)
+    recorder.run_job(recording_job(*STAGES, folder=str(tmp_path)), events.append)
     assert len({event["drawn"] for event in events if "drawn" in event}) == 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stage_records import recording_job
 from tiny_project import make_tiny_project
 
 from tipchain.errors import Outcome
@@ -24,7 +25,7 @@ from tipchain.parity import align
 from tipchain.parity.align import AlignRequest, ReferenceCache, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import MARKED_BYTES, mark
-from tipchain.parity.recorder import RecordingJob, StageNeeds
+from tipchain.parity.recorder import StageNeeds
 from tipchain.parity.stages.judging import StageJudgement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,20 +168,10 @@ def tiny(tmp_path_factory):
 
 def job_of(tiny, **changes):
     needs = StageNeeds(inputs="in", weights="w", weights_sha256="1", names={"a": "b"}, digests={"fake": "2"})
-    plain = RecordingJob(
-        side="torch",
-        case=str(tiny.case),
-        stages=("forward",),
-        device="cpu",
-        threads=1,
-        folder=str(tiny.root / "run"),
-        needs={"forward": needs},
-        train_data=str(tiny.root / "test_tipc/data/lite_data/train"),
-        eval_data=str(tiny.root / "test_tipc/data/lite_data/val"),
-        epochs=1,
-        commit="c",
-    )
-    return replace(plain, **changes)
+    data = tiny.root / "test_tipc/data/lite_data"
+    given = {"case": str(tiny.case), "folder": str(tiny.root / "run"), "needs": {"forward": needs}, "commit": "c"}
+    job = recording_job("forward", train_data=str(data / "train"), eval_data=str(data / "val"), **given)
+    return replace(job, **changes)
 
 
 def key(tiny, job=None):

@@ -44,13 +44,7 @@ def test_the_defaults(load):
 
 
 @pytest.mark.parametrize(
-    ("text", "modes"),
-    [
-        ("training: false", ("eval",)),
-        ("training: true", ("train",)),
-        ("modes: [eval, train]", ("eval", "train")),
-        ("modes: [train]", ("train",)),
-    ],
+    ("text", "modes"), [("modes: [eval, train]", ("eval", "train")), ("modes: [train]", ("train",))]
 )
 def test_modes(load, text, modes):
     assert load(f"backward: {{{text}}}\n").backward.modes == modes
@@ -67,7 +61,6 @@ def test_dropout(load, text, dropout):
         ("backward: {modes: [evl]}", ["backward.modes", "found: evl", "did you mean 'eval'"]),
         ("backward: {modes: []}", ["is empty"]),
         ("backward: {modes: [eval, eval]}", ["names one twice"]),
-        ("backward: {modes: [eval], training: true}", ["backward.training", "cannot stand beside 'modes'"]),
         ("backward: {dtype: float16}", ["backward.dtype", "float32, float64"]),
         ("train: {dropout: true}", ["train.dropout", "found: True", "off, equal"]),
         ("train: {dropout: eqaul}", ["train.dropout", "found: eqaul"]),

@@ -46,15 +46,12 @@ def assert_same(info):
         assert (info[key] == value).all()
 
 
-def test_reprod_log_loads_our_dumps(original, tmp_path):
-    filled(ReprodLogger()).save(str(tmp_path / "x.npy"))
-    assert_same(original.ReprodDiffHelper().load_info(str(tmp_path / "x.npy")))
-
-
-def test_we_load_reprod_logs_dumps(original, tmp_path):
-    filled(original.ReprodLogger()).save(str(tmp_path / "x.npy"))
-    assert_same(ReprodDiffHelper().load_info(str(tmp_path / "x.npy")))
-    assert_same(load_record(tmp_path / "x.npy").arrays)
+def test_each_loads_the_others_dumps(original, tmp_path):
+    filled(ReprodLogger()).save(str(tmp_path / "ours.npy"))
+    assert_same(original.ReprodDiffHelper().load_info(str(tmp_path / "ours.npy")))
+    filled(original.ReprodLogger()).save(str(tmp_path / "theirs.npy"))
+    assert_same(ReprodDiffHelper().load_info(str(tmp_path / "theirs.npy")))
+    assert_same(load_record(tmp_path / "theirs.npy").arrays)
 
 
 @pytest.mark.parametrize("method", ["mean", "min", "max", "all", ["min", "mean"]])

@@ -7,6 +7,7 @@ import subprocess
 import textwrap
 
 import pytest
+from stage_records import recording_job
 
 pytestmark = pytest.mark.frameworks
 
@@ -62,7 +63,7 @@ CASE = """
       clip: {shape: [4, 5, 6], dtype: float32, seed: 0}
       label: {shape: [4], dtype: int64, high: 8}
     stages: [forward, loss, backward]
-    backward: {iterations: 2, learning_rate: 1.0e-4, training: true}
+    backward: {iterations: 2, learning_rate: 1.0e-4, modes: [train]}
     seed: 0
 """
 
@@ -119,20 +120,10 @@ def record(case, prepared, folder):
     folder.mkdir()
     events = []
     for side in ("torch", "paddle"):
-        job = RecordingJob(
-            side=side,
-            case=str(case.path),
-            reseed=case.reseed,
-            stages=("forward", "loss", "backward"),
-            device="cpu",
-            threads=1,
-            folder=str(folder),
-            needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
-            train_data=str(prepared.train_data),
-            eval_data=str(prepared.eval_data),
-            epochs=1,
-            commit="",
-        )
+        stages = ("forward", "loss", "backward")
+        given = {"reseed": case.reseed, "needs": {one: prepared.needs(one, side) for one in stages}}
+        data = {"train_data": str(prepared.train_data), "eval_data": str(prepared.eval_data)}
+        job = recording_job(*stages, side=side, case=str(case.path), folder=str(folder), **given, **data)
         run_job(parse_as(RecordingJob, as_json(job)), job.stages, events.append)
     return [event for event in events if event["event"] == "end"]
 

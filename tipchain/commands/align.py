@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from tipchain.commands.options import (
 from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, OutputError, UsageError
+from tipchain.errors import ExitCode, MissingFrameworkError, OutputError, UsageError
 from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
@@ -158,7 +159,9 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(from_root(args.case), args.seed)
-    bundle, reference = _bundle(args.reference), None
+    bundle, reference = args.reference, None
+    if bundle and (bundle.is_file() or any(bundle.glob("*.npy"))):  # dumps
+        bundle = None
     if bundle:
         from tipchain.bundle.making import open_reference
 
@@ -177,7 +180,9 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         raise UsageError(f"--record {args.record} and {DUMPS[args.record]} exclude each other")
     check_data_path(args)
     sides = (args.record,) if args.record else SIDES
-    check_builders(case, chosen, [side for side in sides if side not in dumps and not (reference and side == "torch")])
+    run_here = [side for side in sides if side not in dumps and not (reference and side == "torch")]
+    check_builders(case, chosen, run_here)
+    check_frameworks(run_here)
     check_dumps(dumps, chosen)
     if reference:
         dumps["torch"] = reference.dumps
@@ -186,7 +191,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         case=case,
         mode=mode,
         stages=chosen,
-        folder=_run_folder(out) / LATEST,
+        folder=Path(os.environ.get(RUN_VARIABLE) or new_run(out)) / LATEST,
         device=str(device),
         dumps=dumps,
         sides=sides,
@@ -201,22 +206,18 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     return request, out
 
 
-def _bundle(path: Path | None) -> Path | None:
-    """Return the bundle that ``--reference`` names; None where it names dumps, or nothing."""
-    return None if path is None or path.is_file() or any(path.glob("*.npy")) else path
+def check_frameworks(sides: Sequence[str]) -> None:
+    """Refuse to run both sides where neither framework is installed; a single one is missed by its own process."""
+    if len(sides) > 1 and not any(find_spec(side) for side in sides):
+        raise MissingFrameworkError(
+            'neither torch nor paddle is installed\n  install them: pip install "tipchain[cpu]"'
+        )
 
 
 def from_root(path: Path) -> Path:
     """Return ``path`` as seen from here, else from the project's root (the scripts run from anywhere)."""
     here = Path(__file__).resolve().parents[2] / path
     return path if path.exists() or not here.exists() else here
-
-
-def _run_folder(out: Path) -> Path:
-    """Return the folder of the chain's run that this is part of, or a new one."""
-    if os.environ.get(RUN_VARIABLE):
-        return Path(os.environ[RUN_VARIABLE])
-    return new_run(out)
 
 
 def _data_path(wanted: Path | None, case: Case, mode: Mode) -> Path | None:

@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import os
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
 from tipchain.commands.options import add_root
+from tipchain.core.blame import SIDES as BLAMED
 from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
+from tipchain.core.guard import guarded
+from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
-from tipchain.frameworks import Framework
+from tipchain.core.machine import end_with_parent, how_ended
+from tipchain.core.progress import Progress
+from tipchain.errors import CaseError, ExitCode, MissingFrameworkError, UsageError
+from tipchain.framework_types import Model
+from tipchain.frameworks import Framework, load_framework
 from tipchain.frameworks.base import checking, resolve
-
-if TYPE_CHECKING:
-    from tipchain.parity.case import InputSpec
+from tipchain.parity.case import DTYPES, SIDES, InputSpec, absent, load_case
+from tipchain.parity.inputs import make_input
+from tipchain.parity.recorder import model_environment
 
 TRAINS = ("loss", "optimizer", "dataset", "metric")
 """Builders that a training needs besides the model."""
 SHAPE = "2,3,224,224"
 """The input that is tried where none is named."""
-LINE = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:[,x]\d+)*)(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?")
+LAST = 12
+"""Lines of a process's output that a message about its end shows."""
+LINE = re.compile(
+    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:(?:,\d+)*|(?:x\d+)*))(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_input(text: str) -> InputSpec:
     """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``; without a name it is called ``""``."""
-    from tipchain.parity.case import DTYPES, InputSpec
-
     found = LINE.fullmatch(text)
     if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
         raise argparse.ArgumentTypeError(f"{text!r} is no input, expected such as 1,3,224,224 or ids=2,16:int64:1000")
@@ -84,12 +95,10 @@ def run(args: argparse.Namespace) -> int:
     """Write the case.
 
     Raises:
-        UsageError: the id or the package cannot be a Python name, the file exists, or only one side is named.
-        UsersError: the torch model cannot be built, or does not take these inputs.
+        UsageError: the id or the package cannot be a Python name, the file exists, only one side is named, or a model cannot
+            be built.
     """
     if args.chain is not None:
-        from tipchain.parity.case import load_case
-
         if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
             raise UsageError("--chain CASE stands alone, or with --path and --force")
         case = load_case(args.chain)
@@ -124,7 +133,13 @@ def run(args: argparse.Namespace) -> int:
     root = root_of_callables()
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
     _check_free(path, force=args.force)
-    inputs, outputs = try_inputs(args.torch, root, args.input or [read_input(SHAPE)])
+    begun, specs = time.monotonic(), {"torch": args.torch, "paddle": args.paddle}
+    inputs, outputs, missing = try_sides(specs, root, args.input or [read_input(SHAPE)])
+    if missing:
+        names = " and ".join(BLAMED[side] for side in missing)
+        print(say(f"note: not built here, for want of its framework: {names}"), file=sys.stderr)
+    else:
+        print(say(f"both models were built, and the reference run once, in {time.monotonic() - begun:.1f} s"))
     with writing(path, UsageError):
         atomic_write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
     print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}"))
@@ -160,41 +175,85 @@ def _filled(template: str, **values: object) -> str:
     return Template(text).substitute(values)
 
 
-def try_inputs(spec: str, root: Path, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
-    """Run the torch model once: return the inputs under forward's names, and the outputs' names where they need some.
+def try_sides(
+    specs: Mapping[str, str], root: Path, inputs: Sequence[InputSpec]
+) -> tuple[list[InputSpec], list[str], list[str]]:
+    """Build both models, each in a process of its own, and run torch's once.
 
-    Without torch nothing is tried, and inputs have names of their own.
+    Return the inputs under forward's names, the outputs' names where they need some, and the sides without a framework.
+    Without torch inputs have names of their own.
+
+    Raises:
+        UsageError: a builder is not there, or raises, or returns no model; or the model does not take the inputs.
     """
-    from tipchain.frameworks import load_framework
-    from tipchain.parity.inputs import make_input
+    looked = {spec: absent(spec, root) for spec in specs.values()}
+    wrong = [str(CaseError(one[0], key=spec, hint=one[1])) for spec, one in looked.items() if one is not None]
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    told: dict[str, JsonObject] = {}
+    with TemporaryDirectory(prefix="tipchain-init-") as folder, Progress() as progress:
+        progress.stage("building both models")
+        begun = {}
+        for side, spec in specs.items():
+            words = [side, spec, str(root), json.dumps(as_json(list(inputs))), f"{folder}/{side}.json"]
+            begun[side] = subprocess.Popen(
+                [sys.executable, "-m", "tipchain.commands.init", *words],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=model_environment(),
+            )
+        for side, process in begun.items():
+            said = process.communicate()[1].strip()
+            if process.returncode == 0:
+                told[side] = json.loads(Path(folder, f"{side}.json").read_bytes())
+                continue
+            _, marked, message = f"\n{said}".rpartition("\nerror: ")
+            ended = f"the process that built {specs[side]} {how_ended(process.returncode)}"
+            wrong.append(message if marked else "\n".join([ended, *said.splitlines()[-LAST:]]))
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    named = [parse_as(InputSpec, one) for one in told["torch"]["inputs"]]
+    return named, told["torch"]["outputs"], [side for side in SIDES if not told[side]["built"]]
 
+
+def build_side(side: str, spec: str, root: str, inputs: str, report: str) -> int:
+    """Build the model of a side, run torch's on ``inputs``, and write what the case says of them to ``report``."""
+    end_with_parent()
+    given: list[InputSpec] = parse_as(list[InputSpec], json.loads(inputs))
+    built, outputs = True, list[str]()
     try:
-        framework = load_framework("torch")
+        framework = load_framework(side)
+        with serving(side=side):
+            model = checking("model", side, resolve(spec, Path(root), side))()
+            if side == "torch":
+                given, outputs = try_inputs(framework, model, given)
     except MissingFrameworkError:
-        print(say("note: torch is not here, so the inputs were not tried"), file=sys.stderr)
-        return [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(inputs)], []
-    with serving(side="torch"):
-        model = checking("model", "torch", resolve(spec, root))()
-        free = [one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in (0, 1)]
-        taken = {one.name for one in inputs}
-        names = iter([one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))])
-        named = [replace(one, name=one.name or next(names)) for one in inputs]
-        shapes = " and ".join(",".join(map(str, one.shape)) for one in inputs)
-        tried = f"trying an input of shape {shapes} (--input says another)"
-        if all(one.dtype.startswith("float") for one in inputs):
-            integers = f"{','.join(map(str, inputs[0].shape))}:int64:1000"
-            tried = f"trying an input of shape {shapes} (--input says another or integers such as {integers})"
-        with serving(stage=tried), framework.inference():
-            output = model.eval()(*(framework.tensor(make_input(one)) for one in named))
-    return named, _names_of(framework, output)
+        built, given = False, [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(given)]
+    document = {"built": built, "inputs": as_json(given), "outputs": outputs}
+    atomic_write(Path(report), json.dumps(document))
+    return ExitCode.PASSED
 
 
-def _names_of(framework: Framework, output: object) -> list[str]:
-    """Return names for the outputs: none where there is one tensor, or where they have names of their own."""
+def try_inputs(framework: Framework, model: Model, inputs: Sequence[InputSpec]) -> tuple[list[InputSpec], list[str]]:
+    """Run the torch model once: return the inputs under forward's names, and the outputs' names where they need some."""
+    free = [one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in (0, 1)]
+    taken = {one.name for one in inputs}
+    names = iter([one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))])
+    named = [replace(one, name=one.name or next(names)) for one in inputs]
+    shapes = " and ".join(",".join(map(str, one.shape)) for one in inputs)
+    tried = f"trying an input of shape {shapes} (--input says another)"
+    if all(one.dtype.startswith("float") for one in inputs):
+        integers = f"{','.join(map(str, inputs[0].shape))}:int64:1000"
+        tried = f"trying an input of shape {shapes} (--input says another or integers such as {integers})"
+    with serving(stage=tried), framework.inference():
+        output = model.eval()(*(framework.tensor(make_input(one)) for one in named))
     if isinstance(output, Mapping) or not isinstance(output, tuple | list):
-        return []
+        return named, []
     items = [one for one in output if one is not None]
-    return [] if len(items) == 1 and framework.is_tensor(items[0]) else [f"output_{n}" for n in range(len(items))]
+    alone = len(items) == 1 and framework.is_tensor(items[0])
+    return named, [] if alone else [f"output_{n}" for n in range(len(items))]
 
 
 def _checked_id(name: str) -> str:
@@ -230,3 +289,7 @@ def _write_full(args: argparse.Namespace) -> int:
         atomic_write(path, _filled("full_case.yaml.template", id=name, path=path, package=package))
     print(say(f"wrote {path}; next: write the builders it names, then  tipchain align {path}"))
     return ExitCode.PASSED
+
+
+if __name__ == "__main__":
+    raise SystemExit(guarded(build_side, *sys.argv[1:], said=str))

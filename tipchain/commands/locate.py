@@ -126,8 +126,9 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
         UsageError: neither a case nor two models, or both.
         InputError: the file of names cannot be used.
     """
-    from tipchain.commands.align import from_root
+    from tipchain.commands.align import check_frameworks, from_root
 
+    check_frameworks(("torch", "paddle"))
     models = [args.reference, args.port, args.inputs]
     if (args.case is None) == (None in models) or (args.case is not None and any(models)):
         if args.case is None and any(models):
@@ -178,19 +179,15 @@ def list_layers(document: JsonObject) -> list[str]:
     if not layers:
         return []
     fault = ("differs", "lower precision")
-    layers.sort(key=lambda one: (one["closeness"] not in fault, -_number(one["ratio"] or one["own"])))
+    layers.sort(key=lambda one: (one["closeness"] not in fault, -float(one["ratio"] or one["own"])))
     lines = ["", f"{'own error':>9}  {'x torch':>8}  {'inherited':>9}  layer"]
     for one in layers[:SHOWN]:
-        ratio = "" if one["ratio"] is None else f"{_number(one['ratio']):8.3g}"
+        ratio = "" if one["ratio"] is None else f"{float(one['ratio']):8.3g}"
         where = f"{one['port_path'] or '(the model)'} {one['port_type']}, {one['direction']}: {one['closeness']}"
-        lines.append(f"{_number(one['own']):9.2e}  {ratio:>8}  {_number(one['inherited']):9.2e}  {where}")
+        lines.append(f"{float(one['own']):9.2e}  {ratio:>8}  {float(one['inherited']):9.2e}  {where}")
     if len(layers) > SHOWN:
         lines.append(f"{len(layers) - SHOWN} more in the report (--json, --html)")
     return lines
-
-
-def _number(value: float | str) -> float:
-    return float(value)
 
 
 def without_text(document: Mapping[str, object]) -> dict[str, object]:

@@ -106,7 +106,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsSpec:
-    """Where weights come from: a seeded initialization, or a torch file.
+    """Where weights come from: a seeded initialization, or files.
 
     Attributes:
         init: the initialization, if ``torch`` names no file.
@@ -114,6 +114,7 @@ class WeightsSpec:
         fit_head: whether the last Linear is fitted (ridge) on the training data.
         calibrate: the source of BatchNorm's running statistics: the training data, or the fake inputs.
         torch: a torch weight file.
+        paddle: the port's own weight file, beside ``torch``. Without it, the port is given torch's weights, converted.
         names: names that differ: torch's name of a layer, a parameter or a buffer, and Paddle's.
         ignore: layers or tensors of one model that do not exist in the other.
     """
@@ -123,6 +124,7 @@ class WeightsSpec:
     fit_head: bool = False
     calibrate: str = "train_data"
     torch: Path | None = None
+    paddle: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
 
@@ -410,7 +412,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         model_args=reader.args("model_args"),
         weights=_weights(reader, root),
         inputs=read_inputs(reader, stages),
-        outputs=_outputs(reader),
+        outputs=_names(reader, "outputs", ["logits"]),
         stages=stages,
         backward=read_settings(BackwardSettings, reader, "backward"),
         train=read_settings(TrainSettings, reader, "train"),
@@ -492,10 +494,13 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
 
 def _weights(reader: Reader, root: Path) -> WeightsSpec:
     weights = reader.mapping("weights", optional=True)
-    torch = weights.text("torch", default=None)
+    torch, paddle = (weights.text(side, default=None) for side in SIDES)
     init = weights.choice("init", ("kaiming",), default=None if torch else "kaiming")
-    if torch is not None and not torch.strip():
-        raise weights.error("torch", "is empty", expected="a torch weight file")
+    for side, file in (("torch", torch), ("paddle", paddle)):
+        if file is not None and not file.strip():
+            raise weights.error(side, "is empty", expected="a weight file")
+    if paddle and not torch:
+        raise weights.error("paddle", "stands without 'torch'", expected="the weight files of both sides")
     if torch and init:
         raise weights.error("init", "cannot stand beside 'torch'", expected="either init or torch")
     spec = WeightsSpec(
@@ -504,8 +509,9 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
         fit_head=weights.flag("fit_head", default=False),
         calibrate=weights.choice("calibrate", ("train_data", "inputs"), default="train_data"),
         torch=root / torch if torch else None,
+        paddle=root / paddle if paddle else None,
         names={str(k): str(v) for k, v in weights.args("names").items()},
-        ignore=_ignored(weights),
+        ignore=_names(weights, "ignore", []),
     )
     weights.done()
     return spec
@@ -528,23 +534,17 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
             model_args=one.args("model_args") if "model_args" in one.data else None,
             weights=_weights(one, root) if "weights" in one.data else None,
             inputs=read_inputs(one, [stage]) if "inputs" in one.data else None,
-            outputs=_outputs(one) if "outputs" in one.data else None,
+            outputs=_names(one, "outputs", ["logits"]) if "outputs" in one.data else None,
         )
         one.done()
     return MappingProxyType(result)
 
 
-def _ignored(reader: Reader) -> tuple[str, ...]:
-    found = reader.items("ignore", default=[])
-    if not all(isinstance(name, str) for name in found):
-        raise reader.error("ignore", "is not a list of names", found=found, expected="e.g. [pooler]")
-    return tuple(found)
-
-
-def _outputs(reader: Reader) -> tuple[str, ...]:
-    found = reader.items("outputs", default=["logits"])
-    if not found or not all(isinstance(name, str) for name in found) or len(set(found)) != len(found):
-        raise reader.error("outputs", "is not a list of different names", found=found, expected="e.g. [logits]")
+def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
+    found = reader.items(key, default=list(default))
+    if not all(isinstance(name, str) for name in found) or len(set(found)) < len(found) or (default and not found):
+        expected = f"e.g. [{default[0] if default else 'pooler'}]"
+        raise reader.error(key, "is not a list of different names", found=found, expected=expected)
     return tuple(found)
 
 
@@ -627,7 +627,7 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     for side in sides:
         for key in BUILDERS:
             spec = getattr(case.sides[side], key)
-            told = _absent(spec, case.root) if spec is not None and key in needed else None
+            told = absent(spec, case.root) if spec is not None and key in needed else None
             if told is not None:
                 wrong.setdefault(told[0], (side, key, told[1]))
     if not wrong:
@@ -643,7 +643,7 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
     )
 
 
-def _absent(spec: str, root: Path) -> tuple[str, str | None] | None:
+def absent(spec: str, root: Path) -> tuple[str, str | None] | None:
     """Return why ``"module:callable"`` cannot be there, and a hint; None where it may be."""
     module, _, name = spec.partition(":")
     parts = module.split(".")

@@ -92,9 +92,7 @@ def _alpha(reader: Reader, key: str) -> float:
 
 
 def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
-    """Read the modes; ``training: true`` is another way to say ``modes: [train]``."""
-    training = reader.flag("training", default=False)
-    found = reader.items(key, default=[TRAIN if training else EVAL])
+    found = reader.items(key, default=[EVAL])
     expected = f"some of {', '.join(MODES)}"
     for number, mode in enumerate(found):
         if mode not in MODES:
@@ -103,8 +101,6 @@ def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
             )
     if not found or len(set(found)) < len(found):
         raise reader.error(key, "is empty or names one twice", found=list(found), expected=expected)
-    if "training" in reader.data and key in reader.data:
-        raise reader.error("training", f"cannot stand beside '{key}'", expected=f"{key} alone")
     return tuple(found)
 
 
@@ -204,17 +200,21 @@ class InitSettings:
     alpha: float = _own(_alpha, 1e-3)
 
 
-def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
+def _variants(reader: Reader, key: str) -> Mapping[str, Args]:
     variants = reader.mapping(key, optional=True)
     for name in variants.data:
         if not name.strip() or "/" in name or name in ("loss", "gradient"):
             expected = "a name without '/', such as smoothed"
             raise variants.error(name, "cannot name a variant", found=repr(name), expected=expected)
-    named = {name: variants.args(name) for name in variants.data}
+    return MappingProxyType({name: variants.args(name) for name in variants.data})
+
+
+def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
+    named = _variants(reader, key)
     for name, more in named.items():
         if not more:
-            raise variants.error(name, "changes no argument", expected="e.g. {label_smoothing: 0.1}")
-    return MappingProxyType(named)
+            raise reader.error((key, name), "changes no argument", expected="e.g. {label_smoothing: 0.1}")
+    return named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,14 +360,6 @@ class TrainDataSettings:
     alpha: float = _own(_alpha, 1e-3)
 
 
-def _update_variants(reader: Reader, key: str) -> Mapping[str, Args]:
-    variants = reader.mapping(key, optional=True)
-    for name in variants.data:
-        if not name or "/" in name:
-            raise variants.error(name, "cannot name a variant", expected="a name without a slash")
-    return MappingProxyType({name: variants.args(name) for name in variants.data})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdatesSettings:
     """Updates from equal parameters and equal synthetic gradients.
@@ -386,7 +378,7 @@ class UpdatesSettings:
     decay_learning_rate: float = _positive(100.0)
     seed: int = _whole(0)
     parameters: str = _choice(PARAMETERS, LAYERS)
-    variants: Mapping[str, Args] = _mapping(_update_variants)
+    variants: Mapping[str, Args] = _mapping(_variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

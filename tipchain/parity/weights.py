@@ -378,7 +378,17 @@ def prepare_variants(
             if force or not _fresh(folder, recipe, sides, case.root):
                 if force:
                     (folder / "manifest.json").unlink(missing_ok=True)
-                jobs.append(_job(case, folder, train_data, recipe, sides))
+                jobs.append(
+                    _Job(
+                        case=str(case.path),
+                        reseed=case.reseed,
+                        variant=case.variant,
+                        folder=str(folder),
+                        train_data=str(train_data),
+                        recipe=recipe,
+                        sides=sides,
+                    )
+                )
         found |= _make(jobs)
         return [found.get(folder) or _files(folder) for folder in folders]
 
@@ -398,7 +408,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
         "init": weights.init,
         "seed": weights.seed,
         "fit_head": weights.fit_head,
-        "torch": _identity(weights.torch, case.root) if weights.torch else None,
+        "torch": _identity(case, "torch"),
         "model": case.sides["torch"].model,
         "model_args": repr(dict(case.model_args)),
         "calibrate": weights.calibrate,
@@ -411,6 +421,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
     converters = sorted((Path(tipchain.__file__).parent / "weights").glob("*.py"))
     paddle_recipe = {
         **torch_recipe,
+        "paddle": _identity(case, "paddle"),
         "paddle_model": case.sides["paddle"].model,
         "names": dict(weights.names),
         "ignore": list(weights.ignore),
@@ -419,12 +430,14 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
     return {"torch": torch_recipe, "paddle": paddle_recipe}
 
 
-def _identity(path: Path, root: Path) -> list[str]:
-    """Return what a user's weight file is known by, on whatever machine: its name below the root, and its bytes."""
+def _identity(case: Case, side: str) -> list[Json] | None:
+    """Return the name below the root and the checksum of a side's own weight file, if the case names one."""
+    path: Path | None = getattr(case.weights, side)
     try:
-        return [os.path.relpath(path, root), sha256_of(path)]
+        return [os.path.relpath(path, case.root), sha256_of(path)] if path else None
     except OSError as error:
-        raise WeightsError("cannot be read", file=path, key="weights.torch", found=error.strerror or error) from error
+        found = error.strerror or error
+        raise WeightsError("cannot be read", file=path, key=f"weights.{side}", found=found) from error
 
 
 def _unchanged(entry: JsonObject, recipe: Mapping[str, object], root: Path) -> bool:
@@ -480,18 +493,6 @@ class _Job:
     sides: tuple[str, ...]
 
 
-def _job(case: Case, folder: Path, train_data: Path, recipe: JsonObject, sides: tuple[str, ...]) -> _Job:
-    return _Job(
-        case=str(case.path),
-        reseed=case.reseed,
-        variant=case.variant,
-        folder=str(folder),
-        train_data=str(train_data),
-        recipe=recipe,
-        sides=sides,
-    )
-
-
 def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
     """Make weights in a process of their own, so that the caller stays free of both frameworks; return what went wrong, by folder."""
     failures: dict[Path, InputError | UsersError] = {}
@@ -543,7 +544,9 @@ def make(job: _Job) -> None:
 
     case, folder = load_case(job.case, job.reseed).for_stage(job.variant), Path(job.folder)
     torch_path = case.weights.torch or folder / "torch.pth"
-    model = _torch_model(case)
+    framework = load_framework("torch")
+    framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
+    model = framework.build(open_builder(case, "torch", "model"), case.model_args)
     manifest = _manifest(folder)
     (folder / "manifest.json").unlink(missing_ok=True)
     known = manifest.get("torch", {})
@@ -582,21 +585,21 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
     }
 
 
-def _torch_model(case: Case) -> Model:
-    framework = load_framework("torch")
-    framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
-    return framework.build(open_builder(case, "torch", "model"), case.model_args)
-
-
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
     from tipchain.weights.convert import convert_file
+    from tipchain.weights.files import load_paddle_weights, write_paddle_file
+    from tipchain.weights.matching import UnmatchedError, match_models
 
-    paddle = load_framework("paddle")
-    port = paddle.build(open_builder(case, "paddle", "model"), case.model_args)
-    return dict(
-        convert_file(torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore).match.names
-    )
+    port, own = load_framework("paddle").build(open_builder(case, "paddle", "model"), case.model_args), case.weights
+    if own.paddle is None:
+        return dict(convert_file(torch_model, torch_path, port, paddle_path, own.names, own.ignore).match.names)
+    load_paddle_weights(port, own.paddle)
+    write_paddle_file(port, {name: tensor.numpy() for name, tensor in port.state_dict().items()}, paddle_path)
+    try:
+        return dict(match_models(torch_model, port, own.names, own.ignore).names)
+    except UnmatchedError as error:
+        raise error.at(own.paddle) from error
 
 
 def state_digest(state: Mapping[str, object]) -> str:
@@ -754,9 +757,18 @@ class _Preparation:
         """Prepare the weights that any of the stages uses."""
         missing = [one for one in variants_with_weights(self.case, stages) if one.variant not in self.given.weights]
         made = prepare_variants(missing, self.mode, data_path=self.data_path, sides=self.sides) if missing else []
-        known = {**self.given.weights, **dict(zip((case.variant for case in missing), made, strict=True))}
+        given = {variant: self._with_own(variant, one) for variant, one in self.given.weights.items()}
+        known = {**given, **dict(zip((case.variant for case in missing), made, strict=True))}
         for variant, weights in known.items():
             self._made["weights", variant] = (weights.digest, weights) if isinstance(weights, WeightFiles) else weights
+
+    def _with_own(self, variant: str, given: WeightFiles) -> WeightFiles:
+        """Return given weights with the port's own file, if the case names one."""
+        case = self.case.for_stage(variant) if variant else self.case
+        if case.weights.paddle is None:
+            return given
+        _identity(case, "paddle")
+        return replace(given, paths={**given.paths, "paddle": case.weights.paddle}, sha256={})
 
     def prepare(self, stage: str) -> None:
         case, digests, reasons = self.case.for_stage(stage), {}, []
@@ -798,7 +810,12 @@ class _Preparation:
             save_record(path, arrays)
             return arrays_digest(flatten(arrays)), path
         folder = self.train_data if name == "train_data" else self.eval_data
-        return _folder_digest(folder, case.data.set), None
+        try:
+            return data_digest(folder, case.data.set), None
+        except DataError as error:
+            if not folder.exists():
+                raise DataError("no such data folder", file=folder, hint=WHERE) from error
+            raise
 
 
 def fake_arrays(case: Case) -> dict[str, Nested]:
@@ -815,15 +832,6 @@ def dated(case: Case, mode: Mode, stage: str, recorded: Mapping[str, str]) -> li
     if "fake" in recorded and recorded["fake"] != arrays_digest(dict(flatten(fake_arrays(seen)))):
         found.append("fake")
     return found
-
-
-def _folder_digest(folder: Path, data_set: str) -> str:
-    try:
-        return data_digest(folder, data_set)
-    except DataError as error:
-        if not folder.exists():
-            raise DataError("no such data folder", file=folder, hint=WHERE) from error
-        raise
 
 
 def settings_digest(case: Case, mode: Mode) -> str:
