@@ -289,7 +289,6 @@ def test_passwords_in_a_urls_query_are_shown_nowhere(tmp_path):
     assert str(place) == "postgresql+psycopg://host/x?password=***&sslmode=require&sslpassword=***&user=me"
     said = place.without_secrets("login of me, s3/cret, s3%2Fcret, 0ther, failed at host")
     assert said == "login of me, ***, ***, ***, failed at host"
-    assert place.outbox == place_of(tmp_path, url.replace("0ther", "new")).outbox
     assert place.url.query["password"] == "s3/cret"
 
 
@@ -300,9 +299,6 @@ def test_places(tmp_path, monkeypatch):
     assert str(place) == "postgresql+psycopg://me:***@host/x"
     assert "s3cret" not in repr(place)
     assert place.without_secrets("login s3cret failed") == "login *** failed"
-    other = place_of(tmp_path, "postgres://me:other@host/x")
-    assert place.outbox == other.outbox  # a new password is no other database
-    assert place.outbox != place_of(tmp_path, "postgres://me:s3cret@host/y").outbox
     (tmp_path / "test_tipc").mkdir()
     assert project_above(tmp_path / "test_tipc" / "configs") == tmp_path
 

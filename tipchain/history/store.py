@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sqlite3
@@ -23,7 +22,7 @@ from tipchain.errors import HistoryError, UsageError, first_line
 from tipchain.history import VARIABLE, schema
 from tipchain.history.schema import Entry, ItemFacts
 
-FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
+FOLDER, FILE = ".tipchain", "history.sqlite"
 DRIVERS = {
     "sqlite": "sqlite",
     "postgres": "postgresql+psycopg",
@@ -52,12 +51,10 @@ class HistoryPlace:
     Attributes:
         root: the project's folder.
         url: SQLAlchemy's URL, with a password where there is one: never to be shown.
-        outbox: folder for what could not be written.
     """
 
     root: Path
     url: URL
-    outbox: Path
 
     @property
     def file(self) -> Path | None:
@@ -114,11 +111,7 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    url = _url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE))
-    plain = url.set(password=None)
-    plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
-    digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
-    return HistoryPlace(root=root, url=url, outbox=root / FOLDER / OUTBOX / digest)
+    return HistoryPlace(root=root, url=_url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)))
 
 
 def _url(text: str) -> URL:
