@@ -218,8 +218,6 @@ SERVER = {
     "application_name": "tipchain",
 }
 """How soon a server counts as gone: libpq's options, unless the URL sets them. Source: PostgreSQL, 34.1.2."""
-REMEMBERED = 300_000
-"""Texts that are remembered as written, so that a night's items do not write the same ones again."""
 
 
 class History:
@@ -234,7 +232,6 @@ class History:
 
     def __init__(self, place: HistoryPlace) -> None:
         self.place = place
-        self._written: set[int] = set()
         with self._trouble():
             if place.file is not None and place.file.parent == place.root / FOLDER:
                 place.make_folder()
@@ -284,9 +281,7 @@ class History:
                 number = self._entry(connection, entry)
             for item in items:
                 with connection.begin():
-                    texts = self._item(connection, number, item)
-                new += texts is not None
-                self._written |= texts if texts and len(self._written) < REMEMBERED else set()
+                    new += self._item(connection, number, item)
             with connection.begin():
                 # Note that a night has come to its end, once all its items are there.
                 table = schema.entries
@@ -298,35 +293,24 @@ class History:
 
     def _entry(self, connection: Connection, entry: Entry) -> int:
         """Return the number of the entry, which is added if need be."""
-        self._insert(connection, schema.machines, [schema.machine_row(entry)])
-        self._insert(connection, schema.environments, [schema.environment_row(entry)])
         self._insert(connection, schema.entries, [schema.entry_row(entry)])
         key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
         return int(connection.execute(key).scalar_one())
 
-    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> set[int] | None:
-        """Add an item and return the numbers of its texts; None if it is there already."""
-        table = schema.item_runs
-        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id))
-        if connection.execute(own).first() is not None:
-            return None
-        self._insert(connection, schema.machines, [schema.machine_row(item)])
-        self._insert(connection, schema.environments, [schema.environment_row(item)])
-        texts = schema.texts_of(item)
-        # In the order of their numbers: two writers that wait for each other's texts would wait for ever.
-        wanted = [texts[one] for one in sorted(texts) if one not in self._written]
-        self._insert(connection, schema.texts, wanted)
-        if not self._insert(connection, table, [schema.item_row(entry, item)]):
-            return None
+    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> bool:
+        """Add an item; return False if it is there already."""
+        table, row = schema.item_runs, schema.item_row(entry, item)
+        if not self._insert(connection, table, [row]):
+            return False
+        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item == row["item"])
         number = int(connection.execute(own).scalar_one())
         for part, rows in schema.rows_below(number, item).items():
             self._insert(connection, part, rows)
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
-            found = connection.execute(sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number))
-            numbers = {int(command): int(run) for command, run in found}
-            self._insert(connection, schema.figures, schema.figure_rows(numbers, item))
-        return set(texts)
+            found = connection.execute(sa.select(runs.c.command, runs.c.id).where(runs.c.item_run_id == number))
+            self._insert(connection, schema.figures, schema.figure_rows(dict(map(tuple, found)), item))
+        return True
 
     def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, object]]) -> int:
         """Insert the rows whose keys are not there yet; return how many, where it was one."""
