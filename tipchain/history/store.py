@@ -29,16 +29,6 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-SHOWN = frozenset(
-    """
-    host hostaddr port dbname user connect_timeout client_encoding options application_name
-    fallback_application_name keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout
-    replication gssencmode sslmode sslnegotiation sslcompression sslcert sslkey sslrootcert sslcrl sslcrldir
-    sslsni requirepeer krbsrvname gsslib ssl_min_protocol_version ssl_max_protocol_version target_session_attrs
-    load_balance_hosts channel_binding passfile service timeout mode cache uri
-""".split()
-)
-"""What may stand in a URL's query and be shown: the options of libpq and SQLite that are no secrets."""
 HIDDEN = "***"
 _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
@@ -74,30 +64,19 @@ class HistoryPlace:
             ignore.write_text("*\n", encoding="utf-8")
 
     def __str__(self) -> str:
-        return str(self.file) if self.file else _shown(self.url)
+        return str(self.file) if self.file else self.url.set(query={}).render_as_string(hide_password=True)
 
     def __repr__(self) -> str:
         return f"Place({self})"
 
     def without_secrets(self, text: str) -> str:
         """Return ``text`` with the passwords replaced, in case a driver's message quotes them."""
-        for secret in sorted(filter(None, _secrets(self.url)), key=len, reverse=True):
+        query = self.url.normalized_query.items()
+        secrets = [str(self.url.password or ""), *(one for name, values in query if "pass" in name for one in values)]
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
             for one in (secret, quote(secret, safe=""), quote_plus(secret)):
                 text = text.replace(one, HIDDEN)
         return text
-
-
-def _secrets(url: URL) -> Iterator[str]:
-    """Yield the password of a URL, and the values in its query that are not known to be none."""
-    yield str(url.password or "")
-    for name, values in url.normalized_query.items():
-        if name.lower() not in SHOWN:
-            yield from values
-
-
-def _shown(url: URL) -> str:
-    query = {name: values if name.lower() in SHOWN else (HIDDEN,) for name, values in url.normalized_query.items()}
-    return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
 def place_of(root: Path, database: str | None = None) -> HistoryPlace:
