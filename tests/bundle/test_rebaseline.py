@@ -265,7 +265,7 @@ def test_a_reference_that_is_made_anew(tmp_path):
     done = tipchain(project, "rebaseline", bundle, "--why", "a matrix product written out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"tiny_torch\.py +sha256 \w+ -> sha256 \w+\n", done.stdout)
-    assert "weights/" not in done.stdout, "the weights are as they were"
+    assert re.search(r"forward +\d+ of \d+ arrays moved, \S+ by up to \S+e-0[4-9] of ", done.stdout), "by rounding"
     assert [move.why for move in read_manifest(bundle).moves] == ["a matrix product written out"]
     assert project.align("--reference", bundle).returncode == 0
     assert damages(bundle, read_manifest(bundle)) == []
