@@ -19,7 +19,7 @@ STRANGE = (None, True, 10**30, float("nan"), "\ud800\x1b[2J\u202e", [], {}, [[1]
 @pytest.fixture
 def bundle(tmp_path):
     """A bundle with nothing but a manifest."""
-    weights = BundledWeights(file="weights/a", torch="weights/b", spec="{}", digest="0", names={"a": "b"})
+    weights = BundledWeights(file="weights/a", digest="0", names={"a": "b"})
     write(
         tmp_path,
         BundleManifest(

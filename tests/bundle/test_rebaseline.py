@@ -15,14 +15,12 @@ from bundle_samples import STAGES, tipchain
 from tiny_project import make_tiny_project
 
 from tipchain.bundle import moving
-from tipchain.bundle.making import kept_weights
 from tipchain.bundle.manifest import Move, damages, open_bundle, read_manifest, write_manifest
 from tipchain.bundle.moving import NEW, OLD, clear_remains, work_folder
 from tipchain.cli import main
 from tipchain.core.files import files_below, sha256_of
 from tipchain.errors import BundleError
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.parity.case import load_case
 
 USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
 
@@ -199,16 +197,6 @@ def test_who_waited_for_another_move_compares_with_what_that_left(copied, tmp_pa
     assert [move.why for move in moves(copied)] == ["the first"]
 
 
-def test_weights_are_kept_where_the_case_makes_them_as_before(copied):
-    manifest = read_manifest(copied.bundle)
-    kept = kept_weights(copied.bundle, manifest, load_case(copied.project.case)).weights[""]
-    assert kept.digest == manifest.weights[""].digest
-    for side in ("torch", "paddle"):
-        assert sha256_of(kept.paths[side]) == kept.sha256[side]
-    copied.project.edit("case.yaml", "{init: kaiming, seed: 0,", "{init: kaiming, seed: 1,")
-    assert not kept_weights(copied.bundle, manifest, load_case(copied.project.case)).weights
-
-
 def test_a_damaged_reference_is_not_compared_with(copied, capsys):
     (copied.bundle / "dumps" / "loss_torch.npy").unlink()
     with pytest.raises(BundleError):
@@ -277,7 +265,7 @@ def test_a_reference_that_is_made_anew(tmp_path):
     done = tipchain(project, "rebaseline", bundle, "--why", "a matrix product written out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"tiny_torch\.py +sha256 \w+ -> sha256 \w+\n", done.stdout)
-    assert "_torch.safetensors" not in done.stdout, "the weights stay"
+    assert re.search(r"forward +\d+ of \d+ arrays moved, \S+ by up to \S+e-0[4-9] of ", done.stdout), "by rounding"
     assert [move.why for move in read_manifest(bundle).moves] == ["a matrix product written out"]
     assert project.align("--reference", bundle).returncode == 0
     assert damages(bundle, read_manifest(bundle)) == []

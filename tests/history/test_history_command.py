@@ -128,30 +128,18 @@ def test_wrong_use(project, capsys, words, said):
     assert "s3cret" not in error
 
 
-def test_add_and_what_waits(project, capsys):
+def test_add(project, capsys):
     folder = night_folder(project, {"a": PASS})
     file = project / "report.json"
     file.write_text(json.dumps(report()))
-    assert out(capsys, "add", str(folder), str(file), "--require-history").splitlines() == [
+    assert out(capsys, "add", str(folder), str(file)).splitlines() == [
         f"{folder.name}: 1 new items",
         "20260101-000000-abcde-" + _key(project) + ": 1 new items",
     ]
     assert out(capsys, "add", str(folder / "night.json")) == f"{folder.name}: nothing new\n"
-
-    place = place_of(project)
-    good = place.file.read_bytes()
-    place.file.write_text("no database" * 500)
-    other = night_folder(project, {"a": FAIL})
-    assert out(capsys, "add", str(other)) == f"{other.name}: not in the database yet\n"
-    assert main(["history", "add", str(other), "--require-history"]) == 1
-    assert "sent at the next call" in capsys.readouterr().err
-    assert main(["history", "list"]) == 2
-    place.file.write_bytes(good)
-    assert main(["history", "list"]) == 0
-    told = capsys.readouterr()
-    assert f"{other.name}, which waited, is in {place} now" in told.err
-    assert other.name in told.out
-    assert out(capsys, "add") == f"nothing waits for {place}\n"
+    place_of(project).file.write_text("no database" * 500)
+    assert main(["history", "add", str(folder)]) == 2
+    assert "file is not a database" in capsys.readouterr().err
 
 
 def _key(root) -> str:

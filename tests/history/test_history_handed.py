@@ -39,14 +39,13 @@ def names(project) -> list[str]:
         return [one.name for one in list_entries(connection)][::-1]
 
 
-def test_the_next_night_hands_on_what_was_missed_once(project, capsys):
+def test_the_next_night_hands_on_what_was_missed_once(project):
     missed, last = make(project, FAIL), make(project)
-    keep_night(last)
+    _, (told,) = keep_night(last)
     assert names(project) == [missed.name, last.name]
-    assert f"{missed.name}, which had finished before, is in" in capsys.readouterr().err
+    assert f"{missed.name}, which had finished before, is in" in told
     assert json.loads((missed / HANDED).read_text()) == {"database": str(place_of(project))}
-    keep_night(last)
-    assert capsys.readouterr().err == ""
+    assert keep_night(last) == (True, [])
 
 
 def test_diff_hands_on_what_was_missed(project, capsys):
@@ -97,19 +96,23 @@ def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
     folder = make(project)
     keep_night(folder)
     (folder / HANDED).unlink()
-    monkeypatch.setattr(ingest, "keep_source", None)
+    monkeypatch.setattr(ingest.History, "add", None)
     assert hand_on_missed(folder.parent, place_of(project)) == []
     assert (folder / HANDED).is_file()
 
 
-def test_a_database_that_is_down_gets_it_later_and_it_is_not_tried_each_time(project):
+def test_a_database_that_is_down_gets_it_with_the_next_night(project):
     folder = make(project)
     down = "postgresql://me:s3cret@127.0.0.1:1/none"
-    (told,) = hand_on_missed(folder.parent, place_of(project, down))
-    assert "sent at the next call" in told
-    assert "s3cret" not in (folder / HANDED).read_text()
-    assert hand_on_missed(folder.parent, place_of(project, down)) == []
-    assert len([*project.glob(".tipchain/outbox/*/*.jsonl.gz")]) == 1
+    has_it, (told,) = keep_night(folder, down)
+    assert not has_it
+    assert "s3cret" not in told
+    assert f"the night is in {folder}" in told
+    assert not (folder / HANDED).exists()
+    has_it, (told,) = keep_night(make(project))
+    assert has_it
+    assert f"{folder.name}, which had finished before, is in " in told
+    assert keep_night(folder) == (True, [])
 
 
 def test_a_night_that_cannot_be_read_is_told(project):

@@ -12,10 +12,10 @@ from history_samples import FAIL, PASS, item, judged, night, night_folder, train
 from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
-from tipchain.history import ingest, schema
+from tipchain.history import schema
 from tipchain.history.changes import changes, last_comparable
 from tipchain.history.entries import find_entry, list_entries
-from tipchain.history.ingest import keep_source, read_source, send_waiting
+from tipchain.history.ingest import keep_night, read_source
 from tipchain.history.render import TABLES, changes_text, export
 from tipchain.history.store import History, place_of
 
@@ -108,15 +108,14 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
             history.add(source.entry, items())
         assert PASSWORD not in str(caught.value)
         url = place.url.render_as_string(hide_password=False)
-        kept = keep_source(read_source(folder), place_of(tmp_path, url))
-        assert (kept.sent, len(ingest.waiting(place))) == (False, 1)
-        assert "postgresql+psycopg://tipchain:***@127.0.0.1" in kept.message
-        assert PASSWORD not in kept.message
+        has_it, (told,) = keep_night(folder, url)
+        assert not has_it
+        assert "postgresql+psycopg://tipchain:***@127.0.0.1" in told
+        assert PASSWORD not in told
     finally:
         server.start()
     assert count(History(place), schema.item_runs) == 1
-    assert send_waiting(place_of(tmp_path, url)).new == 2
-    assert ingest.waiting(place) == []
+    assert keep_night(folder, url) == (True, [])
     history = History(place)
     with history.reading() as connection:
         (entry,) = list_entries(connection)

@@ -9,12 +9,10 @@ import pytest
 from history_samples import FAIL, PASS, fill, history_in, item, judged, night
 
 from tipchain.cli import main
-from tipchain.core.json_text import as_json, parse_as
 from tipchain.history.changes import changes
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
 from tipchain.history.render import changes_text, entry_json, head_lines, list_text
-from tipchain.history.schema import Entry
 from tipchain.nightly.items import Shard, ShardPart, share
 from tipchain.nightly.nights import begin_night
 
@@ -156,7 +154,3 @@ def test_a_nights_folder_says_which_share_it_is(tmp_path):
     entry = read_source(made.folder).entry
     assert entry.part is not None
     assert (str(entry.part), entry.part.commit, entry.part.cut) == ("1/2", "c", one.cut.digest)
-    assert parse_as(Entry, json.loads(json.dumps(as_json(entry)))) == entry
-    old = as_json(entry)
-    del old["part"]
-    assert parse_as(Entry, old).part is None, "from an outbox of an earlier tipchain"

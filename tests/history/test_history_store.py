@@ -64,8 +64,7 @@ def test_all_of_a_report_goes_in(history, tmp_path):
         ((command,),) = commands_of(connection, entry).values()
         verdicts = verdicts_of(connection, only, passed=True)
         stored = connection.execute(sa.select(schema.verdicts).order_by(schema.verdicts.c.size.desc())).first()
-        tensors = connection.execute(sa.select(schema.texts.c.text).where(schema.texts.c.id == stored.tensors_id))
-        assert tensors.scalar_one() == "float32[4, 10]"
+        assert stored.tensors == "float32[4, 10]"
     assert (entry.kind, entry.title, entry.machine) == ("run", "demo.txt[lite_train_lite_infer]", "box")
     assert entry.environment == {"torch": "2.13.0", "paddle": "3.3.1"}
     assert (only.id, only.outcome, only.seconds, only.peak_memory_mb) == (entry.title, FAIL, 12.5, 321.0)
@@ -224,7 +223,7 @@ def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
 def test_keys_of_other_tables_are_watched(history):
     history.add(night(0), [item("a")])
     with pytest.raises(sa.exc.IntegrityError), history.engine.begin() as connection:
-        connection.execute(sa.insert(schema.artifacts).values(item_run_id=99, path_id=99, sha256=""))
+        connection.execute(sa.insert(schema.artifacts).values(item_run_id=99, path="x", sha256=""))
 
 
 PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
@@ -286,10 +285,9 @@ def test_a_url_that_cannot_be_used(tmp_path, url, said):
 def test_passwords_in_a_urls_query_are_shown_nowhere(tmp_path):
     url = "postgresql://host/x?user=me&password=s3%2Fcret&sslpassword=0ther&sslmode=require"
     place = place_of(tmp_path, url)
-    assert str(place) == "postgresql+psycopg://host/x?password=***&sslmode=require&sslpassword=***&user=me"
+    assert str(place) == "postgresql+psycopg://host/x"
     said = place.without_secrets("login of me, s3/cret, s3%2Fcret, 0ther, failed at host")
     assert said == "login of me, ***, ***, ***, failed at host"
-    assert place.outbox == place_of(tmp_path, url.replace("0ther", "new")).outbox
     assert place.url.query["password"] == "s3/cret"
 
 
@@ -300,9 +298,6 @@ def test_places(tmp_path, monkeypatch):
     assert str(place) == "postgresql+psycopg://me:***@host/x"
     assert "s3cret" not in repr(place)
     assert place.without_secrets("login s3cret failed") == "login *** failed"
-    other = place_of(tmp_path, "postgres://me:other@host/x")
-    assert place.outbox == other.outbox  # a new password is no other database
-    assert place.outbox != place_of(tmp_path, "postgres://me:s3cret@host/y").outbox
     (tmp_path / "test_tipc").mkdir()
     assert project_above(tmp_path / "test_tipc" / "configs") == tmp_path
 

@@ -125,14 +125,6 @@ def test_what_stands_in_the_place_of_a_finished_items_record_is_an_error(night, 
     assert "1 of 1 ended, 1 error" in capsys.readouterr().out
 
 
-def test_a_night_of_an_earlier_format_is_read(night, capsys):
-    for file in (night.folder / NIGHT, night.ended_file(ITEM), night.folder / FINISHED):
-        document = read_document(file)
-        file.write_text(json.dumps({"format": 1, **document}))
-    assert status(night) == 1
-    assert "1 of 1 ended, 1 failed" in capsys.readouterr().out
-
-
 def test_a_record_leads_nowhere_else(tmp_path):
     item_folder(tmp_path, "a[cpu]").mkdir(parents=True)
     for path in ("/etc/passwd", "items/../../secret"):

@@ -36,7 +36,6 @@ from tipchain.numbers.dumps import load_record, meta_path
 from tipchain.parity.align import AlignRequest, align, default_threads, stage_files
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
-from tipchain.weights.files import SAFETENSORS, read_torch_state
 
 # Make a bundle: record torch's side of a case, and all that the other side needs without torch.
 
@@ -213,58 +212,16 @@ def _copy_prepared(
             port = found.paths["paddle"]
             weights[case.variant] = BundledWeights(
                 file=keep(port.read_bytes(), f"{WEIGHTS}/{label}{port.suffix}"),
-                torch=keep(_torch_weights(found.paths["torch"]), f"{WEIGHTS}/{label}_torch.safetensors"),
-                spec=weights_spec(case),
                 digest=found.digest,
                 names=dict(found.names),
             )
     return inputs, weights
 
 
-def _torch_weights(path: Path) -> bytes:
-    """Return torch's weights as safetensors, whose bytes do not depend on torch's version."""
-    if path.suffix == SAFETENSORS:
-        return path.read_bytes()
-    from safetensors.torch import save
-
-    state = {name: tensor.clone().contiguous() for name, tensor in read_torch_state(path).items()}
-    return bytes(save(state, metadata={"format": "pt"}))
-
-
-def weights_spec(case: Case) -> str:
-    """Return what a case says about its weights, the names left out: they are found or given, and change no value."""
-    spec = case.weights
-    file = _below(spec.torch, case.root) if spec.torch else None
-    return repr((spec.init, spec.seed, spec.fit_head, spec.calibrate, file))
-
-
 PINS = ("constraints.txt", "requirements.txt")
 """Files of a project's root that may pin torch, the first that does."""
 _PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
 _AGAIN = "tipchain rebaseline shows what changed, and moves the bundle"
-
-
-def _stored(folder: Path, manifest: BundleManifest, one: BundledWeights, paths: Mapping[str, str]) -> WeightFiles:
-    return WeightFiles(
-        paths={side: folder / name for side, name in paths.items()},
-        sha256={side: manifest.files[name] for side, name in paths.items()},
-        digest=one.digest,
-        names=one.names,
-    )
-
-
-def kept_weights(folder: Path, manifest: BundleManifest, case: Case) -> GivenInputs:
-    """Return the bundle's weights, for both sides, of each variant whose weights the case makes as it did then.
-
-    Weights that are made anew differ by rounding wherever torch does, and so would all that is computed with them: a new
-    reference is recorded with the old one's. Those of a file of the user's are always that file's.
-    """
-    found: dict[str, WeightFiles] = {}
-    for variant, one in manifest.weights.items():
-        seen = case.for_stage(variant) if variant else case
-        if seen.weights.torch is None and weights_spec(seen) == one.spec:
-            found[variant] = _stored(folder, manifest, one, {"torch": one.torch, "paddle": one.file})
-    return GivenInputs(weights=found)
 
 
 def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
@@ -326,7 +283,12 @@ class Reference(StoredBundle):
         return GivenInputs(
             inputs={variant: folder / name for variant, name in one.inputs.items()},
             weights={
-                variant: _stored(folder, one, weights, {"paddle": weights.file})
+                variant: WeightFiles(
+                    paths={"paddle": folder / weights.file},
+                    sha256={"paddle": one.files[weights.file]},
+                    digest=weights.digest,
+                    names=weights.names,
+                )
                 for variant, weights in one.weights.items()
             },
         )

@@ -23,7 +23,7 @@ from tipchain.modes import LATEST
 #       case.yaml           the case file it was made from
 #       dumps/              what torch recorded, as ``tipchain align`` leaves it
 #       inputs/             the fake inputs, by the case's variant
-#       weights/            torch's weights, and the same converted for the port, by the case's variant
+#       weights/            torch's weights, converted for the port, by the case's variant
 #
 # Nothing in it is run when it is read: JSON, dumps (`tipchain.numbers.dumps`), safetensors, and Paddle weight files
 # (`tipchain.weights.files`).
@@ -60,15 +60,11 @@ class BundledWeights:
 
     Attributes:
         file: the port's, a path in the bundle.
-        torch: the same as torch has them, safetensors; only recording the reference anew needs them.
-        spec: what the case says about them; weights of another spec are others on purpose.
         digest: SHA-256 of the torch weights' tensors, the identity that dumps carry.
         names: Paddle's name by torch's where they differ.
     """
 
     file: str
-    torch: str
-    spec: str
     digest: str
     names: Mapping[str, str]
 
@@ -205,7 +201,7 @@ def read_manifest(folder: Path) -> BundleManifest:
 def _manifest(document: Mapping[str, object]) -> BundleManifest:
     data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
     manifest = parse_as(BundleManifest, data)
-    stored = (name for one in manifest.weights.values() for name in (one.file, one.torch))
+    stored = (one.file for one in manifest.weights.values())
     for name in (*manifest.files, *manifest.inputs.values(), *stored):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:

@@ -77,7 +77,7 @@ def _facts(manifest: BundleManifest) -> dict[str, str]:
     hashed = {
         manifest.case.file: manifest.case.sha256,
         **manifest.case.sources,
-        **{one.torch: manifest.files.get(one.torch, "") for one in manifest.weights.values()},
+        **{one.file: one.digest for one in manifest.weights.values()},
         **{name: manifest.files.get(name, "") for name in manifest.inputs.values()},
     }
     return {

@@ -19,7 +19,6 @@ from tipchain.errors import ExitCode, UsageError, suggestion
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from tipchain.history.ingest import SendResult
     from tipchain.history.store import HistoryPlace
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
@@ -32,14 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
     add = add_action(actions, "add", "add nights and reports")
     add.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="NIGHT|REPORT",
-        help="a night's folder, a report.json, a run's folder; none: only send what waits",
+        "paths", nargs="+", type=Path, metavar="NIGHT|REPORT", help="a night's folder, a report.json, a run's folder"
     )
     add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
-    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
     _finish(add, _add, as_json=False)
     listing = add_action(actions, "list", "list nights and runs, the latest first")
     listing.add_argument("--kind", choices=("night", "run"), help="only these")
@@ -133,7 +127,9 @@ class NightSink:
         """Add a night, or keep it until the database can be reached."""
         from tipchain.history.ingest import keep_night
 
-        self.has_it = keep_night(folder, self.database).sent
+        self.has_it, told = keep_night(folder, self.database)
+        for message in told:
+            print(say(message), file=sys.stderr)
 
 
 def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
@@ -164,39 +160,24 @@ def _place(args: argparse.Namespace) -> HistoryPlace:
 
 @contextmanager
 def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
-    """Yield a connection to the history, after what waited has been sent, and the project's folder."""
-    from tipchain.history import ingest
+    """Yield a connection to the history, and the project's folder."""
     from tipchain.history.store import History
 
     place = _place(args)
-    if place.file is not None and not place.file.exists() and not ingest.waiting(place):
+    if place.file is not None and not place.file.exists():
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
-    history = History(place)
-    _say(ingest.send(history))
-    with history.reading() as connection:
+    with History(place).reading() as connection:
         yield connection, place.root
 
 
 def _add(args: argparse.Namespace) -> int:
-    from tipchain.history.ingest import keep_source, read_source, send_waiting
+    from tipchain.history.ingest import add_source, read_source
 
     place = _place(args)
-    sources = [read_source(path, args.machine or "") for path in args.paths]
-    done = [keep_source(source, place) for source in sources]
-    for source, kept in zip(sources, done, strict=True):
-        known = "nothing new" if kept.sent and not kept.new else f"{kept.new} new items"
-        print(say(f"{source.entry.name}: {known if kept.sent else 'not in the database yet'}"))
-        _say(kept)
-    if not sources:
-        done = [send_waiting(place)]
-        print(say(done[0].message or f"nothing waits for {place}"))
-    late = [kept for kept in done if not kept.sent]
-    return ExitCode.FAILED if late and args.require_history else ExitCode.PASSED
-
-
-def _say(kept: SendResult) -> None:
-    if kept.message:
-        print(say(kept.message), file=sys.stderr)
+    for source in [read_source(path, args.machine or "") for path in args.paths]:
+        new = add_source(source, place)
+        print(say(f"{source.entry.name}: {f'{new} new items' if new else 'nothing new'}"))
+    return ExitCode.PASSED
 
 
 def _list(args: argparse.Namespace) -> int:

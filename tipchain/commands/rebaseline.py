@@ -41,11 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--case", type=Path, metavar="CASE", help="the case file (default: the one that the bundle names)"
     )
-    parser.add_argument(
-        "--new-weights",
-        action="store_true",
-        help="make the weights anew, too (default: the old bundle's are kept, so that only torch's doing can differ)",
-    )
     add_json(parser, "what changed")
     add_making_arguments(parser)
     add_root(parser)
@@ -102,7 +97,7 @@ def _stream(args: argparse.Namespace) -> TextIO:
 @contextmanager
 def _new(args: argparse.Namespace, old: StoredBundle, case: Case) -> Iterator[Path]:
     """Yield a folder beside the old bundle with the new one in it."""
-    from tipchain.bundle.making import BundleFailedError, kept_weights, make_bundle
+    from tipchain.bundle.making import BundleFailedError, make_bundle
     from tipchain.bundle.moving import NEW, work_folder
     from tipchain.parity.align import AlignRequest
 
@@ -120,13 +115,11 @@ def _new(args: argparse.Namespace, old: StoredBundle, case: Case) -> Iterator[Pa
                 data_path=args.data_path,
                 timeout_s=args.timeout,
                 threads=args.threads or old.manifest.threads,
-                given=None if args.new_weights else kept_weights(old.folder, old.manifest, case),
             )
             try:
                 make_bundle(request, say=lambda text: print(say(f"== {text}"), file=_stream(args), flush=True))
             except BundleFailedError as error:
-                hint = "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
-                raise BundleFailedError(f"{old.folder}: not moved: {error}{hint}") from error
+                raise BundleFailedError(f"{old.folder}: not moved: {error}") from error
         yield work
 
 

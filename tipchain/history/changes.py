@@ -25,8 +25,6 @@ from tipchain.history.schema import (
     command_runs,
     figures,
     item_runs,
-    machines,
-    texts,
     verdicts,
 )
 from tipchain.nightly.items import merge_facts
@@ -225,11 +223,11 @@ def comparable(connection: Connection, entry: Entry) -> list[Entry]:
     These are of the same kind and title, on a machine of the same class, and have an item in common.
     """
     candidates = [one for one in entries_before(connection, entry, LOOKED_AT) if one.where == entry.where]
-    mine = sa.select(item_runs.c.item_id).where(of_entry(item_runs.c.entry_id, entry))
+    mine = sa.select(item_runs.c.item).where(of_entry(item_runs.c.entry_id, entry))
     shared = (
         sa.select(item_runs.c.entry_id)
         .distinct()
-        .where(item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]), item_runs.c.item_id.in_(mine))
+        .where(item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]), item_runs.c.item.in_(mine))
     )
     sharing = set(connection.execute(shared).scalars())
     return [one for one in candidates if not sharing.isdisjoint(one.rows)]
@@ -264,24 +262,15 @@ def _series(
 
 def _passed(*, of_commands: bool) -> sa.Select[Any]:
     """Return a query for the seconds of items that passed, or for the figures of their commands that did."""
-    names = (texts.c.text.label("item"), machines.c.machine_class, machines.c.name.label("machine"))
-    query = (
-        sa.select(item_runs.c.entry_id, *names)
-        .select_from(item_runs)
-        .join(texts, texts.c.id == item_runs.c.item_id)
-        .join(machines, machines.c.id == item_runs.c.machine_id)
-        .where(item_runs.c.outcome == code_of(Outcome.PASS))
-    )
+    query = sa.select(item_runs.c.entry_id, item_runs.c.item, item_runs.c.machine, item_runs.c.machine_class)
+    query = query.where(item_runs.c.outcome == code_of(Outcome.PASS))
     if not of_commands:
         own = (sa.literal("").label("part"), sa.literal(SECONDS).label("name"), item_runs.c.seconds.label("value"))
         return query.add_columns(*own)
-    parts, names_of_figures = texts.alias(), texts.alias()
     return (
-        query.add_columns(parts.c.text.label("part"), names_of_figures.c.text.label("name"), figures.c.value)
+        query.add_columns(command_runs.c.command.label("part"), figures.c.name, figures.c.value)
         .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
         .join(figures, figures.c.command_run_id == command_runs.c.id)
-        .join(parts, parts.c.id == command_runs.c.command_id)
-        .join(names_of_figures, names_of_figures.c.id == figures.c.name_id)
         .where(command_runs.c.outcome == code_of(Outcome.PASS))
     )
 
@@ -326,23 +315,21 @@ class _Verdicts:
         query = (
             sa.select(old.c.id, new.c.id, sa.func.count(), sa.func.count(sa.case((self.told, 1))))
             .select_from(old)
-            .join(new, sa.and_(new.c.item_id == old.c.item_id, of_entry(new.c.entry_id, entries[1])))
+            .join(new, sa.and_(new.c.item == old.c.item, of_entry(new.c.entry_id, entries[1])))
             .join(was, was.c.item_run_id == old.c.id)
-            .join(now, sa.and_(now.c.item_run_id == new.c.id, now.c.subject_id == was.c.subject_id))
+            .join(now, sa.and_(now.c.item_run_id == new.c.id, now.c.subject == was.c.subject))
             .where(of_entry(old.c.entry_id, entries[0]))
             .group_by(old.c.id, new.c.id)
         )
         return {(was, now): (matched, told) for was, now, matched, told in self.connection.execute(query)}
 
     def _read(self, old: ItemFacts, new: ItemFacts) -> None:
-        was, now, reasons = self.was, self.now, texts.alias()
+        was, now = self.was, self.now
         query = (
-            sa.select(texts.c.text, reasons.c.text, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs)
-            .select_from(was.join(now, was.c.subject_id == now.c.subject_id))
-            .join(texts, texts.c.id == now.c.subject_id)
-            .join(reasons, reasons.c.id == now.c.reason_id)
+            sa.select(now.c.subject, now.c.reason, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs)
+            .select_from(was.join(now, was.c.subject == now.c.subject))
             .where(was.c.item_run_id == old.row, now.c.item_run_id == new.row, self.told)
-            .order_by(texts.c.text)
+            .order_by(now.c.subject)
         )
         for subject, reason, first, second, small, large in self.connection.execute(query):
             if first != second:

@@ -24,10 +24,7 @@ from tipchain.history.schema import (
     VerdictFacts,
     command_runs,
     entries,
-    environments,
     item_runs,
-    machines,
-    texts,
 )
 from tipchain.nightly.items import TOGETHER_S, ShardPart, gather, merge_facts
 
@@ -39,9 +36,10 @@ IN_ONE_QUERY = 500
 """Numbers of rows that a query lists; databases have limits."""
 NEAR_S = 4 * TOGETHER_S
 """Seconds around a share within which the other shares of its night are looked for."""
-ABOVE = ("item_id", "command_id")
+ABOVE = ("item", "command")
 """What of an item and a command stands in the rows of what is below them."""
-LATE = ("reason_id", "tensors_id", "machine_id", "environment_id")
+UNREAD = ("id", "key", "began", "rank")
+LATE = ("reason", "tensors", "machine", "machine_class", "environment")
 AT_MOST = 20
 """Entries that a part of a name may be in, of which the user is told."""
 _T = TypeVar("_T")
@@ -108,28 +106,25 @@ def _entries() -> sa.Select[Any]:
 
 
 def rows_of(table: sa.Table) -> sa.Select[Any]:
-    """Return a query for a table's rows as people read them: with names, machines and environments in place of numbers.
+    """Return a query for a table's rows as people read them.
 
     The columns are entry, title, item and command, as far as the table is below them, then its own; reasons and places last.
     """
     ladder = {entries: (), item_runs: (entries,), schema.figures: (entries, item_runs, command_runs)}
     above: tuple[sa.Table, ...] = ladder.get(table, (entries, item_runs))
-    source: sa.FromClause = (above or [table])[0]
+    source: sa.FromClause = (*above, table)[0]
     for part in (*above, table)[1:]:
         source = source.join(part)
     columns: list[sa.ColumnElement[Any]] = [entries.c.name.label("entry"), entries.c.title] if above else []
-    late: list[sa.ColumnElement[Any]] = []
-    for column in (*(one for part in above for one in part.columns if one.name in ABOVE), *table.columns):
-        target = next((key.column.table for key in column.foreign_keys), None)
-        name = "figure" if column.name == "name_id" else column.name.removesuffix("_id")
-        if target is None and column.name not in ("id", "key", "began", "rank"):
-            columns.append(column.label(name))
-        elif target in (texts, machines, environments):
-            named = target.alias()
-            source = source.join(named, named.c.id == column)
-            first, *rest = (one for one in named.columns if one.name != "id")
-            (late if above and column.name in LATE else columns).extend((first.label(name), *rest))
-    return sa.select(*columns, *late).select_from(source)
+    columns += [one for part in above for one in part.columns if one.name in ABOVE]
+    late = LATE if above else ()
+    own = [one for one in table.columns if one.name not in UNREAD and not one.foreign_keys]
+    columns += [
+        one.label("figure") if table is schema.figures and one.name == "name" else one
+        for one in own
+        if one.name not in late
+    ]
+    return sa.select(*columns, *(one for one in own if one.name in late)).select_from(source)
 
 
 def _read_entries(connection: Connection, query: sa.Select[object]) -> list[Entry]:
@@ -245,7 +240,7 @@ def commands_of(
     query = rows_of(command_runs).add_columns(command_runs.c.id.label("row"))
     query = query.where(of_entry(item_runs.c.entry_id, entry)).order_by(command_runs.c.item_run_id, command_runs.c.id)
     if items is not None:
-        query = query.where(item_runs.c.item_id.in_([schema.number_of(item) for item in items]))
+        query = query.where(item_runs.c.item.in_(items))
     told = rows_of(schema.figures).add_columns(command_runs.c.id.label("row"))
     figures: dict[int, dict[str, float]] = {}
     for row in connection.execute(told.where(of_entry(item_runs.c.entry_id, entry))):
@@ -298,7 +293,7 @@ def find_causes(
         title: only those of this manifest, or report's title.
         limit: how many at most.
     """
-    query = rows_of(schema.causes).add_columns(entries.c.commit_id.label("commit"))
+    query = rows_of(schema.causes).add_columns(entries.c.commit)
     query = query.order_by(entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
     named = {column.name: column for column in query.selected_columns}
     if code:

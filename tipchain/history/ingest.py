@@ -1,25 +1,21 @@
-"""Reads nights and reports into the history, or into an outbox while its database cannot be reached."""
+"""Reads nights and reports into the history."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import math
 import socket
-import sys
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from tipchain.core.files import atomic_write, replacing
-from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, taken
-from tipchain.core.language import say
+from tipchain.core.files import atomic_write
+from tipchain.core.json_text import Json, flat_facts, taken
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
@@ -31,8 +27,6 @@ from tipchain.report.model import RunReport, load_report, report_json
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +231,11 @@ class _Unique:
 
 # Which finished nights were handed on to a history: a file in a night's folder says so.
 #
-# A coordinator that is killed after it wrote ``finished.json`` and before the history had the night leaves one without that
-# file. The next call that looks at the manifest's nights finds it, and hands it on.
+# A night whose database was down, or whose coordinator was killed after it wrote ``finished.json``, has no such file. The
+# next call that looks at the manifest's nights finds it, and hands it on.
 
 HANDED = "history.json"
-"""In a night's folder: a history has the night, or it waits in an outbox. Nothing else rests on it."""
+"""In a night's folder: a history has the night. Nothing else rests on it."""
 LOOKED_AT = 10
 """How many of the latest nights are looked at; those before one that was handed on are not."""
 BESIDE = 5
@@ -278,184 +272,40 @@ def missed_nights(nights: Path, but: Path | None = None) -> list[Path]:
     return found[::-1]
 
 
-# What could not be written to the database waits in files, and is sent at the next call.
-#
-# ::
-#
-#     .tipchain/outbox/<database>/<began>-<key>.jsonl.gz      one night or report each, whole
-#
-# A file stands for itself: the night's folder or the report may be gone by the time it is sent. It is removed once all
-# of it is in the database; being killed before that only means that it is sent again, which adds nothing twice.
+def keep_night(folder: Path, database: str | None = None) -> tuple[bool, list[str]]:
+    """Add a night to the history, and before it those that no history was given.
 
-FORMAT = 2
-"""What is written. Files of format 1 are read too: a machine was an object there."""
-SUFFIX = ".jsonl.gz"
-
-
-def keep(place: HistoryPlace, source: IngestSource) -> Path:
-    """Write a night or a report into the outbox, whole or not at all, and return the file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    place.make_folder()
-    entry = source.entry
-    digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
-    path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
-    with replacing(path) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        packed.write(json.dumps({"format": FORMAT, "entry": as_json(entry)}).encode() + b"\n")
-        for item in source.items():
-            packed.write(json.dumps(as_json(item)).encode() + b"\n")
-        packed.write(b"end\n")
-    return path
-
-
-def waiting(place: HistoryPlace) -> list[Path]:
-    """Return the files that wait for a database, the oldest night first."""
-    return sorted(place.outbox.glob(f"[!.]*{SUFFIX}"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendResult:
-    """What came of sending results to a database.
-
-    Attributes:
-        sent: whether the database has them.
-        new: items that it did not have before.
-        message: one or more lines for the user; "" if there is nothing to be said.
-    """
-
-    sent: bool
-    new: int = 0
-    message: str = ""
-
-
-def send(history: History) -> SendResult:
-    """Add all that waits for this database; stop at the first that it does not take.
-
-    What another process is sending is left to that. A file that cannot be read stays, and is named.
-    """
-    from filelock import FileLock, Timeout
-
-    place, new, problem = history.place, 0, ""
-    lines: list[str] = []
-    files = waiting(place)
-    if not files:
-        return SendResult(sent=True)
-    try:
-        with FileLock(place.outbox / ".lock", timeout=0):
-            for path in files:
-                try:
-                    entry = read_entry(path)
-                    new += history.add(entry, read_items(path))
-                except RecordError:
-                    problem = problem or f"{path}: cannot be read"
-                    continue
-                except HistoryError as error:
-                    problem = str(error)
-                    break
-                lines.append(f"history: {entry.name}, which waited, is in {place} now")
-                with suppress(FileNotFoundError):
-                    path.unlink()
-    except (Timeout, OSError):
-        problem = "another process is sending them"
-    left = len(waiting(place))
-    lines += [f"history: {left} in {place.outbox} still wait: {problem}"] if left and problem else []
-    return SendResult(sent=not left, new=new, message="\n".join(lines))
-
-
-def read_entry(path: Path) -> Entry:
-    """Return the entry of a file that waits.
-
-    Raises:
-        RecordError: it cannot be read, or not to its end.
-    """
-    lines = list(_lines(path, last=1))
-    try:
-        head = json.loads(lines[0])
-        entry = _parse(Entry, head["entry"], "entry")
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
-    if head["format"] not in (1, FORMAT):
-        raise RecordError("has another format", file=path, found=repr(head["format"]), expected=FORMAT)
-    return entry
-
-
-def read_items(path: Path) -> Iterator[ItemFacts]:
-    """Yield the items of a file that waits.
-
-    Raises:
-        RecordError: it cannot be read, or not to its end.
-    """
-    for number, line in enumerate(_lines(path)):
-        if number == 0:
-            continue
-        try:
-            yield _parse(ItemFacts, json.loads(line), "item")
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordError(
-                f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
-            ) from error
-
-
-def _parse(kind: type[_T], found: JsonObject, where: str) -> _T:
-    if isinstance(machine := found["machine"], dict):  # of format 1
-        found = {**found, "machine": machine["name"], "machine_class": machine["machine_class"]}
-    return parse_as(kind, found, where, lenient=True)
-
-
-def _lines(path: Path, last: int | None = None) -> Iterator[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file):
-                if line == "end\n" or number == last:
-                    return
-                yield line
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise RecordError(f"cannot be read: {error}", file=path, expected="a file of the outbox") from error
-    raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
-
-
-def keep_night(folder: Path, database: str | None = None) -> SendResult:
-    """Add a night to the history, before it those that a kill kept from being added; print what there is to be said.
+    Trouble with the history is never raised: the night's folder has all that the next call hands on.
 
     Args:
         folder: the night's.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
+
+    Returns:
+        Whether the database has the night, and what there is to be said.
     """
     source = read_source(folder)
     place = place_of(Path(source.entry.root), database)
-    told = hand_on_missed(folder.parent, place, but=folder)
-    kept = keep_source(source, place)
-    for message in (*told, *filter(None, [kept.message])):
-        print(say(message), file=sys.stderr)
-    return kept
-
-
-def keep_source(source: IngestSource, place: HistoryPlace) -> SendResult:
-    """Add a night or a report to the history, and what waited from before.
-
-    Trouble with the history is never raised: results that the database does not take go to the outbox, and are sent
-    at the next call. May be called several times for a night, as with one that goes on.
-    """
     try:
-        history = History(place)
-        new = history.add(source.entry, source.items())
+        told = hand_on_missed(folder.parent, place, but=folder)
+        add_source(source, place)
     except (HistoryError, OSError) as error:
-        # Put a night or a report into the outbox, or say why that fails, too.
-        reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
-        try:
-            end = f"  kept in {keep(place, source)}, sent at the next call"
-            _note(source, place)
-        except OSError as trouble:
-            where = source.night.folder if source.night else source.entry.name
-            end = (
-                f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
-                f"  hint: they are in {where}; tipchain history add sends them later"
-            )
-        return SendResult(sent=False, message=f"history: {reason}\n{end}")
-    _note(source, place)
-    return replace(send(history), sent=True, new=new)
+        told = [f"history: {error}\n  the night is in {folder}; the next night of its manifest hands it on"]
+        return False, told
+    return True, told
+
+
+def add_source(source: IngestSource, place: HistoryPlace) -> int:
+    """Add a night or a report to the history; return how many of its items are new.
+
+    Raises:
+        HistoryError: the database does not take it.
+    """
+    history = History(place)
+    new = 0 if history.has(source.entry.key) else history.add(source.entry, source.items())
+    if source.night is not None and source.entry.finished:
+        note_handed(source.night.folder, str(place))
+    return new
 
 
 def hand_on_missed(nights: Path, place: HistoryPlace, *, but: Path | None = None) -> list[str]:
@@ -467,6 +317,9 @@ def hand_on_missed(nights: Path, place: HistoryPlace, *, but: Path | None = None
         nights: the folder of the manifest's nights.
         place: where the history is.
         but: a night that is handed on otherwise.
+
+    Raises:
+        HistoryError: the database does not take one.
     """
     told = []
     for folder in missed_nights(nights, but):
@@ -475,11 +328,8 @@ def hand_on_missed(nights: Path, place: HistoryPlace, *, but: Path | None = None
         except RecordError as error:
             told.append(f"history: a finished night cannot be handed on: {error}")
             continue
-        if _having(place, source.entry.key):
-            note_handed(folder, str(place))
-            continue
-        kept = keep_source(source, place)
-        told.append(kept.message or f"history: {folder.name}, which had finished before, is in {place} now")
+        if add_source(source, place):
+            told.append(f"history: {folder.name}, which had finished before, is in {place} now")
     return told
 
 
@@ -516,19 +366,3 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
                 source = night_source(one.night)
                 history.add(source.entry, source.items())
         yield history
-
-
-def send_waiting(place: HistoryPlace) -> SendResult:
-    """Send what waits for the database; trouble with it is told, not raised."""
-    count = len(waiting(place))
-    if not count:
-        return SendResult(sent=True)
-    try:
-        return send(History(place))
-    except (HistoryError, OSError) as error:
-        return SendResult(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}")
-
-
-def _note(source: IngestSource, place: HistoryPlace) -> None:
-    if source.night is not None and source.entry.finished:
-        note_handed(source.night.folder, str(place))

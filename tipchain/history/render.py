@@ -292,9 +292,9 @@ TABLES: Mapping[str, tuple[sa.Table, tuple[Any, ...]]] = {
     "entries": (entries, (entries.c.began, entries.c.id)),
     "items": (item_runs, (item_runs.c.id,)),
     "commands": (command_runs, (command_runs.c.id,)),
-    "figures": (figures, (figures.c.command_run_id, "figure")),
-    "verdicts": (verdicts, (verdicts.c.item_run_id, verdicts.c.subject_id)),
-    "artifacts": (artifacts, (artifacts.c.item_run_id, "path")),
+    "figures": (figures, (figures.c.command_run_id, figures.c.name)),
+    "verdicts": (verdicts, (verdicts.c.item_run_id, verdicts.c.subject)),
+    "artifacts": (artifacts, (artifacts.c.item_run_id, artifacts.c.path)),
     "causes": (causes, (causes.c.item_run_id, causes.c.rank)),
 }
 """What is exported, and in which order."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -194,14 +193,6 @@ metadata = sa.MetaData()
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up INTEGER keys only
 
 
-def number_of(text: str) -> int:
-    """Return the number of a text: 63 bits of a hash of it.
-
-    Two of a million texts share one with a chance of 5e-8.
-    """
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
-
-
 def code_of(outcome: Outcome) -> int:
     """Return an outcome's number."""
     return OUTCOMES.index(outcome)
@@ -211,12 +202,8 @@ def _counted() -> sa.Column[int]:
     return sa.Column("id", BIG, primary_key=True, autoincrement=True)
 
 
-def _named() -> sa.Column[int]:
-    return sa.Column("id", BIG, primary_key=True, autoincrement=False)
-
-
-def _text(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text(), nullable=False)
+def _text(name: str, *, key: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text(), nullable=False, primary_key=key)
 
 
 def _code() -> sa.Column[int]:
@@ -227,18 +214,11 @@ def _number(name: str, *, nullable: bool = False) -> sa.Column[float]:
     return sa.Column(name, sa.Double(), nullable=nullable)
 
 
-def _link(name: str, target: str, *, key: bool = False) -> sa.Column[int]:
-    return sa.Column(name, BIG, sa.ForeignKey(target), nullable=False, primary_key=key)
-
-
 def _part(name: str, target: str, *, key: bool = False) -> sa.Column[int]:
     return sa.Column(name, BIG, sa.ForeignKey(target, ondelete="CASCADE"), nullable=False, primary_key=key)
 
 
 versions = sa.Table("tipchain_history", metadata, sa.Column("version", sa.Integer(), primary_key=True))
-texts = sa.Table("texts", metadata, _named(), _text("text"))
-environments = sa.Table("environments", metadata, _named(), _text("facts"))
-machines = sa.Table("machines", metadata, _named(), _text("name"), _text("machine_class"))
 entries = sa.Table(
     "entries",
     metadata,
@@ -251,10 +231,11 @@ entries = sa.Table(
     _text("started"),
     _number("seconds"),
     sa.Column("finished", sa.Boolean(), nullable=False),
-    _text("commit_id"),
+    _text("commit"),
     _text("root"),
-    _link("machine_id", "machines.id"),
-    _link("environment_id", "environments.id"),
+    _text("machine"),
+    _text("machine_class"),
+    _text("environment"),
     sa.Column("part", sa.Text(), nullable=False, server_default=""),
     sa.UniqueConstraint("key", name="uq_entries_key"),
     sa.Index("ix_entries_name", "name"),
@@ -265,10 +246,10 @@ item_runs = sa.Table(
     metadata,
     _counted(),
     _part("entry_id", "entries.id"),
-    _link("item_id", "texts.id"),
+    _text("item"),
     sa.Column("attempt", sa.Integer(), nullable=False),
     _code(),
-    _link("reason_id", "texts.id"),
+    _text("reason"),
     sa.Column("exit_code", sa.Integer(), nullable=True),
     sa.Column("signal", sa.Integer(), nullable=False),
     _text("started"),
@@ -277,23 +258,24 @@ item_runs = sa.Table(
     _text("executor"),
     _text("log"),
     _text("report"),
-    _link("machine_id", "machines.id"),
-    _link("environment_id", "environments.id"),
+    _text("machine"),
+    _text("machine_class"),
+    _text("environment"),
     sa.Column("chain", sa.Text(), nullable=False, server_default=""),
     sa.Column("verdict_count", sa.Integer(), nullable=False),
-    sa.UniqueConstraint("entry_id", "item_id", name="uq_item_runs_entry_item"),
-    sa.Index("ix_item_runs_item", "item_id", "entry_id"),
+    sa.UniqueConstraint("entry_id", "item", name="uq_item_runs_entry_item"),
+    sa.Index("ix_item_runs_item", "item", "entry_id"),
 )
 command_runs = sa.Table(
     "command_runs",
     metadata,
     _counted(),
     _part("item_run_id", "item_runs.id"),
-    _link("command_id", "texts.id"),
+    _text("command"),
     sa.Column("step", sa.String(16), nullable=False),
     _text("argv"),
     _code(),
-    _link("reason_id", "texts.id"),
+    _text("reason"),
     sa.Column("exit_code", sa.Integer(), nullable=True),
     sa.Column("signal", sa.String(32), nullable=False),
     _text("started"),
@@ -301,13 +283,13 @@ command_runs = sa.Table(
     _number("peak_memory_mb"),
     _text("log"),
     sa.Column("reused", sa.Boolean(), nullable=False),
-    sa.UniqueConstraint("item_run_id", "command_id", name="uq_command_runs_item_command"),
+    sa.UniqueConstraint("item_run_id", "command", name="uq_command_runs_item_command"),
 )
 figures = sa.Table(
     "figures",
     metadata,
     _part("command_run_id", "command_runs.id", key=True),
-    _link("name_id", "texts.id", key=True),
+    _text("name", key=True),
     _number("value", nullable=True),
     sqlite_with_rowid=False,
 )
@@ -315,7 +297,7 @@ artifacts = sa.Table(
     "artifacts",
     metadata,
     _part("item_run_id", "item_runs.id", key=True),
-    _link("path_id", "texts.id", key=True),
+    _text("path", key=True),
     sa.Column("sha256", sa.String(64), nullable=False),
     sqlite_with_rowid=False,
 )
@@ -323,10 +305,10 @@ verdicts = sa.Table(
     "verdicts",
     metadata,
     _part("item_run_id", "item_runs.id", key=True),
-    _link("subject_id", "texts.id", key=True),
+    _text("subject", key=True),
     _code(),
-    _link("reason_id", "texts.id"),
-    _link("tensors_id", "texts.id"),
+    _text("reason"),
+    _text("tensors"),
     sa.Column("finite", sa.Boolean(), nullable=False),
     sa.Column("size", BIG, nullable=False),
     *(_number(name, nullable=True) for name in STATISTICS),
@@ -338,15 +320,15 @@ causes = sa.Table(
     _part("item_run_id", "item_runs.id", key=True),
     sa.Column("rank", sa.Integer(), nullable=False, primary_key=True, autoincrement=False),
     sa.Column("stage", sa.String(32), nullable=False),
-    _link("code_id", "texts.id"),
-    _link("layer_id", "texts.id"),
-    _link("message_id", "texts.id"),
-    _link("fix_id", "texts.id"),
-    _link("file_id", "texts.id"),
+    _text("code"),
+    _text("layer"),
+    _text("message"),
+    _text("fix"),
+    _text("file"),
     sa.Column("line", sa.Integer(), nullable=False),
     _number("explained", nullable=True),
     sa.Column("checks", sa.Integer(), nullable=False),
-    sa.Index("ix_causes_code", "code_id"),
+    sa.Index("ix_causes_code", "code"),
     sqlite_with_rowid=False,
 )
 
@@ -361,100 +343,65 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
 
 
-def text_number(text: str) -> int:
-    """Return the number under which ``text`` is stored."""
-    return number_of(storable(text))
-
-
 def number(value: float) -> float | None:
     """Return ``value`` for a column of numbers: None for NaN."""
     return None if math.isnan(value) else float(value)
 
 
-def machine_row(facts: Entry | ItemFacts) -> Row:
-    """Return the row of the machine that something ran on."""
-    name, machine_class = storable(facts.machine), storable(facts.machine_class)
-    return {"id": number_of(f"{name}\n{machine_class}"), "name": name, "machine_class": machine_class}
-
-
-def environment_row(facts: Entry | ItemFacts) -> Row:
-    """Return the row of the environment that something ran in."""
-    text = json.dumps(dict(facts.environment), sort_keys=True)
-    return {"id": number_of(text), "facts": text}
-
-
 def _row(table: sa.Table, facts: object, **own: object) -> Row:
-    """Return a table's row of ``own`` and of ``facts``, whose attributes are called as columns are; texts become numbers."""
-    made = {name: convert(getattr(facts, field)) for name, field, convert in _conversions(table) if name not in own}
-    return {**made, **own}
+    """Return a table's row of ``own`` and of ``facts``, whose attributes are called as columns are."""
+    return {**{name: convert(getattr(facts, name)) for name, convert in _conversions(table) if name not in own}, **own}
 
 
 @cache
-def _conversions(table: sa.Table) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Return each column of a table, the field that it stores, and how."""
+def _conversions(table: sa.Table) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """Return how the field of each column of a table is stored."""
 
     def stored(column: sa.Column[Any]) -> Callable[[Any], Any]:
         kind = column.type
-        if column.name.endswith("_id"):
-            return text_number
         if column.name == "outcome":
             return code_of
         if isinstance(kind, sa.String):  # of which Text is one, without a length
-            return lambda value: storable(value if isinstance(value, str) else json.dumps(value))[: kind.length]
+            return lambda value: _as_text(value)[: kind.length]
         return number if isinstance(kind, sa.Double) and column.nullable else lambda value: value
 
-    columns = (column for column in table.columns if column.name != "id")
-    return tuple((column.name, column.name.removesuffix("_id"), stored(column)) for column in columns)
+    columns = (column for column in table.columns if column.name != "id" and not column.foreign_keys)
+    return tuple((column.name, stored(column)) for column in columns)
 
 
-def _where(facts: Entry | ItemFacts) -> Row:
-    return {"machine_id": machine_row(facts)["id"], "environment_id": environment_row(facts)["id"]}
+def _as_text(value: object) -> str:
+    return storable(value if isinstance(value, str) else json.dumps(as_json(value), sort_keys=True))
 
 
 def entry_row(entry: Entry) -> Row:
     """Return the row of an entry, not finished yet: its items come first."""
-    part = storable(json.dumps(as_json(entry.part), sort_keys=True)) if entry.part else ""
-    return _row(entries, entry, finished=False, commit_id=storable(entry.commit), part=part, **_where(entry))
+    return _row(entries, entry, finished=False, part=_as_text(entry.part) if entry.part else "")
 
 
 def item_row(entry: int, item: ItemFacts) -> Row:
     """Return the row of an item in the entry with the given number."""
-    own = {"entry_id": entry, "item_id": text_number(item.id), "verdict_count": len(item.verdicts)}
-    return _row(item_runs, item, **own, **_where(item))
+    return _row(item_runs, item, entry_id=entry, item=storable(item.id), verdict_count=len(item.verdicts))
 
 
 def rows_below(item_run: int, item: ItemFacts) -> dict[sa.Table, list[Row]]:
-    """Return the rows of an item's verdicts, artifacts, causes and commands, in the order in which the tables have them."""
-    judged = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
+    """Return the rows of an item's verdicts, artifacts, causes and commands."""
     return {
-        verdicts: sorted(judged, key=lambda row: int(row["subject_id"])),
+        verdicts: [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts],
         artifacts: [
-            {"item_run_id": item_run, "path_id": text_number(path), "sha256": sha256[:64]}
+            {"item_run_id": item_run, "path": storable(path), "sha256": sha256[:64]}
             for path, sha256 in item.artifacts.items()
         ],
         causes: [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)],
         command_runs: [
-            _row(command_runs, one, item_run_id=item_run, command_id=text_number(one.id)) for one in item.commands
+            _row(command_runs, one, item_run_id=item_run, command=storable(one.id)) for one in item.commands
         ],
     }
 
 
-def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
-    """Return the rows of the commands' figures; ``runs`` has their rows by the number of their id."""
+def figure_rows(runs: Mapping[str, int], item: ItemFacts) -> list[Row]:
+    """Return the rows of the commands' figures; ``runs`` has their rows by their id."""
     return [
-        {"command_run_id": runs[text_number(command.id)], "name_id": text_number(name), "value": number(value)}
+        {"command_run_id": runs[storable(command.id)], "name": storable(name), "value": number(value)}
         for command in item.commands
         for name, value in command.figures.items()
     ]
-
-
-def texts_of(item: ItemFacts) -> dict[int, Row]:
-    """Return the rows of all texts of an item, by number."""
-    found = {item.id, item.reason, *item.artifacts}
-    for command in item.commands:
-        found |= {command.id, command.reason, *command.figures}
-    for verdict in item.verdicts:
-        found |= {verdict.subject, verdict.reason, verdict.tensors}
-    for cause in item.causes:
-        found |= {cause.code, cause.layer, cause.message, cause.fix, cause.file}
-    return {number_of(text): {"id": number_of(text), "text": text} for text in map(storable, found)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sqlite3
@@ -23,23 +22,13 @@ from tipchain.errors import HistoryError, UsageError, first_line
 from tipchain.history import VARIABLE, schema
 from tipchain.history.schema import Entry, ItemFacts
 
-FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
+FOLDER, FILE = ".tipchain", "history.sqlite"
 DRIVERS = {
     "sqlite": "sqlite",
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-SHOWN = frozenset(
-    """
-    host hostaddr port dbname user connect_timeout client_encoding options application_name
-    fallback_application_name keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout
-    replication gssencmode sslmode sslnegotiation sslcompression sslcert sslkey sslrootcert sslcrl sslcrldir
-    sslsni requirepeer krbsrvname gsslib ssl_min_protocol_version ssl_max_protocol_version target_session_attrs
-    load_balance_hosts channel_binding passfile service timeout mode cache uri
-""".split()
-)
-"""What may stand in a URL's query and be shown: the options of libpq and SQLite that are no secrets."""
 HIDDEN = "***"
 _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
@@ -52,12 +41,10 @@ class HistoryPlace:
     Attributes:
         root: the project's folder.
         url: SQLAlchemy's URL, with a password where there is one: never to be shown.
-        outbox: folder for what could not be written.
     """
 
     root: Path
     url: URL
-    outbox: Path
 
     @property
     def file(self) -> Path | None:
@@ -77,30 +64,19 @@ class HistoryPlace:
             ignore.write_text("*\n", encoding="utf-8")
 
     def __str__(self) -> str:
-        return str(self.file) if self.file else _shown(self.url)
+        return str(self.file) if self.file else self.url.set(query={}).render_as_string(hide_password=True)
 
     def __repr__(self) -> str:
         return f"Place({self})"
 
     def without_secrets(self, text: str) -> str:
         """Return ``text`` with the passwords replaced, in case a driver's message quotes them."""
-        for secret in sorted(filter(None, _secrets(self.url)), key=len, reverse=True):
+        query = self.url.normalized_query.items()
+        secrets = [str(self.url.password or ""), *(one for name, values in query if "pass" in name for one in values)]
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
             for one in (secret, quote(secret, safe=""), quote_plus(secret)):
                 text = text.replace(one, HIDDEN)
         return text
-
-
-def _secrets(url: URL) -> Iterator[str]:
-    """Yield the password of a URL, and the values in its query that are not known to be none."""
-    yield str(url.password or "")
-    for name, values in url.normalized_query.items():
-        if name.lower() not in SHOWN:
-            yield from values
-
-
-def _shown(url: URL) -> str:
-    query = {name: values if name.lower() in SHOWN else (HIDDEN,) for name, values in url.normalized_query.items()}
-    return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
 def place_of(root: Path, database: str | None = None) -> HistoryPlace:
@@ -114,11 +90,7 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    url = _url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE))
-    plain = url.set(password=None)
-    plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
-    digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
-    return HistoryPlace(root=root, url=url, outbox=root / FOLDER / OUTBOX / digest)
+    return HistoryPlace(root=root, url=_url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)))
 
 
 def _url(text: str) -> URL:
@@ -225,8 +197,6 @@ SERVER = {
     "application_name": "tipchain",
 }
 """How soon a server counts as gone: libpq's options, unless the URL sets them. Source: PostgreSQL, 34.1.2."""
-REMEMBERED = 300_000
-"""Texts that are remembered as written, so that a night's items do not write the same ones again."""
 
 
 class History:
@@ -241,7 +211,6 @@ class History:
 
     def __init__(self, place: HistoryPlace) -> None:
         self.place = place
-        self._written: set[int] = set()
         with self._trouble():
             if place.file is not None and place.file.parent == place.root / FOLDER:
                 place.make_folder()
@@ -291,9 +260,7 @@ class History:
                 number = self._entry(connection, entry)
             for item in items:
                 with connection.begin():
-                    texts = self._item(connection, number, item)
-                new += texts is not None
-                self._written |= texts if texts and len(self._written) < REMEMBERED else set()
+                    new += self._item(connection, number, item)
             with connection.begin():
                 # Note that a night has come to its end, once all its items are there.
                 table = schema.entries
@@ -305,35 +272,24 @@ class History:
 
     def _entry(self, connection: Connection, entry: Entry) -> int:
         """Return the number of the entry, which is added if need be."""
-        self._insert(connection, schema.machines, [schema.machine_row(entry)])
-        self._insert(connection, schema.environments, [schema.environment_row(entry)])
         self._insert(connection, schema.entries, [schema.entry_row(entry)])
         key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
         return int(connection.execute(key).scalar_one())
 
-    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> set[int] | None:
-        """Add an item and return the numbers of its texts; None if it is there already."""
-        table = schema.item_runs
-        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id))
-        if connection.execute(own).first() is not None:
-            return None
-        self._insert(connection, schema.machines, [schema.machine_row(item)])
-        self._insert(connection, schema.environments, [schema.environment_row(item)])
-        texts = schema.texts_of(item)
-        # In the order of their numbers: two writers that wait for each other's texts would wait for ever.
-        wanted = [texts[one] for one in sorted(texts) if one not in self._written]
-        self._insert(connection, schema.texts, wanted)
-        if not self._insert(connection, table, [schema.item_row(entry, item)]):
-            return None
+    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> bool:
+        """Add an item; return False if it is there already."""
+        table, row = schema.item_runs, schema.item_row(entry, item)
+        if not self._insert(connection, table, [row]):
+            return False
+        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item == row["item"])
         number = int(connection.execute(own).scalar_one())
         for part, rows in schema.rows_below(number, item).items():
             self._insert(connection, part, rows)
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
-            found = connection.execute(sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number))
-            numbers = {int(command): int(run) for command, run in found}
-            self._insert(connection, schema.figures, schema.figure_rows(numbers, item))
-        return set(texts)
+            found = connection.execute(sa.select(runs.c.command, runs.c.id).where(runs.c.item_run_id == number))
+            self._insert(connection, schema.figures, schema.figure_rows(dict(map(tuple, found)), item))
+        return True
 
     def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, object]]) -> int:
         """Insert the rows whose keys are not there yet; return how many, where it was one."""

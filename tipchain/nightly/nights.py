@@ -42,7 +42,7 @@ from tipchain.report.model import RunReport, load_report
 
 
 FORMAT = 2
-"""What is written. Documents of format 1 are read too: they need have no checksum."""
+"""Of what is written."""
 CHECKSUM = "sha256"
 NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
 
@@ -151,12 +151,11 @@ def read_document(path: Path) -> dict[str, Json]:
         ValueError: it was damaged, or is none.
     """
     document = read_json(path)
-    if not isinstance(document, dict) or document.get("format") not in (1, FORMAT):
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"is not of format {FORMAT}")
-    checksum = document.pop(CHECKSUM, None)
-    needed = document.pop("format") == FORMAT
-    if (needed or checksum is not None) and checksum != _checksum({"format": FORMAT, **document}):
+    if document.pop(CHECKSUM, None) != _checksum(document):
         raise ValueError("its checksum is wrong")
+    del document["format"]
     return document
 
 
