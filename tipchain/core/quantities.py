@@ -87,7 +87,7 @@ def write_scalars(scalars: Iterable[Scalar], viewer: str, folder: Path) -> int:
 
 
 def plain_tag(tag: str) -> str:
-    """Return a tag in the characters that both viewers take, others as ``_``."""
+    """Return a tag in letters, digits, ``-``, ``.`` and ``/``, all else as ``_``."""
     return re.sub(r"[^\w\-./]", "_", tag).strip("/")
 
 
