@@ -82,7 +82,6 @@ HERE = {
         "[NAME ...] [--table TABLE] [--format csv|jsonl] [--out FILE]": "latest --table items --format jsonl --out items.jsonl",
     },
     "docs/how-to/locate.md": {"CASE.yaml": "net.yaml"},
-    "docs/how-to/names.md": {"CASE.yaml": "net.yaml"},
     "docs/how-to/nightly.md": {"MANIFEST.yaml": "test_tipc/nightly.yaml"},
     "docs/how-to/tolerances.md": {"/alexnet/": "/net/"},
     "docs/when-it-fails.md": {},

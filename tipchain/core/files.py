@@ -40,7 +40,7 @@ def find_root(path: Path) -> Path:
 
 
 def project_above(folder: Path) -> Path:
-    """Return the nearest folder above with a pyproject.toml or a test_tipc, else ``folder``."""
+    """Return the nearest folder, from ``folder`` up, with a pyproject.toml or test_tipc, else ``folder``."""
     for one in (folder, *folder.parents):
         if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
             return one
@@ -93,8 +93,8 @@ def _named_at(name: str) -> datetime | None:
     if not re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{5}", name):
         return None
     try:
-        second = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
-        return second + timedelta(microseconds=int(name[16:], 16))
+        moment = datetime.strptime(f"{name[:15]}+0000", "%Y%m%d-%H%M%S%z")
+        return moment + timedelta(microseconds=int(name[16:], 16))
     except (ValueError, OverflowError):
         return None
 
@@ -184,7 +184,7 @@ def prune(out: Path, keep: int = 2) -> int:
 
 
 def append(path: Path, text: str) -> None:
-    """Append ``text``, a whole record, to ``path`` in one write under a lock."""
+    """Append a record, newline added if missing, to ``path`` in one write under a lock."""
     from filelock import FileLock
 
     record = text if text.endswith("\n") else text + "\n"

@@ -111,7 +111,7 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
 
 
 def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dict[str, TensorDiff]:
-    """Return `diff_arrays` of tiny arrays, those of one size and dtype together.
+    """Return exactly `diff_arrays` of tiny arrays, those of one size and dtype together.
 
     Left out are arrays for which more than the usual is to be found: layouts and dtypes that are turned or converted,
     NaN, Inf, and differences from 0.

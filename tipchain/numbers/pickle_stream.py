@@ -129,7 +129,7 @@ def brief(value: object) -> str:
 
 
 def dtype_of(code: object) -> np.dtype[np.generic]:
-    """Return the dtype of a code such as ``<f4``, which has a width."""
+    """Return the dtype of a code such as ``<f4``; refuse structured and unsized ones."""
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
         raise Refused(f"an array of dtype {brief(code)}" if isinstance(code, str) else "a structured dtype")
     return np.dtype(code)

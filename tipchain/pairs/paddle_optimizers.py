@@ -150,6 +150,11 @@ def build_optimizer(
     treatments = _treatments(settings, given, model)
     rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
     own = paddle.optimizer
+    clips = {
+        "clip_value": paddle.nn.ClipGradByValue,
+        "clip_norm": TorchClipByNorm,
+        "clip_global_norm": TorchClipByGlobalNorm,
+    }
     built: paddle.optimizer.Optimizer = {
         "sgd": own.SGD,
         "momentum": own.Momentum,
@@ -161,7 +166,7 @@ def build_optimizer(
     }[settings.name](
         learning_rate=rate,
         parameters=given,
-        grad_clip=_clip(settings),
+        grad_clip=clips[settings.clip](settings.limit) if settings.clip else None,
         **_decay(settings, treatments),
         **{{"nesterov": "use_nesterov"}.get(key, key): value for key, value in settings.options.items()},
     )
@@ -208,14 +213,3 @@ def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) ->
     for one in treatments:
         one.parameter.tensor.regularizer = regularizer if one.decays else None
     return {"weight_decay": None}
-
-
-def _clip(settings: OptimizerSettings) -> object:
-    if not settings.clip:
-        return None
-    kinds = {
-        "clip_value": paddle.nn.ClipGradByValue,
-        "clip_norm": TorchClipByNorm,
-        "clip_global_norm": TorchClipByGlobalNorm,
-    }
-    return kinds[settings.clip](settings.limit)
