@@ -413,7 +413,7 @@ FAIL   forward      2 项检查中有 1 项失败：logits: again
 
 def test_lint_in_chinese(shown):
     text, code = shown("--lang", "zh", "lint", "wrong.txt", "-v")
-    assert (code, text[: len(LINTED)]) == (1, LINTED)
+    assert (code, LINTED in text) == (1, True)
     assert text.endswith("\n1 个文件：2 项出错，3 项警告，4 项提示\n")
     assert all(columns(line) <= 80 for line in text.splitlines())
     assert not left_english(text)
@@ -553,8 +553,8 @@ def test_options_of_every_command_stand_before_it_too(shown, tmp_path, before, a
 
 
 def test_what_no_command_has_is_refused_before_it_as_behind_it(shown):
-    for words in (("-q", "lint", "net.txt"), ("lint", "net.txt", "-q")):
-        assert shown(*words) == ("error: tipchain lint: unrecognized arguments: -q\n  see tipchain lint --help\n", 2)
+    for words in (("-q", "plan", "net.txt"), ("plan", "net.txt", "-q")):
+        assert shown(*words) == ("error: tipchain plan: unrecognized arguments: -q\n  see tipchain plan --help\n", 2)
     assert shown("--lang", "fr", "lint", "net.txt")[1] == 2
     assert shown("--lang", "zh")[0].startswith("用法：tipchain ")
 
