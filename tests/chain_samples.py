@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.params import ParamFile
+from tipchain.chain.plan import Plan
+from tipchain.modes import Mode
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "../shared/tipc_corpus"
@@ -148,6 +150,13 @@ def corpus() -> list[dict]:
         pytest.skip("the corpus of parameter files is not here")
     with gzip.open(file, "rt") as lines:
         return [json.loads(line) for line in lines]
+
+
+def a_plan(**more) -> Plan:
+    """Return a plan of which nothing but ``more`` counts."""
+    return Plan(
+        **dict.fromkeys(("params", "suite", "model", "status", "out", "run"), "") | {"mode": Mode.WHOLE_INFER} | more
+    )
 
 
 def stub(path: Path, body: str) -> Path:

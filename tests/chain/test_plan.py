@@ -9,6 +9,7 @@ import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec
 from tipchain.chain.expand import expand
@@ -412,6 +413,17 @@ def test_impossible_points_are_left_out_on_a_gpu():
 def test_identical_points_are_planned_once():
     plan = make(edit(TEMPLATE, ("--bs", "--bs:1|1")))
     assert sum(command.step == "infer" for command in plan.commands) == 2
+
+
+def test_a_file_of_30_lines_infers_on_the_programs_own_data():
+    short = TUTORIAL.replace("--img-path:./images/demo.jpg\n--benchmark:True\n", "")
+    (infer, *_) = (one for one in make(short, suite="tutorial").commands if one.step == "infer")
+    assert [word.partition("=")[0] for word in infer.argv[2:]] == ["--use-gpu", "--model-dir", "--batch-size"]
+
+
+def test_a_list_where_the_suite_takes_one_device_is_told_as_such():
+    with pytest.raises(ParamsError, match=r"use_gpu.*is a list, and PaddleDetection hands one value to all entries"):
+        make(edit(SUITE_FILES["paddledetection"], ("use_gpu", "use_gpu:True|True")), suite="paddledetection")
 
 
 def leaf(folder):

@@ -7,12 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from chain_samples import living, stub
+from chain_samples import a_plan, living, stub
 
 from tipchain.chain import run as run_module
 from tipchain.chain.execute import Place, judge
 from tipchain.chain.gpus import Gpus, Leases
-from tipchain.chain.plan import Command, Plan, Result
+from tipchain.chain.plan import Command, Result
 from tipchain.chain.process import Ending
 from tipchain.chain.run import Policy, link_latest, run_plan
 from tipchain.errors import Outcome
@@ -46,7 +46,7 @@ def command(name, script="true", *, step="train", needs=(), **more):
 
 def go(tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, record=None, data=None, **policy):
     (tmp_path / "run").mkdir(exist_ok=True)
-    plan = Plan(
+    plan = a_plan(
         params="p.txt",
         mode=mode,
         suite="template",
@@ -55,8 +55,6 @@ def go(tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, rec
         out="out",
         run="run",
         commands=commands,
-        latest=(),
-        notes=(),
     )
     where = Place(root=tmp_path, run=tmp_path / "run", mode=mode, data=data)
     leases = Leases(tmp_path / "leases")
@@ -81,10 +79,7 @@ def test_each_command_is_judged_by_its_own_status(tmp_path):
     assert outcomes == {
         "good": ("PASS", ""),
         "bad": ("FAIL", "exit 3: Run successfully"),
-        "absent": (
-            "ERROR",
-            "exit 127: interpreter 'no-such-python' not found; name one with --python PATH or TIPCHAIN_PYTHON",
-        ),
+        "absent": ("ERROR", "exit 127: no-such-python: command not found (`--python` names another)"),
         "notfound": ("ERROR", "exit 127"),
         "segv": ("ERROR", "killed by SIGSEGV"),
         "align-fail": ("FAIL", "exit 1: logits differ"),
@@ -446,18 +441,7 @@ def test_latest_links_are_replaced_and_files_of_others_kept(tmp_path):
         folder = out / "runs" / run
         folder.mkdir(parents=True)
         (folder / "a.log").write_text(run)
-        plan = Plan(
-            params="",
-            mode=Mode.WHOLE_INFER,
-            suite="",
-            model="",
-            status="",
-            out="",
-            run="",
-            commands=(),
-            notes=(),
-            latest=(("usual.log", "a.log"), ("real.log", "a.log"), ("none.log", "absent")),
-        )
+        plan = a_plan(latest=(("usual.log", "a.log"), ("real.log", "a.log"), ("none.log", "absent")))
         return link_latest(plan, Place(root=tmp_path, run=folder, mode=Mode.WHOLE_INFER), out)
 
     (problem,) = link("one")
@@ -474,18 +458,7 @@ def test_the_latest_link_of_a_repeated_command_names_its_new_log(tmp_path):
     (tmp_path / "run/a.log").write_text("first")
     (tmp_path / "run/a.2.log").write_text("second")
     where = Place(root=tmp_path, run=tmp_path / "run", mode=Mode.WHOLE_INFER)
-    plan = Plan(
-        params="",
-        mode=Mode.WHOLE_INFER,
-        suite="",
-        model="",
-        status="",
-        out="",
-        run="run",
-        commands=(),
-        notes=(),
-        latest=(("usual.log", "a.log"),),
-    )
+    plan = a_plan(run="run", latest=(("usual.log", "a.log"),))
     again = Result(command=command("a"), outcome=Outcome.PASS, log="a.2.log")
     assert link_latest(plan, where, tmp_path, [again]) == ()
     assert (tmp_path / "usual.log").read_text() == "second"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from chain_samples import a_plan
 
 from tipchain.chain.gpus import Gpus
-from tipchain.chain.plan import Command, Options, Plan, Result, default_timeout
+from tipchain.chain.plan import Command, Options, Result, default_timeout
 from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
 from tipchain.errors import Outcome
 from tipchain.modes import Mode
@@ -112,18 +113,7 @@ def test_a_forecast_names_what_would_not_start_and_all_that_needs_it():
         command("early", "late", leg="d"),
         command("late", leg="d"),
     )
-    plan = Plan(
-        params="p",
-        mode=Mode.WHOLE_INFER,
-        suite="",
-        model="",
-        status="",
-        out="",
-        run="",
-        commands=commands,
-        latest=(),
-        notes=(),
-    )
+    plan = a_plan(commands=commands)
     found = {one.command.id: one.reason for one in forecast(plan, Gpus(trouble="no GPU"), Policy())}
     assert found == {
         "train": "not run: no GPU",

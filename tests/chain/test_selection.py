@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from chain_samples import a_plan
 
-from tipchain.chain.plan import Command, Plan, matches, select
+from tipchain.chain.plan import Command, matches, select
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 
@@ -14,17 +15,8 @@ def command(name, *needs):
 
 
 def plan(*commands):
-    return Plan(
-        params="p.txt",
-        mode=Mode.LITE_TRAIN_LITE_INFER,
-        suite="template",
-        model="net",
-        status="",
-        out="o",
-        run="r",
-        commands=commands,
-        latest=(),
-        notes=("first",),
+    return a_plan(
+        params="p.txt", mode=Mode.LITE_TRAIN_LITE_INFER, out="o", run="r", commands=commands, notes=("first",)
     )
 
 

@@ -665,7 +665,7 @@ def test_a_line_missing_or_added_is_refused_with_its_line_or_shifts_nothing(suit
     # Only a last argument may be missing, and what looks like one.
     slots = checked_slots(parse_params(SUITE_FILES[suite], "f.txt"), get_suite(suite)).values()
     roles = {slot.role for slot in slots if slot.line - 1 in accepted}
-    assert roles <= {"benchmark", "extra_infer", "extra_infer2", "unused"}
+    assert roles <= {"benchmark", "extra_infer", "extra_infer2", "infer_data", "unused"}
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)

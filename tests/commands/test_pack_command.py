@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import zipfile
 
 import numpy as np
@@ -143,3 +144,9 @@ def test_dumps_of_a_case_that_has_changed_since_are_refused(project, capsys):
         meta = {"side": side, "stage": "forward", "inputs": {"fake": "of an earlier shape"}}
         save_record(next(project.rglob(dump_name("forward", side))), {"logits": np.ones((2, 3))}, meta=meta)
     refused(project, capsys, "forward: the dumps were made with other fake inputs than net.yaml has now")
+
+
+def test_without_dumps_it_says_what_makes_them(project, capsys):
+    shutil.rmtree(next(project.rglob("log_reprod")))
+    assert pack(project) == 2
+    assert "hint: run `tipchain align " in capsys.readouterr().err

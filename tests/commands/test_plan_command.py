@@ -75,7 +75,7 @@ def test_the_tree_names_devices_folders_and_what_is_told_late(tmp_path, capsys):
     (tmp_path / "p.txt").write_text(text.replace("norm_train:train.py", "norm_train:train.py 'a b'"))
     shown = plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")
     assert "  train[norm_train;gpus=0,1;amp]  (GPU 0,1)\n    $ CUDA_VISIBLE_DEVICES=0,1 python -m paddle" in shown
-    assert "told when it starts: norm_train_gpus_0_autocast_amp/best*\n" in shown
+    assert "weights: norm_train_gpus_0_autocast_amp/best*\n" in shown
     assert "'a b'" in shown
     (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("--amp", "--amp:amp")))
     assert "skipped: AMP on a CPU" in plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")

@@ -148,13 +148,13 @@ def test_a_missing_interpreter_is_an_error_that_says_what_to_do(capsys):
     Path("p.txt").write_text(edit(TEMPLATE, ("python:", "python:python3.7-absent")))
     assert main(["run", "p.txt", MODE]) == 1
     text = capsys.readouterr().out
-    assert "exit 127: interpreter 'python3.7-absent' not found; name one with --python PATH" in " ".join(text.split())
+    assert "exit 127: python3.7-absent: command not found (`--python` names another)" in " ".join(text.split())
 
 
 def test_python_is_the_environments_where_the_user_has_none(monkeypatch):
     monkeypatch.setenv("PATH", str(Path.cwd()))
     Path("train.py").write_text("import sys; print(sys.executable)")
-    main(["run", "p.txt", MODE])
+    main(["run", "p.txt", MODE, "--only", "train"])
     (run,) = (OUT / "runs").iterdir()
     log = run / "train-norm_train-gpus=-1.log"
     assert Path(log.read_text().strip()).parent == Path(sys.executable).parent
@@ -164,6 +164,20 @@ def test_nothing_planned_is_4_and_makes_nothing(capsys):
     assert go("true", text=edit(TEMPLATE, ("norm_train", "norm_train:null"))) == 4
     assert "the trainer norm_train is skipped" in capsys.readouterr().err
     assert not OUT.exists()
+
+
+def test_a_program_that_is_not_in_the_checkout_is_told_before_anything_starts(capsys):
+    Path("eval.py").touch()
+    assert go(LEAVES, text=TEMPLATE) == 2
+    assert "p.txt:16: train.py, which train[norm_train;gpus=-1] runs, is not in " in capsys.readouterr().err
+    assert not OUT.exists()
+
+
+def test_a_file_that_is_not_there_is_told_with_one_of_its_name_further_down(capsys):
+    Path("configs/net").mkdir(parents=True)
+    Path("configs/net/q.txt").write_text(TEMPLATE)
+    assert main(["plan", "q.txt", MODE]) == 2
+    assert "hint: there is configs/net/q.txt" in capsys.readouterr().err
 
 
 def test_only_skips_is_4(monkeypatch):

@@ -38,22 +38,9 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def root(made, tmp_path):
-    """A project root with whole lite videos and their archive."""
+    """A project root with whole lite videos."""
     shutil.copytree(made / "test_tipc", tmp_path / "test_tipc")
     return tmp_path
-
-
-@pytest.fixture
-def making(monkeypatch):
-    """Count how often the videos are made."""
-    calls, real = [], data.make_files
-
-    def counted(*arguments):
-        calls.append(arguments[0])
-        return real(*arguments)
-
-    monkeypatch.setattr(data, "make_files", counted)
-    return calls
 
 
 def folder_of(root: Path) -> Path:

@@ -634,6 +634,14 @@ def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_each_program_takes_what_the_one_before_has_left(data, trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path / "output")
+    monkeypatch.chdir(tmp_path)
+    where = ["--data-path", str(data), "--root", str(ROOT)]
+    assert [run_program(name, [str(CASE), *where]) for name in ("evaluate", "export")] == [0, 0]
+    assert run_program("infer", [str(CASE), "--image-dir", str(data / "val")]) == 0
+
+
 def test_the_words_that_tipc_adds_for_mixed_precision_are_understood():
     from tipchain.paddle_tools.train import AMP_LEVELS, parse_scaling
 

@@ -571,6 +571,9 @@ class TrainingReader(SlotReader):
             return ()
         values = self.list_of(slot)
         if kind == "value":
+            if len(values) > 1 and self.on("no-shell"):
+                message = f"is a list, and {self.suite.title} hands one value to all entries of gpu_list"
+                raise slot.error(message, expected=f"{slot.key}:{values[0]}")
             return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
         if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
             return flag(slot, fixes=self.fixes)

@@ -36,45 +36,7 @@ from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
 #
-# The suites print ``name: value`` pairs, each in its own words. The names given here, and what they are read from:
-#
-# ===================  =====================================================================================
-# name                 in the log (upper and lower case alike; ``x(...)`` is ``x`` where not named so)
-# ===================  =====================================================================================
-# ``loss``             ``loss``, ``total_loss``, ``loss_avg``, ``avg_loss``
-# ``lr``               ``lr``, ``learning_rate`` (training only)
-# ``top1``, ``top5``   ``top1``, ``acc1``, ``acc_top1``, ``top1_acc``, ``top1_avg``, ``avg_acc1``, ``Acc@1``; 5 alike
-# ``acc``              ``acc``, ``accuracy``
-# ``miou``, ``dice``,  the same; ``mDice`` is ``dice``
-# ``kappa``, ``auc``,
-# ``psnr``, ``ssim``,
-# ``fid``
-# ``map``              ``mAP``, ``Average Precision (AP) @[ IoU=0.50:0.95 | area=   all | ... ] =``
-# ``map50``, ``map75`` the latter with ``IoU=0.50`` and ``IoU=0.75`` alone
-# ``ips``              ``ips``, ``img/s``: samples a second, the last
-# ``avg_ips``          mean of the log's ``avg_ips``, or else of ``ips``, without the first, which warms up
-# ``avg_ips[...]``     the same of a benchmark, in the unit that stands in brackets, without the lines that its driver
-#                      leaves out; evaluations do not count
-# ``batch_cost_s``     ``batch_cost``, ``avg_batch_cost``
-# ``reader_cost_s``    ``reader_cost``, ``avg_reader_cost``, ``data_cost``
-# ``preprocess_ms``,   ``preprocess_time(ms)``, ``inference_time(ms)``, ``postprocess_time(ms)``
-# ``inference_ms``,
-# ``postprocess_ms``
-# ``total_ms``         ``total_time(ms)``
-# ``total_s``          ``total time(s)``, ``total time spent(s)``
-# ``avg_ms``           ``avg_time_cost(ms)``, ``average latency time(ms)``
-# ``qps``              ``QPS``
-# ``cpu_rss_mb``,      ``cpu_rss(MB)``, ``gpu_rss(MB)``, or without the unit
-# ``gpu_rss_mb``
-# ``gpu_util``         ``gpu_util``, percent
-# ``difference_ratio`` the same, of what rounding explains: above 1 a comparison fails
-# ``disagreement``,    the same, of a quantized model against the unquantized one, whose own metric does not count
-# ``relative_error``,
-# ``metric_drop``
-# ``batch_size``       ``batch_size`` (inference only)
-# ``data_num``         ``data_num``, ``img_num``, ``total number of samples`` (inference only)
-# ===================  =====================================================================================
-#
+# The suites print ``name: value`` pairs, each in its own words.
 # The last value of a name counts. In a training's log the lines of evaluations (``[Eval]``, ``[EVAL]``, ``val step``)
 # give metrics only, and these count more than the training's own. Metrics stand as printed: some suites print
 # percent, some fractions. ``nan`` and ``inf`` are figures too.
@@ -327,6 +289,7 @@ _BROKEN = re.compile(
     r"command not found|No such file or directory|can't open file|CUDA (?:error|out of)|CUDA\w*\(\d+\)|[Oo]ut of memory"
     r"|Cannot allocate memory|No space left|Permission denied"
 )
+_NO_DATA = re.compile(r"(?!.*can't open file)(?:No such file or directory|FileNotFoundError)")
 _SECONDHAND = re.compile(
     r"Blocking queue is killed|DataLoader worker|worker process.* (?:died|failed|exited)|FatalError: .?Termination"
 )
@@ -519,6 +482,8 @@ def run_command(
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     outcome, reason = judge(command, ending, seen)
+    if _NO_DATA.search(reason) and (place.root / "test_tipc/prepare.sh").is_file():
+        reason += "; `tipchain prepare` makes the data of a mode"
     result = Result(
         command=ready.command._replace(env=ready.env),
         outcome=outcome,
@@ -705,6 +670,8 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     said = f": {_said(command, tail, seen.error)}" if tail else ""
     if absent := code == 127 and is_interpreter(command.argv[0]) and _ABSENT.search(said):
         said = f": {absent[1]}: command not found ({PYTHON_HINT})"
+    if "No module named 'auto_log'" in said:
+        said += "; --set=--benchmark=False does without it, which no index has"
     unusable = code in (126, 127) or (
         command.step in JUDGES and (code != 1 or any(line.startswith(NO_VERDICT) for line in ending.tail))
     )

@@ -83,13 +83,21 @@ def read_text(path: Path) -> str:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
-        raise ParamsError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0")) from error
+        like = _like_named(path) if isinstance(error, FileNotFoundError) else None
+        hint = f"there is {like}" if like else None
+        raise ParamsError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0"), hint=hint) from error
     if len(data) > MAX_BYTES:
         raise ParamsError("is too large for a parameter file", file=path, expected=f"at most {MAX_BYTES:,} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _no_utf8(path, data, error.start) from error
+
+
+def _like_named(path: Path) -> Path | None:
+    """Return a file of the same name further down, or beside it one of the next folder, None for none."""
+    above = next((folder for folder in path.parents if folder.is_dir()), None)
+    return next(above.rglob(path.name), None) if above else None
 
 
 def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:

@@ -166,6 +166,7 @@ def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
 def _check_needed(suite: Suite, seen: Seen) -> None:
     """Refuse a layout without what the engine reads of every file."""
     needed = set(NEEDED_ROLES)
+    needed -= {"infer_data"} & suite.roles
     needed |= {"pretrained"} if suite.finetune == "norm" else set()
     needed |= {"infer_export"} if suite.whole.style == "models" else set()
     needed |= {rule.command[0] for rule in suite.trainers if rule.command[0] != "to_static"}

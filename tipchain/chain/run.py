@@ -22,11 +22,12 @@ from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
+from tipchain.chain.params import read_text
 from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
 from tipchain.core.files import DATA_VARIABLE, local_time, sha256_of
 from tipchain.core.json_text import Json, parse_as
-from tipchain.errors import BAD, Outcome
+from tipchain.errors import BAD, Outcome, ParamsError
 
 # What a run has done so far, and what each result depends on, so that ``--resume`` does not do it again.
 
@@ -671,6 +672,24 @@ class _Runner:
         if result.outcome in BAD and self.policy.fail_fast and not self.schedule.halt:
             self.schedule.halt = f"{result.command.id} failed (--fail-fast)"
             self.stop.ask()
+
+
+def check_programs(plan: Plan, root: Path) -> None:
+    """Refuse a plan with a program that is not in the checkout ``root``, before anything starts.
+
+    Where none of them is, the programs may be those of an interpreter that is no Python.
+
+    Raises:
+        ParamsError: it is not there; names the line of the parameter file.
+    """
+    named = [one for one in plan.commands if "".join(one.argv[1:2]).endswith(".py") and one.step != "align"]
+    absent = [one for one in named if not (root / one.cwd / one.argv[1]).is_file()]
+    if not absent or {one.argv[1] for one in absent} == {one.argv[1] for one in named}:
+        return
+    command, script = absent[0], absent[0].argv[1]
+    lines = read_text(Path(plan.params)).splitlines()
+    line = next((number for number, text in enumerate(lines, 1) if script in text), None)
+    raise ParamsError(f"{script}, which {command.id} runs, is not in {root / command.cwd}", file=plan.params, line=line)
 
 
 @contextmanager

@@ -106,10 +106,15 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
     return {**slots, **_lacking(slots, suite, file.path)}
 
 
+OPTIONAL_DATA = SlotRule(kind="optional", role="infer_data")
+"""The rule of a layout whose files need no line for the data of inference."""
+
+
 def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
-    """Return the slots that no line stands for; the trainer is the usual one."""
+    """Return the slots that no line stands for; the trainer is the usual one, and the data are the program's own."""
     norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
-    return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in suite.lacks}
+    roles = suite.lacks | {one.role for one in suite.layout if one == OPTIONAL_DATA and one.role not in slots}
+    return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
 @lru_cache(maxsize=256)
@@ -595,6 +600,13 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
         pairs = () if _fitted(section.rules, params) else _idle_pairs(file, sections, number) or ()
         own = {param: param._replace(key=rule.keys[0]) for rule, param in pairs if not rule.allows(param.key)}
         changes = _shifts(section, [own.get(param, param) for param in params])
+        fitted = _fitted(section.rules, params) or ()
+        odd = next(((rule, param) for rule, param in fitted if _odd(section, rule, param)), None)
+        if not changes and odd and len(section.rules) - len(fitted) > 1 and OPTIONAL_DATA in section.rules:
+            message = (
+                f"section [{header}] has {len(params)} lines, and this one stands for another: {meaning(odd[0].role)}"
+            )
+            return refusal(ParamsError(message, file=file.path, line=odd[1].line, key=odd[1].key), CODE), None
         if not changes:
             return None, None
         error = ParamsError(f"section [{header}] has {len(params)} lines, expected {len(params) + 1}")

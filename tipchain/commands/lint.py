@@ -56,11 +56,6 @@ def _is_wrong(found: Found) -> bool:
     return found.finding.severity != "info" or found.finding.code == UNKNOWN
 
 
-def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
-    """Return a list for JSON with one object for each file."""
-    return [_as_json(one) for one in files]
-
-
 def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool = True) -> str:
     """Return ``3 errors, 2 warnings, 0 remarks in 205 files``, and how the remarks are shown."""
     counts = Counter(found.finding.severity for one in files for found in one.found)
@@ -254,7 +249,7 @@ def run(args: argparse.Namespace) -> int:
     shares = on_cores([partial(lint_some, paths[part::parts]) for part in range(parts)])
     pairs = [pair for row in zip_longest(*shares) for pair in row if pair is not None]
     files, rows = [one for one, _ in pairs], [row for _, own in pairs for row in own]
-    show(args.json, partial(document_of, files), partial(_rendered, files, rows, args))
+    show(args.json, lambda: list(map(_as_json, files)), partial(_rendered, files, rows, args))
     if not all(one.readable for one in files):
         return ExitCode.USAGE
     wrong = any(one.number_of("error") or (args.strict and one.number_of("warning")) for one in files)

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_mode, add_root, former, renamed
+from tipchain.commands.options import add_mode, add_root, renamed
 from tipchain.core.files import commit, replacing_path, writing
 from tipchain.core.language import say
-from tipchain.errors import BAD, ExitCode, Outcome, RecordError, worst
+from tipchain.errors import BAD, DataError, ExitCode, Outcome, RecordError, worst
 from tipchain.modes import LATEST, PREFLIGHT, Mode, dump_name, log_name, parse_mode
 
 if TYPE_CHECKING:
@@ -64,11 +64,12 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
-    if args.out is not None and args.out.is_dir():
-        former("--out DIR is now --from DIR")
-        args.runs, args.out = args.out, None
     out = out_folder(args.runs, case, mode)
     latest = out / LATEST
+    if not any(latest.glob("*")):
+        raise DataError(
+            "there are no dumps", file=latest, hint=f"run `tipchain align {args.case} --mode {mode.value}` first"
+        )
     # A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     states, verdicts = {}, read_verdicts(out)
     problems = [

@@ -78,8 +78,8 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     if command.log:
         yield body + say(f"log: {_below(command.log, plan.run)}")
     for find in command.finds:
-        files = " or ".join(_below(one, plan.run) for one in find.files)
-        yield body + say(f"told when it starts: {files}")
+        files = ", ".join(_below(one, plan.run) for one in find.files)
+        yield body + say(f"weights: {'the first of these that exists: ' if len(find.files) > 1 else ''}{files}")
     if others := [need for need in command.needs if need not in above]:
         yield body + say("needs: ") + ", ".join(map(clean, others))
     if command.skip:

@@ -22,7 +22,7 @@ from tipchain.chain.execute import Place, is_interpreter, search_path
 from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
 from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
-from tipchain.chain.run import Journal, Policy, forecast, link_latest, resumable, run_plan
+from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
     add_data_path,
     add_report_arguments,
@@ -310,6 +310,7 @@ def run(args: argparse.Namespace) -> int:
     plan = _plan(args, PLACEHOLDER)
     if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
+    check_programs(plan, Path.cwd())
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
         return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
@@ -502,6 +503,8 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):
         notes.append(f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated")
+    if all(one.outcome is Outcome.SKIP for one in results) and (why := find_gpus().trouble) and plan.commands[0].on_gpu:
+        notes.append(f"{why}: nothing was run; --device cpu runs the whole file on the CPU")
     found = diagnose_chain(folder)
     report = RunReport(
         title=plan.params,

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tipchain.commands.options import Parser, add_device, whole
 from tipchain.core.blame import serving
@@ -33,10 +32,9 @@ class Evaluation:
 
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    add_case_arguments(parser)
+    add_case_arguments(parser, trained="output/best_model.pdparams")
     add_device(parser)
     add = parser.add_argument
-    add("--pretrained", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams)")
     add("--batch-size", type=positive, metavar="N", help="default: the case's")
     add("--num-workers", type=whole, default=0, metavar="N", help="loader processes (default 0: none)")
 

@@ -32,9 +32,8 @@ TOLERANCE = 1e-5
 
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
-    add_case_arguments(parser)
+    add_case_arguments(parser, trained="output/best_model.pdparams")
     add_device(parser)
-    parser.add_argument("--pretrained", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams)")
     parser.add_argument(
         "--save-inference-dir",
         "--output-dir",

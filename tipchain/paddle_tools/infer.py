@@ -165,7 +165,7 @@ def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add = parser.add_argument
     add_case(parser)
-    add("--model-dir", type=Path, required=True, metavar="DIR", help="folder that the export wrote")
+    add("--model-dir", type=Path, default=Path("output/inference"), metavar="DIR", help="default %(default)s")
     add(
         "--image-dir",
         type=Path,

@@ -98,9 +98,12 @@ def open_case(named: Path | None) -> Case:
     return load_case(named or DEFAULT_CASE)
 
 
-def add_case_arguments(parser: Parser) -> None:
-    """Declare the case, ``--root`` and ``--data-path``."""
+def add_case_arguments(parser: Parser, trained: str = "") -> None:
+    """Declare the case, ``--root``, ``--data-path`` and, with a default, the trained weights."""
     add_case(parser)
+    if trained:
+        text = "Paddle weight file (default %(default)s, which `tipchain train` leaves)"
+        parser.add_argument("--pretrained", type=Path, default=Path(trained), metavar="FILE", help=text)
     add_root(parser)
     parser.add_argument(
         "--data-path",

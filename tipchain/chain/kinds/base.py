@@ -34,6 +34,9 @@ class Layout:
         rest: whether a value is all after the first ``:`` in the original too.
         unread: roles that the original never reads.
         layout: the parsed ``text``.
+        uncut: the roles whose values the original does not cut: it never reads them.
+        lacks: roles that no line stands for: none.
+        to_static: whether the original looks up a line by a header: it does not.
     """
 
     suite: str
@@ -42,24 +45,13 @@ class Layout:
     rest: bool = False
     unread: frozenset[str] = frozenset()
     layout: tuple[SlotRule, ...] = field(init=False)
+    uncut: frozenset[str] = field(init=False)
+    lacks: frozenset[str] = frozenset()
+    to_static: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "uncut", self.unread)
         object.__setattr__(self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout)
-
-    @property
-    def uncut(self) -> frozenset[str]:
-        """The roles whose values the original does not cut: it never reads them."""
-        return self.unread
-
-    @property
-    def lacks(self) -> frozenset[str]:
-        """Roles that no line stands for: none of these has such."""
-        return frozenset()
-
-    @property
-    def to_static(self) -> bool:
-        """Whether the original looks up a line by a header: none of these does."""
-        return False
 
     def fits(self, request: Request) -> bool:
         """Return whether the file has these lines."""
@@ -281,11 +273,6 @@ class Chain(PlanDraft):
             known = "|".join(("null", *EXPORTS))
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected=known)
         return self.slots[EXPORTS[mode]]
-
-    def exporting(self, program: Words, more: Words = ()) -> Words:
-        """Return the words of such an export."""
-        named = (*self.words("export_weight"), *self.words("filename", self.model))
-        return (*self.python, *program, *named, *more, *self.words("export_save"))
 
     def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
         """Return the plan.

@@ -157,7 +157,8 @@ class _OnnxChain(Chain):
         program = self.export_of(mode)
         if program.absent and self.fixes:
             raise program.error(f"infer_mode names {mode}, whose export is null")
-        argv = self.exporting(self.split(program), (*self.words("extra_export"), *self.on_cpu(program)))
+        named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("extra_export"))
+        argv = (*self.python, *self.split(program), *named, *self.on_cpu(program), *self.words("export_save"))
         return self.add(
             Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if self.fixes else ()),
             log="export.log",
