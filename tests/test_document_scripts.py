@@ -126,7 +126,7 @@ def test_a_command_prints_what_its_document_shows(recorded, script, command):
     log, end, verdict = re.split(rf"{LINE}diff check (passed|failed)\n", said)
     assert end == ("failed" if demo else "passed")
     assert all(re.match(LINE, line) or "more lines: " in line for line in log.splitlines())
-    assert verdict == "" if demo else re.match(r"the port's .* equals? the reference's", verdict)
+    assert verdict == "" if demo else verdict.startswith("equal to its reference: ")
 
 
 @pytest.mark.frameworks

@@ -129,7 +129,7 @@ def test_a_partial_run_claims_its_part(project, edit):
     edit()
     project.case.write_text(text.replace("stages: [forward]", "stages: [forward, loss]"))
     assert headline(project.align("--only", "loss", every=False)).startswith(
-        "the port's loss equals the reference's (1 of 2 stages compared"
+        "equal to its reference: loss (1 of 2 stages compared"
     )
     done = project.align(every=False)
     assert headline(done).startswith("the port equals its reference: 2 stages")

@@ -82,8 +82,8 @@ note  init: fewer than 100 values
     "a part of a port": (
         aligned(check("loss/loss"), check("data/length"), *LIVE, stages=STAGES),
         """\
-the port's data, loss, gradients equal the reference's (3 of 13 stages compared,
-closest call loss, 3 % of what is allowed)
+equal to its reference: data, loss, gradients (3 of 13 stages compared, closest
+call loss, 3 % of what is allowed)
 
 PASS   preflight  1 check
 PASS   data       1 check, 3 % of what is allowed

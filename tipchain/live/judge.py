@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -252,58 +252,47 @@ def _accepted(verdicts: tuple[Verdict, ...], found: Diagnosed, rules: Rules) -> 
 
     A cause that is accepted where it shows first is accepted in the stages whose recorded numbers pass all the same.
     """
-    live = {
-        f"{stage}/{CHECKS[one]}"
-        for stage in (PREFLIGHT, *INFO)
-        for one in (*getattr(INFO.get(stage), "live", ()), PREFLIGHT)
-        if one in CHECKS
-    }
-    words: dict[str, str] = {}
-    for stage in INFO:
-        recorded = [one for one in verdicts if stage_of(one) == stage and one.subject not in live]
-        if any(one.outcome in BAD for one in recorded):
-            continue
-        how = next(filter(None, (_permission(one, stage, rules) for one in recorded)), "")
-        if how:
-            words[stage] = how
-    causes = {
+    recorded = [one for one in verdicts if not _is_live(one)]
+    wrong = {stage_of(one) for one in recorded if one.outcome in BAD}
+    permissions: dict[str, Callable[[str], str]] = {}
+    for one in recorded:
+        permission = None if stage_of(one) in wrong else _permission(one, stage_of(one), rules)
+        if permission is not None:
+            permissions.setdefault(stage_of(one), permission)
+    accepting = {
         number: permission
         for number, cause in enumerate(found.diagnoses)
-        for stage, permission in words.items()
+        for stage, permission in permissions.items()
         if any(subject.startswith(f"{stage}/") for subject in cause.explains)
     }
-    bad = {stage_of(one) for one in verdicts if one.outcome in BAD and one.subject not in live}
-    decided = []
-    for one in verdicts:
-        stage = stage_of(one)
-        reasons = [
-            (cause, causes.get(number)) for number, cause in enumerate(found.diagnoses) if one.subject in cause.explains
-        ]
-        if (
-            one.outcome is Outcome.FAIL
-            and one.subject in live
-            and stage not in bad
-            and reasons
-            and all(permission for _, permission in reasons)
-        ):
-            cause, permission = reasons[0]
-            accepted = f"{cause.message} ({permission})"
-            decided.append(replace(one, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted))
-        else:
-            decided.append(one)
-    return tuple(decided)
+
+    def decide(verdict: Verdict) -> Verdict:
+        causes = [number for number, cause in enumerate(found.diagnoses) if verdict.subject in cause.explains]
+        excused = causes and all(number in accepting for number in causes) and stage_of(verdict) not in wrong
+        if verdict.outcome is not Outcome.FAIL or not _is_live(verdict) or not excused:
+            return verdict
+        accepted = accepting[causes[0]](found.diagnoses[causes[0]].message)
+        return replace(verdict, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted)
+
+    return tuple(map(decide, verdicts))
 
 
-def _permission(verdict: Verdict, stage: str, rules: Rules) -> str:
-    """Return how the user accepts a recorded tensor of a stage; "" where nobody said so."""
-    key = verdict.subject.removeprefix(f"{stage}/")
-    known = next((one for one in rules.deviations if one.subject == verdict.subject), None)
+def _is_live(verdict: Verdict) -> bool:
+    return verdict.diff is None and verdict.subject.partition("/")[2] in CHECKS.values()
+
+
+def _permission(verdict: Verdict, stage: str, rules: Rules) -> Callable[[str], str] | None:
+    """Return what says of a difference how the user accepts a recorded tensor of a stage; None where nobody said so."""
+    subject, key = verdict.subject, verdict.subject.removeprefix(f"{stage}/")
+    known = next((one for one in rules.deviations if one.subject == subject), None)
     if known is not None:
-        return f"known deviation of {verdict.subject}: {known.reason}"
+        return lambda what: f"{what} (known deviation of {subject}: {known.reason})"
     own = next((rule for pattern, rule in rules.own.get(stage, {}).items() if fnmatchcase(key, pattern)), None)
     if own is None or verdict.outcome is not Outcome.PASS:
-        return ""
-    return f"your tolerance {own} on {key}" + (f": {own.reason}" if own.reason else "")
+        return None
+    if own.reason:
+        return lambda what: f"{what} (your tolerance {own} on {key}: {own.reason})"
+    return lambda what: f"{what} (your tolerance {own} on {key})"
 
 
 # What the live models showed, beside a run's report.

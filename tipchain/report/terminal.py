@@ -264,10 +264,8 @@ def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) 
         return f"the recorded numbers are within their tolerances: {told}; the models were not compared"
     if set(report.stages) <= set(compared) and {"forward", "backward"} <= set(stages):
         return f"the port equals its reference: {told}"
-    nouns = [_noun(stage) for stage in compared]
-    equal = "equal" if nouns[1:] or nouns[0].endswith(("rates", "gradients")) else "equals"
     of = f"{len(compared)} of {many(max(len(report.stages), len(compared)), 'stage')} compared"
-    return f"the port's {', '.join(nouns)} {equal} the reference's ({of}{closest})"
+    return f"equal to its reference: {', '.join(map(_noun, compared))} ({of}{closest})"
 
 
 def _of_cause(cause: Diagnosis) -> str:
