@@ -300,5 +300,5 @@ def test_shipped_case_loads():
 
     case = load_case(ROOT / "configs/mobilenet_v3.yaml")
     assert case.model_args == {"num_classes": 10}
-    assert case.train.schedule_per == "iteration"
+    assert case.train.schedule_per["paddle"] == "iteration"
     assert case.scheduler_args["warmup_steps"] < case.backward.iterations - 1, "the fall is seen too"

@@ -164,6 +164,12 @@ def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
     verdicts = align("lr", case)
     assert record_side(case, "paddle", "lr").arrays["lr"][0] == 0.1
     assert "one per iteration" in verdicts["lr"].reason
+    own = "learning_rate: 0.1, schedule_per: {torch: epoch, paddle: iteration}, steps_per_epoch: 10"
+    case = pairs_case(tmp_path, PAIRS.replace("learning_rate: 0.1", own))
+    assert record_side(case, "torch", "lr").arrays["lr"][-1] == 0.1, "nine epochs"
+    assert record_side(case, "paddle", "lr").arrays["lr"][-1] == pytest.approx(1e-4), "99 iterations"
+    with pytest.raises(CaseError, match=r"train\.steps_per_epoch: is missing"):
+        pairs_case(tmp_path, PAIRS.replace("learning_rate: 0.1", own.rpartition(",")[0]))
     case = pairs_case(tmp_path, f"{PAIRS}lr: {{steps: 40, learning_rate: 0.5}}\n")
     assert record_side(case, "torch", "lr").arrays["lr"].tolist() == pytest.approx([0.5] * 30 + [0.05] * 10)
 

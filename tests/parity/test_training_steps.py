@@ -14,6 +14,8 @@ from tipchain.parity.stages import train
 class Framework:
     """Loads numbers, and remembers what it was asked for."""
 
+    name = "torch"
+
     def __init__(self) -> None:
         self.asked: list[str] = []
 
@@ -53,7 +55,9 @@ class Loss(float):
 @pytest.fixture
 def bench():
     framework = Framework()
-    case = SimpleNamespace(train=SimpleNamespace(batch_size=3, learning_rate=0.1, schedule_per="epoch"))
+    case = SimpleNamespace(
+        train=SimpleNamespace(batch_size=3, learning_rate=0.1, schedule_per={"torch": "epoch", "paddle": "epoch"})
+    )
     return SimpleNamespace(
         framework=framework,
         case=case,
@@ -85,7 +89,7 @@ def test_a_data_set_that_changes_with_the_epoch_is_told(bench):
 
 @pytest.mark.parametrize(("per", "schedules"), [("epoch", [4]), ("iteration", [1, 3, 5, 7])])
 def test_the_schedule_is_stepped_as_the_case_says(bench, per, schedules):
-    bench.case.train.schedule_per = per
+    bench.case.train.schedule_per = {bench.framework.name: per}
     losses = list(train.train(bench, lambda image: image, [(3.0, 1.0)] * 4, per_epoch=4))
     assert losses == [2.0] * 4
     found = [number for number, word in enumerate(bench.framework.asked) if word == "schedule"]

@@ -300,7 +300,7 @@ def open_case(
                 return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
 
             found["optimizers"] = (build_torch, build_paddle)
-            if all(one.scheduler for one in sides):
+            if all(one.scheduler for one in sides) and len(set(case.train.schedule_per.values())) == 1:
                 found["schedulers"] = _schedulers(case, frameworks)
     return found
 

@@ -405,7 +405,7 @@ class Session:
                     break
             if self.position.iteration >= length:
                 self.position = replace(self.position, epoch=epoch, iteration=0)
-                if self.schedule is not None and self.bench.case.train.schedule_per == "epoch":
+                if self.schedule is not None and self.bench.case.train.schedule_per["paddle"] == "epoch":
                     self.schedule.step()
             self._close_epoch(epoch)
 
@@ -433,7 +433,7 @@ class Session:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         self.optimizer.clear_grad()
-        if self.schedule is not None and self.bench.case.train.schedule_per == "iteration":
+        if self.schedule is not None and self.bench.case.train.schedule_per["paddle"] == "iteration":
             self.schedule.step()
         self.position = replace(at, iteration=at.iteration + 1, step=at.step + 1)
         return value

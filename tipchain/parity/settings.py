@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TypeVar
 
+from tipchain.core.blame import SIDES
 from tipchain.core.yaml_reader import Reader
 from tipchain.errors import did_you_mean
 from tipchain.framework_types import Options, Setting
@@ -242,6 +243,15 @@ def _first_rate(reader: Reader, key: str) -> float | None:
     return None
 
 
+def _schedule_per(reader: Reader, key: str) -> Mapping[str, str]:
+    own = isinstance(reader.data.get(key), dict)
+    sides = reader.mapping(key) if own else reader
+    per = {side: str(sides.choice(side if own else key, ("epoch", "iteration"), default="epoch")) for side in SIDES}
+    if own:
+        sides.done()
+    return per
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LrSettings:
     """The learning rate's curve.
@@ -309,7 +319,9 @@ class TrainSettings:
         epochs: the number of epochs, if the mode names none.
         batch_size: samples per step and device.
         learning_rate: initial learning rate.
-        schedule_per: when the scheduler is stepped.
+        schedule_per: when the scheduler is stepped: ``epoch`` or ``iteration``, or a mapping with one of them for ``torch`` and ``paddle``.
+        steps_per_epoch: iterations in an epoch of the stages ``lr`` and ``backward``. It is needed where the sides' schedules are stepped
+            at different times: learning rates of iterations are compared then.
         benchmark: published values of the metrics. Without them, the run of torch is the benchmark.
         dropout: dropout in the run from equal weights on equal batches: off, or with equal masks on both sides.
         envelope: the comparison of the losses.
@@ -320,7 +332,10 @@ class TrainSettings:
     epochs: int = _whole(1, least=1)
     batch_size: int = _whole(4, least=1)
     learning_rate: float = _positive(1e-4)
-    schedule_per: str = _choice(("epoch", "iteration"), "epoch")
+    schedule_per: Mapping[str, str] = field(
+        default_factory=lambda: dict.fromkeys(SIDES, "epoch"), metadata={"read": _schedule_per}
+    )
+    steps_per_epoch: int | None = _whole_or_none()
     benchmark: Mapping[str, float] | None = _own(_benchmark, None)
     dropout: str = _own(_dropout, "off")
     envelope: EnvelopeSettings = _own(
@@ -330,7 +345,11 @@ class TrainSettings:
     margin: float = _positive(0.15, shown=False)
 
     def check(self, reader: Reader) -> None:
-        """Refuse seeds beside a benchmark."""
+        """Refuse seeds beside a benchmark, and schedules that cannot be compared by iteration."""
+        if len(set(self.schedule_per.values())) > 1 and self.steps_per_epoch is None:
+            raise reader.error(
+                "steps_per_epoch", "is missing", expected="the iterations in an epoch, a whole number >= 1"
+            )
         if self.seeds > 1 and self.benchmark is not None:
             raise reader.error("seeds", "cannot stand beside 'benchmark': torch is not run then", found=self.seeds)
 

@@ -106,7 +106,8 @@ def _iterate(
             if number == 0:
                 # The next gradients, aligned, may not fit where the first ones were, and those pages would stay.
                 release_memory(size)
-            trainer.step_schedule()
+            if bench.steps_schedule(number + 1):
+                trainer.step_schedule()
             losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss
     collect(size)  # an optimizer stands in cycles; what it had goes back, and the file lies in pages that were in use

@@ -266,6 +266,11 @@ class Bench:
             self.case.scheduler_args,
         )
 
+    def steps_schedule(self, number: int) -> bool:
+        """Tell whether the schedule steps after an update of a number from 1; sides that do at other times count iterations."""
+        per, length = self.case.train.schedule_per, self.case.train.steps_per_epoch or 1
+        return len(set(per.values())) == 1 or per[self.framework.name] == "iteration" or number % length == 0
+
     def dataset(self, split: str) -> Dataset:
         """Return the ``"train"`` or ``"val"`` data set."""
         root = self.train_data if split == "train" else self.eval_data

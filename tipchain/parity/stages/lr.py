@@ -39,12 +39,15 @@ def record(bench: Bench) -> Recording:
         momenta.append(updates.momentum())
         if number + 1 < case.lr.steps:
             trainer.step()
-            trainer.step_schedule()
+            if bench.steps_schedule(number + 1):
+                trainer.step_schedule()
     arrays: dict[str, Array] = {"lr": np.array(curve)}
     arrays |= {f"lr/{name}": np.array(values) for name, values in own.items() if values != curve}
     if len(set(momenta)) > 1:
         arrays[MOMENTUM] = np.array(momenta)
-    return Recording(arrays=arrays, details={"per": case.train.schedule_per})
+    return Recording(
+        arrays=arrays, details={"per": "iteration" if "iteration" in case.train.schedule_per.values() else "epoch"}
+    )
 
 
 # Judge the learning rate's curve, and say where one parts.

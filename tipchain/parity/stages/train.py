@@ -52,7 +52,7 @@ def train(bench: Bench, model: Model, batches: Iterable[tuple[Tensor, Tensor]], 
     """Train ``model`` on pairs of images and labels, and yield the loss of each step once it is taken."""
     criterion = bench.builder("loss")()
     trainer = bench.trainer(model, bench.case.train.learning_rate)
-    per_iteration = bench.case.train.schedule_per == "iteration"
+    per_iteration = bench.case.train.schedule_per[bench.framework.name] == "iteration"
     for number, (image, label) in enumerate(batches, start=1):
         loss = criterion(model(image), label)
         loss.backward()
