@@ -474,11 +474,10 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import functions, metrics, schedules
+    from tipchain.explain.causes import functions, metrics
     from tipchain.explain.preflight import kinds
 
     found = {code for module in (metrics,) for code in module.CODES.values()}
-    found |= {code for code, _ in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     found |= {one.code for arguments in functions.OWN_ARGUMENTS.values() for one in arguments}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
@@ -498,7 +497,7 @@ WITHOUT_PORT = {
     ): (
         "argmax-axis batch-norm-mode constant downscale-factor dtype k "
         "max-norm off-by-one padding-row shape statistics "
-        "unmatched-parameters warmup-steps"
+        "unmatched-parameters "
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
         "added-bias added-zeros cycle-momentum"

@@ -61,17 +61,18 @@ def test_an_area_under_a_curve_that_is_counted_in_bins_is_named(pieces):
     assert "the port counts scores in 20 bins" in found.diagnoses[0].message
 
 
-def test_a_schedules_fix_was_tried_on_the_ports_own(pieces, kits):
+def test_a_schedules_settings_were_tried_on_the_ports_own(pieces, kits):
     exponential = lambda optimizer: kits.our_lr.ExponentialLR(optimizer, 0.9)  # noqa: E731
     found = pieces.schedulers(exponential, lambda: kits.their_lr.ExponentialDecay(0.1, 0.95), steps=20)
-    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("gamma", "pass gamma=0.9")
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("gamma", "pass `gamma=0.9` to the scheduler")
     assert "the port's own schedule gives the reference's rates" in found.diagnoses[0].evidence
     found = pieces.schedulers(exponential, lambda: kits.their_lr.NaturalExpDecay(0.1, 0.9), steps=20)
     assert found.diagnoses[0].code == "schedule-type", "the port passes gamma=0.9 already"
-    assert "pass gamma" not in found.diagnoses[0].fix
+    assert "NaturalExpDecay(gamma=0.9, " in found.diagnoses[0].message
     steps = lambda optimizer: kits.our_lr.StepLR(optimizer, 5, 0.5)  # noqa: E731
     found = pieces.schedulers(steps, lambda: kits.their_lr.StepDecay(0.1, 4, 0.3), steps=30)
-    assert {one.fix for one in found.diagnoses} == {"pass gamma=0.5, step_size=5"}
+    assert [one.code for one in found.diagnoses] == ["step-size", "gamma"]
+    assert {one.explained for one in found.diagnoses} == {1.0}
 
 
 def test_a_focus_of_its_own_for_negative_labels(pieces, kits):
