@@ -10,7 +10,7 @@ import pytest
 from in_process import failed
 
 from tipchain.core.blame import UsersError
-from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe, other_ways, recognize
+from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe
 from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
@@ -68,9 +68,6 @@ def test_a_faithful_port_agrees_in_code_and_evaluation(sides):
     assert reference.arrays["counts/samples"].sum() == 20
     right = reference.arrays["counts/right"].sum() / 20 * 100
     assert float(reference.arrays["acc_top1"][0]) == pytest.approx(right)
-    code = {key: float(reference.arrays[f"code/{key}"][0]) for key in keys}
-    assert recognize(code["acc_top5"], 10) == "the top-5 accuracy"
-    assert recognize(code["mean_class_accuracy"], 10) == "the mean of the classes' accuracies"
 
 
 @pytest.mark.frameworks
@@ -82,10 +79,10 @@ def test_a_metric_may_be_fed_batch_by_batch(sides, port, monkeypatch):
 
 
 FAULTS = {
-    "batch means": (lambda metric: Batched(metric, by_batch=True), {"code/acc_top1", "code/acc_top5"}, "the port's is the mean of the batches' top-1 accuracies"),
-    "top-4": (lambda metric: lambda output, label: {**metric(output, label), "acc_top5": top(output, label, 4)}, {"code/acc_top5"}, "the port's is the top-4 accuracy"),
-    "no class means": (lambda metric: lambda output, label: {**metric(output, label), "mean_class_accuracy": top(output, label, 1)}, {"code/mean_class_accuracy"}, "the reference's is the mean of the classes' accuracies, the port's is the top-1 accuracy"),
-    "a fraction": (lambda metric: lambda output, label: {key: value / 100 for key, value in metric(output, label).items()}, {"acc_top1", "code/acc_top1"}, "the port's is the top-1 accuracy as a fraction, not in percent"),
+    "batch means": (lambda metric: Batched(metric, by_batch=True), {"code/acc_top1", "code/acc_top5"}),
+    "top-4": (lambda metric: lambda output, label: {**metric(output, label), "acc_top5": top(output, label, 4)}, {"code/acc_top5"}),
+    "no class means": (lambda metric: lambda output, label: {**metric(output, label), "mean_class_accuracy": top(output, label, 1)}, {"code/mean_class_accuracy"}),
+    "a fraction": (lambda metric: lambda output, label: {key: value / 100 for key, value in metric(output, label).items()}, {"acc_top1", "code/acc_top1"}),
 }  # fmt: skip
 
 
@@ -93,13 +90,13 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_code_is_named(sides, port, monkeypatch, fault):
     both, reference = sides
-    change, keys, words = FAULTS[fault]
+    change, keys = FAULTS[fault]
     metric = port.build_metric()
     monkeypatch.setattr(port, "build_metric", lambda: change(metric))
     found = failed(both.judge("metric", reference))
     assert {f"metric/{key}" for key in keys} <= set(found)
     assert not any(subject.startswith("metric/counts") for subject in found), "the evaluation is sound"
-    assert any(words in reason for reason in found.values()), found
+    assert any("on equal inputs " in reason for reason in found.values()), found
 
 
 @pytest.mark.frameworks
@@ -162,11 +159,6 @@ def test_the_probe_tells_ways_of_counting_apart(classes):
     assert all(len(np.unique(row)) == classes for row in probe.logits), "no ties"
     assert any(len(np.unique(row)) < classes for row in probe.tied) or classes <= 5
     assert classes == 2 or not (probe.label == classes - 1).any(), "one class has no sample"
-    ways = other_ways(classes)
-    if classes >= 10:
-        assert len({round(value, 3) for value in ways.values()}) == len(ways)
-    for words, percent in ways.items():
-        assert ways[recognize(percent, classes)] == pytest.approx(percent), words
 
 
 def test_counts_by_class():

@@ -277,7 +277,7 @@ DATA = (
     _data("vocabulary", EACH, "[(image,", "[((image * 7) % 53,", start=SEQUENCE),
 )  # fmt: skip
 TOP = 'def metric(outputs, labels):\n    return {"top1": float((np.asarray(outputs).argmax(1) == np.asarray(labels)).mean())}'
-METRICS = (_metric("percentage", TOP, ".mean())", ".mean() * 100)"),)
+METRICS = (_metric("other-metric", TOP, ".mean())", ".mean() * 100)"),)
 FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *SCHEDULES, *DATA, *METRICS)
 
 

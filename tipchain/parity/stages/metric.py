@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tipchain.core.json_text import Json
 from tipchain.errors import Outcome
-from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
+from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
@@ -113,13 +113,9 @@ def _source(key: str, dumps: Dumps, wrong: set[str]) -> str:
 def _code(key: str, dumps: Dumps) -> str:
     """Say what the differing numbers for equal inputs are."""
     values = [_number(side.arrays[key]) for side in (dumps.reference, dumps.port)]
-    classes = details(dumps.reference).get("classes")
-    if None in values or not isinstance(classes, int) or classes < 2:
+    if None in values:
         return ""
-    names = [recognize(value, classes) for value in values if value is not None]
-    said = f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
-    words = [f"the {side}'s is {name}" for side, name in zip(("reference", "port"), names, strict=True) if name]
-    return f"{said} ({', '.join(words)})" if words else said
+    return f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
 
 
 def _number(array: object) -> float | None:
