@@ -474,12 +474,10 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import functions, metrics, schedules
+    from tipchain.explain.causes import functions
     from tipchain.explain.preflight import kinds
 
-    found = {code for module in (metrics,) for code in module.CODES.values()}
-    found |= {code for code, _ in schedules.KNOBS.values()}
-    found |= {one.code for kind in kinds.KINDS for one in kind.properties}
+    found = {one.code for kind in kinds.KINDS for one in kind.properties}
     found |= {one.code for arguments in functions.OWN_ARGUMENTS.values() for one in arguments}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -496,9 +494,9 @@ WITHOUT_PORT = {
         "another code names the fault first, as soon as the layer or the code runs",
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
-        "argmax-axis batch-norm-mode constant downscale-factor dtype k "
+        "batch-norm-mode constant downscale-factor dtype k threshold "
         "max-norm off-by-one padding-row shape statistics "
-        "unmatched-parameters warmup-steps"
+        "unmatched-parameters "
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
         "added-bias added-zeros cycle-momentum"
@@ -506,7 +504,7 @@ WITHOUT_PORT = {
     (
         "the fault needs a training loop, an evaluation or data of several samples, not a line",
         "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
-    ): ("batch-average max-length not-reset resize-size"),
+    ): ("ignored-label max-length not-reset resize-size"),
 }
 """Why no port is recorded for a code: a new code needs a port, or stands here."""
 

@@ -72,11 +72,25 @@ def test_a_metric_of_several_outputs_is_called_with_others_that_tell_ways_of_cou
     given = [logits[:, :4], logits], {"class": logits.argmax(1), "share": np.ones(12, np.float32)}
     found = check_metrics(sides, (among(3), among(5)), *given)
     assert found.outcome is Outcome.FAIL
-    assert [one.code for one in found.diagnoses] == ["top-k"]
-    assert found.diagnoses[0].fix == "pass topk=(3,)"
+    assert [one.code for one in found.diagnoses] == ["other-metric"]
+    assert "expected 0, actual 1 for outputs" in found.diagnoses[0].message
     equal = check_metrics(sides, (among(3), among(3)), *given)
     assert equal.outcome is Outcome.PASS
     assert equal.reason.startswith("equal on 5 sets of outputs")
+
+
+def test_metrics_are_shown_on_the_one_sample_where_they_differ(sides):
+    fault = next(one for one in METRIC_FAULTS if one.id == "percent")
+    (cause,) = check(sides, fault).diagnoses
+    assert cause.message.startswith("expected 1, actual 100 for outputs [1.1703, ")
+    assert "(1x10) with labels 0; the port's value is 100 times the reference's everywhere" in cause.message
+    assert cause.fix == "let data_faults.py:212: measure count as data_faults.py:212: measure does"
+
+
+def test_what_no_sample_alone_shows_is_shown_on_few(sides):
+    fault = next(one for one in METRIC_FAULTS if one.id == "classes-for-samples")
+    (cause,) = check(sides, fault).diagnoses
+    assert "with labels [3, 3, 0] (3)" in cause.message
 
 
 @pytest.mark.parametrize("pair", [*CLEAN_DATA, *CLEAN_METRICS], ids=lambda one: one.id)

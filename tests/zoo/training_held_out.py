@@ -411,9 +411,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "piecewise-values": _schedule(
         _rates("MultiStepLR", [20, 40]),
         _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.05]),
-        "values",
-        "gamma",
-        "milestones",
+        "schedule-type",
     ),
     "piecewise-boundary-late": _schedule(
         _rates("MultiStepLR", [20, 40]),
@@ -426,7 +424,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "natural-exponential": _schedule(
         _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "gamma", "schedule-type"
     ),
-    "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), "gamma"),
+    "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), SHOWN),
     "warmup-half": _schedule(
         _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-steps"
     ),
@@ -434,18 +432,15 @@ SCHEDULERS: Mapping[str, HeldOut] = {
         _warm(10, 0.1, COSINE), _their_warm(10, 0.001, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-start"
     ),
     "warmup-missing-step": _schedule(
-        _warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "missing-warmup"
+        _warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "schedule-type"
     ),
     "warmup-too-many": _schedule(
-        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "extra-warmup"
+        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "schedule-type"
     ),
     "warmup-counted": _schedule(
-        _warm(10, 0.1, COSINE),
-        _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)),
-        *SHIFTED,
-        "period",
+        _warm(10, 0.1, COSINE), _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), SHOWN
     ),
-    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), "warmup-steps"),
+    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), SHOWN),
     "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "learning-rate", "model-size"),
     "plateau-patience": _schedule(
         PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "patience", "milestones", "step-size"
@@ -467,8 +462,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "one-cycle-linear": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE, 60, 25.0, RATE / 25 / 1e4, anneal_strategy="linear"),
-        "schedule-type",
-        "anneal-strategy",
+        "annealing",
     ),
     "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "period"),
     "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "schedule-type"),
@@ -492,9 +486,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     ),
     "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "schedule-shift"),
     "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "missing-schedule"),
-    "not-constant": _schedule(
-        _by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), "extra-schedule", "schedule-type"
-    ),
+    "not-constant": _schedule(_by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), SHOWN),
     "other-rate": _schedule(
         _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "learning-rate"
     ),

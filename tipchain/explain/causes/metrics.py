@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, product
-from operator import itemgetter
+from itertools import product
 
 import numpy as np
 
-from tipchain.core.blame import one_line
+from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.metric_ways import (
-    UNITS,
     Batch,
     MetricMeter,
     Probe,
     Values,
-    Way,
-    differences,
     given_probe,
-    in_unit,
     join,
     kinds_of,
     make_probes,
     square,
-    ways,
     with_ignored,
 )
-from tipchain.explain.findings import SIDE_NAMES, Cause, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.causes.walk import glimpse
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.trace import is_array, put_back, take_out
-from tipchain.framework_types import Array, Nested
+from tipchain.framework_types import Metric, Nested
 from tipchain.frameworks.live_models import Sides
-from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.compare import common_factor
+from tipchain.numbers.tolerance import SAME_ENLARGED, SAME_SINGLE
 
 METRIC = "metric"
-CHUNKS = 16
-"""Batches of up to so many samples that a callable may have made by itself are tried."""
-_USUAL_BINS = (
-    "9 10 15 16 19 20 25 31 32 49 50 63 64 99 100 127 128 199 200 255 256 499 500 511 512 999 1000 1023 1024 4095"
-)
-BINS = tuple(map(int, _USUAL_BINS.split()))
-"""Numbers of bins that are usual, and those of as many thresholds from 0 to 1."""
-TINY = 1e-12
-"""What a share of 0 is taken for where its logit is wanted."""
-CODES = {
-    "metric": "other-metric",
-    "k": "top-k",
-    "average": "class-average",
-    "over": "batch-average",
-    "threshold": "threshold",
-    "axis": "argmax-axis",
-}
+MOST_TRIED = 64
+"""Sets of outputs and labels on which a difference is looked for in a smaller one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,86 +48,61 @@ class MetricPair:
     values: Sequence[tuple[Values, Values]]
     refused: str = ""
 
-    def vectors(self, name: str, other: str) -> tuple[Array, Array]:
-        """Return one value of both sides over all probes; NaN where there is none."""
-        return (
-            np.array([one.get(name, np.nan) for one, _ in self.values]),
-            np.array([two.get(other, np.nan) for _, two in self.values]),
-        )
 
-
-def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
-    """Return what makes one value of the port's metric of the reference's; one of code ``unknown`` where nothing does."""
-    ours, theirs = case.vectors(name, other)
+def why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
+    """Show two metrics on the smallest outputs and labels that are found on which a value of them differs."""
+    batches = _smallest(case, case.probes[at].batches, name, other)
+    ours, theirs = (meter.values(batches) for meter in case.meters)
     which = f"{name}: " if name else ""
-    found = ways_apart(case, ours, theirs)
-    if len(found) != 1:  # one thing called otherwise explains more than two ways of counting that only look alike
-        guesses = chain(_related(ours), _called_otherwise(case, (name, other)))
-        found = _first(case, ours, theirs, guesses) or _counted_as_class(case, (name, other), (ours, theirs)) or found
-    if not found:
-        values = f"reference {_shown_values(ours)}, port {_shown_values(theirs)}"
-        found = [
-            Diagnosis(
-                code="unknown",
-                port_path=METRIC,
-                message="the metrics differ, the cause is unknown",
-                evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference",
-                fix="compare the two metrics' code and arguments",
-            )
-        ]
-    return [replace(one, message=f"{which}{one.message}") for one in found]
+    shown = f"{which}expected {_shown(ours.get(name))}, actual {_shown(theirs.get(other))} for {_told(batches)}"
+    pairs = [(one[name], two[other]) for one, two in case.values if name in one and other in two]
+    factor = common_factor(*(np.array(side) for side in zip(*pairs, strict=True))) if len(pairs) > 1 else None
+    words = "" if factor is None else f"; the port's value is {factor:.6g} times the reference's everywhere"
+    places = [placed(meter.metric).rpartition("/")[2] for meter in case.meters]
+    return Diagnosis(
+        code="other-metric",
+        port_path=METRIC,
+        message=f"{shown}{words}",
+        evidence=f"the reference is {places[0]}, the port {places[1]}; both were called on {len(case.probes)} sets of outputs",
+        fix=f"let {places[1]} count as {places[0]} does",
+    )
 
 
-def _explained(expected: Array, actual: Array, predicted: Array) -> float:
-    """Return the share of the difference that is gone if ``predicted`` stands in place of what was expected."""
-    known = np.isfinite(expected) & np.isfinite(actual)
-    if (
-        not known.any()
-        or not np.isfinite(predicted[known]).all()
-        or not np.array_equal(np.isnan(predicted), np.isnan(actual))
-    ):
-        return 0.0
-    off, left = np.abs(expected - actual)[known], np.abs(predicted - actual)[known]
-    left = np.where(left <= SAME_ENLARGED * np.abs(actual[known]) + SAME_SINGLE, 0.0, left)
-    return float(max(0.0, 1 - left.sum() / off.sum())) if off.sum() else 0.0
+def _smallest(case: MetricPair, batches: Sequence[Batch], name: str, other: str) -> Sequence[Batch]:
+    """Return one sample on which both differ, else as few samples as are found; batches as they are where one alone does not."""
+
+    def differs(tried: Sequence[Batch]) -> bool:
+        try:
+            ours, theirs = (meter.values(tried) for meter in case.meters)
+        except Exception:  # noqa: BLE001  (a user's metric)
+            return False
+        return not same(ours.get(name), theirs.get(other))
+
+    whole = join(batches)
+    if not differs([whole]) or not are_arrays(whole) or not whole[0].ndim or len(whole[0]) != len(whole[1]):
+        return batches
+    count = len(whole[0])
+    for number in range(min(count, MOST_TRIED)):
+        if differs([_samples(whole, [number])]):
+            return [_samples(whole, [number])]
+    kept = list(range(count))
+    for number in range(count - 1, max(count - 1 - MOST_TRIED, -1), -1):
+        fewer = [one for one in kept if one != number]
+        if fewer and differs([_samples(whole, fewer)]):
+            kept = fewer
+    return [_samples(whole, kept)]
 
 
-def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Recognize both sides' ways of counting, and name what sets them apart."""
-    known = ([way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs))
-    pairs = list(product(*known))
-    if not pairs:
-        return []
-    one, other = min(pairs, key=lambda pair: (len(differences(*pair)), sum(map(_oddity, pair))))
-    names = differences(one, other)
-    if "metric" in names:  # of another metric the rest is another too
-        names = [one for one in names if one in ("metric", "over", "unit")]
-    evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
-    return [
-        Cause(
-            _code(name, one, other),
-            f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
-            _fix(name, one),
-        ).told(METRIC, evidence, 1.0)
-        for name in names
-    ]
+def _samples(batch: Batch, numbers: Sequence[int]) -> Batch:
+    return batch[0][numbers], batch[1][numbers]
 
 
-def _table(case: MetricPair) -> list[tuple[Way, Array]]:
-    """Return every way with what it gives over the probes, NaN where it cannot be counted so."""
-    plain = [probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes]
-    classes = next((batches[0][0].shape[1] for batches in plain if batches is not None and batches[0][0].ndim > 1), 2)
-    table = []
-    for way in ways(classes):
-        given = [None if batches is None else way.value([_squeezed(one) for one in batches]) for batches in plain]
-        values = np.array([np.nan if one is None else one for one in given], dtype=float)
-        if np.isnan(values).all():
-            continue
-        for unit in UNITS:
-            if unit and way.metric in ("mse", "rmse", "mae"):
-                continue
-            table.append((replace(way, unit=unit), in_unit(values, unit)))
-    return table
+def _told(batches: Sequence[Batch]) -> str:
+    said = []
+    for batch in batches:
+        outputs, labels = (take_out(one, is_array)[1] for one in batch)
+        said.append(f"outputs {', '.join(map(glimpse, outputs))} with labels {', '.join(map(glimpse, labels))}")
+    return "; then ".join(said)
 
 
 def are_arrays(batch: Batch) -> bool:
@@ -155,261 +110,9 @@ def are_arrays(batch: Batch) -> bool:
     return all(isinstance(one, np.ndarray) for one in batch)
 
 
-def _squeezed(batch: Batch) -> Batch:
-    outputs, labels = batch
-    column = labels.ndim == 2 and labels.shape[1] == 1 and outputs.ndim == 2 and outputs.shape[1] > 1
-    return outputs, labels[:, 0] if column else labels
-
-
-def _fits(values: Array, wanted: Array) -> bool:
-    known = np.isfinite(values)
-    if known.sum() < min(2, len(values)):
-        return False
-    return bool((np.abs(values - wanted)[known] <= SAME_ENLARGED * np.abs(wanted[known]) + SAME_SINGLE).all())
-
-
-def _oddity(way: Way) -> int:
-    """Return how unusual a way is, to choose among several that give the same."""
-    odd = {"accuracy": 0, "f1": 1, "precision": 2, "recall": 2, "iou": 2}.get(way.metric, 1)
-    return odd + (way.average in ("all classes", "but the first")) + (way.threshold == 0.5)
-
-
-def _code(name: str, one: Way, other: Way) -> str:
-    if name != "unit":
-        return CODES[name]
-    kinds = {unit.partition(" ")[0] for unit in (one.unit, other.unit)}
-    return (
-        "error-rate"
-        if "error" in one.unit + other.unit and ("percent" in one.unit) == ("percent" in other.unit) and kinds
-        else "percentage"
-    )
-
-
-def _what(name: str, one: Way, other: Way) -> str:
-    return {
-        "metric": "another metric",
-        "k": f"top-{other.k} in place of top-{one.k}",
-        "average": "another average over classes",
-        "over": "the mean of batches against that of samples",
-        "threshold": "another threshold",
-        "axis": "the largest is looked for along another axis",
-        "unit": "another unit",
-    }[name]
-
-
-def _fix(name: str, one: Way) -> str:
-    names = {
-        "classes": "macro",
-        "all classes": "macro, classes without samples as 0",
-        "but the first": "macro, without class 0",
-        "": "none, over samples",
-    }
-    if name == "over":
-        return (
-            "sum hits and samples over all batches and divide once at the end"
-            if one.over == "samples"
-            else "average the values of the batches, as the reference does"
-        )
-    return {
-        "metric": f"compute {one.words}",
-        "k": f"pass topk=({one.k},)",
-        "average": f"average as the reference does: {names.get(one.average, one.average)}",
-        "threshold": f"use the reference's threshold: {'the largest output' if one.threshold is None else f'outputs above {one.threshold:g}'}",
-        "axis": f"pass axis={one.axis}",
-        "unit": f"return {one.words}",
-    }[name]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _MetricGuess(Cause):
-    """A hypothesis, with what one side's metric would give if it held; of the port it says what the reference gives."""
-
-    values: Array
-    evidence: str = ""
-    of_port: bool = False
-
-
-def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_MetricGuess]) -> list[Diagnosis]:
-    for one in guesses:
-        share = _explained(*((theirs, ours) if one.of_port else (ours, theirs)), one.values)
-        if share >= EXPLAINED:
-            tried = one.evidence or f"tried on {len(case.probes)} sets of outputs"
-            return [one.told(METRIC, f"{tried}: {share:.2%} of the difference is gone", share)]
-    return []
-
-
-def _related(ours: Array) -> Iterator[_MetricGuess]:
-    """Yield values that are a plain function of the reference's, whatever that counts."""
-    for code, message, fix, values in (
-        ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
-        ("percentage", "the port's value is a fraction, the reference's a percentage", "multiply by 100", ours / 100),
-        ("error-rate", "the port's value is 1 minus the reference's", "return 1 - value", 1 - ours),
-        ("error-rate", "the port's value is 100 minus the reference's", "return 100 - value", 100 - ours),
-        ("sign", "the port's value has the opposite sign", "change the sign", -ours),
-        (
-            "root",
-            "the port's value is the square root of the reference's",
-            "do not take the root",
-            np.sqrt(np.abs(ours)),
-        ),
-        ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
-    ):
-        yield _MetricGuess(code, message, fix, values)
-
-
-def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_MetricGuess]:
-    """Yield what one metric gives with something changed: one batch alone, in bins, batch by batch, other outputs, other labels."""
-    several = any(len(probe.batches) > 1 for probe in case.probes)
-    for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))) if several else ():
-        for side, who, whom in CALLED:
-            yield _MetricGuess(
-                f"{which}-batch",
-                f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
-                "sum over all batches in update() and divide once at the end"
-                if who == "port"
-                else f"keep the {which} batch's value, as the reference does",
-                _reruns(case, side, names[side], itemgetter(at)),
-                f"the {whom}'s metric was given the {which} batch alone",
-                bool(side),
-            )
-    for squashed, bins in product((False, True), BINS):
-        for side, who, whom in CALLED:
-            yield _MetricGuess(
-                "bins",
-                f"the {who} counts scores in {bins} bins, the {whom} each score",
-                "compute from sorted scores, or pass num_thresholds=4095 or more"
-                if who == "port"
-                else f"pass num_thresholds={bins}",
-                _rerun(case, names[side], partial(_into_bins, bins=bins, squashed=squashed), side),
-                f"the {whom}'s metric was given scores rounded down to 1/{bins}",
-                bool(side),
-            )
-    name, port_name = names
-    for size in range(CHUNKS + 1):
-        which = f"batches of {size}" if size else "each batch"
-        message = f"the port's value is the mean of the reference's values of {which}"
-        fix = "sum hits and samples over all batches and divide once at the end"
-        yield _MetricGuess("batch-average", message, fix, _by_batches(case, name, size))
-    for code, message, fix, change in CHANGES:
-        yield _MetricGuess(code, message, fix, _rerun(case, name, change))
-    for label in _labels(case):
-        message = f"the port leaves out samples of label {label}, the reference counts them"
-        left = _rerun(case, name, partial(without, label=label))
-        yield _MetricGuess("ignored-label", message, f"count label {label} too", left)
-    for label in _labels(case):
-        yield _MetricGuess(
-            "ignored-label",
-            f"the port counts samples of label {label}, the reference leaves them out",
-            f"leave out samples of label {label}: ignore_index={label}",
-            _rerun(case, port_name, partial(without, label=label), 1),
-            "without them the port gives the reference's values",
-            of_port=True,
-        )
-
-
-CALLED = ((0, "port", "reference"), (1, "reference", "port"))
-"""Whose metric is called otherwise, by number, to give what whose does, and what that itself does not."""
-
-
-def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
-    outputs, labels = batch
-    scores = np.asarray(outputs, np.float64)
-    if squashed:
-        scores = 1 / (1 + np.exp(-scores))
-    elif scores.min() < 0 or scores.max() > 1:
-        return [batch]  # no shares: nothing changes, and nothing is explained
-    made = np.floor(scores * bins) / bins
-    return [(np.log(np.maximum(made, TINY) / np.maximum(1 - made, TINY)) if squashed else made, labels)]
-
-
-def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array:
-    """Return what a side's metric says with each batch changed."""
-    return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
-
-
-def _reruns(case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]) -> Array:
-    return _tried(case, lambda batches: case.meters[side].values(change(batches)).get(name, np.nan))
-
-
-def _tried(case: MetricPair, value: Callable[[Sequence[Batch]], float]) -> Array:
-    """Return a value of each probe; NaN where a metric does not take what it is given: the hypothesis does not apply."""
-    found = []
-    for probe in case.probes:
-        try:
-            found.append(value(probe.batches))
-        except Exception:  # noqa: BLE001, PERF203  (a user's metric)
-            found.append(np.nan)
-    return np.array(found)
-
-
-def _by_batches(case: MetricPair, name: str, size: int) -> Array:
-    """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
-
-    def mean(batches: Sequence[Batch]) -> float:
-        if size:
-            if not all(are_arrays(one) for one in batches):
-                return np.nan
-            outputs, labels = join(batches)
-            batches = [(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)]
-        meter, _ = case.meters
-        return float(np.mean([meter.values([one]).get(name, np.nan) for one in batches]))
-
-    return _tried(case, mean)
-
-
-def _softmax(x: Array) -> Array:
-    made: Array = np.exp(x - x.max(axis=1, keepdims=True)) if x.ndim > 1 else x
-    return (made / made.sum(axis=1, keepdims=True)).astype(x.dtype) if x.ndim > 1 else x
-
-
-CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = (
-    (
-        "softmax",
-        "the port takes the softmax of the outputs first",
-        "give the metric the raw outputs",
-        lambda one: [(_softmax(one[0]), one[1])],
-    ),
-    (
-        "sigmoid",
-        "the port takes the sigmoid of the outputs first",
-        "give the metric the raw outputs",
-        lambda one: [((1 / (1 + np.exp(-one[0].astype(np.float64)))).astype(one[0].dtype), one[1])],
-    ),
-    (
-        "argmin",
-        "the port ranks outputs upside down",
-        "take the largest outputs, not the smallest",
-        lambda one: [(-one[0], one[1])],
-    ),
-    (
-        "label-shift",
-        "the port's labels are one larger",
-        "compare with the labels as they are",
-        lambda one: [(one[0], one[1] + 1)],
-    ),
-    (
-        "label-shift",
-        "the port's labels are one smaller",
-        "compare with the labels as they are",
-        lambda one: [(one[0], one[1] - 1)],
-    ),
-)
-
-
-def _labels(case: MetricPair) -> list[int]:
-    found: set[int] = set()
-    for probe in case.probes:
-        for _, labels in probe.batches:
-            if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
-                found |= {int(one) for one in np.unique(labels)[:20]}
-    return sorted(found)[:20]
-
-
 def without(batch: Batch, label: int) -> Sequence[Batch]:
     """Return a batch without its samples (or places) of one label; nothing where no other is left."""
     outputs, labels = batch
-    if not are_arrays(batch):
-        return [batch]
     if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
         last = outputs.ndim - 1
         axis = next((one for one in (1, last) if np.delete(outputs.shape, one).tolist() == list(labels.shape)), None)
@@ -422,44 +125,7 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
     return [(outputs[keep], labels[keep])] if keep.any() else []
 
 
-def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Array, Array]) -> list[Diagnosis]:
-    """Recognize a label of no class that one side counts as the first: with that in its place it says the same, and so do both."""
-    for label in [one for one in _labels(case) if one in IGNORED]:
-
-        def change(batch: Batch, label: int = label) -> Sequence[Batch]:
-            return [(batch[0], np.where(batch[1] == label, 0, batch[1]))] if are_arrays(batch) else [batch]
-
-        made = [_rerun(case, key, change, side) for side, key in enumerate(keys)]
-        if np.isnan(made).all() or not _all_same(*made):
-            continue
-        ours, theirs = (_all_same(one, before) for one, before in zip(made, values, strict=True))
-        if ours is theirs:
-            continue
-        who, whom = ("reference", "port") if ours else ("port", "reference")
-        return [
-            Diagnosis(
-                code="ignored-label",
-                port_path=METRIC,
-                message=f"the {who} counts labels of {label} as class 0, the {whom} does not",
-                evidence=f"with class 0 in place of {label} both give the same, and the {who} what it gives without that",
-                explained=1.0,
-                fix=f"count label {label} as class 0"
-                if ours
-                else f"leave out what has label {label}: ignore_index={label}",
-            )
-        ]
-    return []
-
-
-def _all_same(one: Array, other: Array) -> bool:
-    return all(map(same, one.tolist(), other.tolist()))
-
-
-def _shown_values(values: Array) -> str:
-    return ", ".join(f"{one:.6g}" for one in values[:4]) + (", …" if len(values) > 4 else "")
-
-
-# What two metrics do beside counting: pass over a label, go on counting, look along another axis.
+# What two metrics do beside counting: pass over a label, go on counting, take other outputs.
 
 
 IGNORED = (255, -100, -1)
@@ -547,23 +213,18 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     )
 
 
-def mistaken_axis(meters: tuple[Meter, Meter], outputs: object, labels: object) -> Diagnosis | None:
-    """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
-    probe = square(
-        outputs if isinstance(outputs, np.ndarray) else None, labels if isinstance(labels, np.ndarray) else None
-    )
-    if probe is None:
+def raises_alone(meters: tuple[Meter, Meter], outputs: Nested, labels: Nested) -> Diagnosis | None:
+    """Show a port's metric that raises where it says something else of as many samples as classes: axes are mistaken there."""
+    arrays = [one if isinstance(one, np.ndarray) else None for one in (outputs, labels)]
+    probe = square(*arrays)
+    pair, _ = (None, {}) if probe is None else _both(meters, probe)
+    if pair is None or probe is None:
         return None
-    try:
-        ours, theirs = (meter.values(probe.batches) for meter in meters)
-    except Exception:  # noqa: BLE001  (as above)
-        return None
-    case = MetricPair(meters=meters, probes=[probe], values=[(ours, theirs)])
+    ours, theirs = pair
+    case = MetricPair(meters=meters, probes=[probe], values=[pair])
     for name, other in zip(ours, theirs, strict=False):
-        found = ways_apart(case, *case.vectors(name, other))
-        axis = next((one for one in found if one.code == "argmax-axis"), None)
-        if axis is not None:
-            return axis
+        if not same(ours[name], theirs[other]):
+            return why(case, 0, name, other)
     return None
 
 
@@ -606,6 +267,11 @@ class _Inside:
     meter: MetricMeter
     whole: Batch
     places: tuple[int, int]
+
+    @property
+    def metric(self) -> Metric:
+        """The metric itself."""
+        return self.meter.metric
 
     def values(self, batches: Sequence[Batch]) -> Values:
         return self.meter.values([self._put(one) for one in batches])
@@ -659,7 +325,7 @@ def _measure(meters: tuple[Meter, Meter], outputs: Nested, labels: Nested) -> Me
         if pair is None:
             side, error = next(iter(raised.items()))
             if side == "port" and "reference" not in raised:
-                cause = mistaken_axis(meters, outputs, labels)
+                cause = raises_alone(meters, outputs, labels)
                 if cause is not None:
                     return PieceCheck(
                         outcome=Outcome.FAIL,
@@ -733,11 +399,10 @@ def _judge(case: MetricPair) -> PieceCheck:
     one, two = ours.get(name), theirs.get(other)
     which = f" {name}" if name else ""
     reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    causes: list[Diagnosis] = []
+    causes = [] if lasting is None else [lasting]
     for pair in off:
-        causes += [one for one in why(case, *pair) if one not in causes]
-    if lasting is not None and not all(one.explained for one in causes):
-        causes = [lasting]  # else it follows from what tells one evaluation from the other's
+        at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(pair[0]), two.get(pair[1])))
+        causes.append(why(case, at, *pair))
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
 
 

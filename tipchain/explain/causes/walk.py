@@ -590,12 +590,17 @@ MOST_SHOWN = 4
 """Calls behind the first, and values of a tensor, that are shown."""
 
 
+MOST_WHOLE = 12
+"""Values of a tensor that is shown whole."""
+
+
 def glimpse(array: Array) -> str:
     """Write a number, or the first values of an array and its shape."""
-    values = [f"{one:.6g}" for one in array.reshape(-1)[:MOST_SHOWN].tolist()]
+    shown = MOST_SHOWN if array.size > MOST_WHOLE else MOST_WHOLE
+    values = [f"{one:.6g}" for one in array.reshape(-1)[:shown].tolist()]
     if array.size == 1:
         return values[0]
-    more = ", …" if array.size > MOST_SHOWN else ""
+    more = ", …" if array.size > MOST_WHOLE else ""
     return f"[{', '.join(values)}{more}] ({'x'.join(map(str, array.shape))})"
 
 

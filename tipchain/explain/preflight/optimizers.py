@@ -587,16 +587,6 @@ SCHEDULES: Mapping[str, tuple[str, tuple[Trait, ...]]] = {
     ),
 }
 """Paddle's class and the arguments by torch's class; a ``SequentialLR`` that is a warm-up and what follows it."""
-_BY_PADDLE = dict(SCHEDULES.values())
-
-
-def paddle_argument(schedule: object, code: str) -> Trait | None:
-    """Return the argument of a Paddle schedule that a code is about; of a user's own the first that it keeps."""
-    known = next((_BY_PADDLE[one.__name__] for one in type(schedule).__mro__ if one.__name__ in _BY_PADDLE), None)
-    if known is not None:
-        return next((one for one in known if one.code == code), None)
-    every = (one for arguments in _BY_PADDLE.values() for one in arguments if one.code == code)
-    return next((one for one in every if any(hasattr(schedule, name) for name in one.attributes[1])), None)
 
 
 def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[Finding]:
@@ -605,11 +595,33 @@ def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[
     A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
     (where it is a ``LinearLR``), and what follows it. The rates themselves are compared elsewhere.
     """
-    return list(_compare(torch_scheduler, paddle_scheduler, whole=True))
+    return [_setting_finding(one) for one in schedule_settings(torch_scheduler, paddle_scheduler)]
 
 
-def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Finding]:
-    """Yield what differs; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScheduleSetting:
+    """An argument of two schedules that differs.
+
+    Attributes:
+        trait: which.
+        expected: the reference's value.
+        actual: the port's.
+        holder: the schedule of the port's that has it: the whole one, or the one behind a warm-up.
+    """
+
+    trait: Trait
+    expected: Setting
+    actual: Setting
+    holder: Schedule
+
+    @property
+    def wanted(self) -> Setting:
+        """The reference's value as Paddle takes it."""
+        return list(self.expected) if isinstance(self.expected, tuple) else tidy(self.expected)
+
+
+def schedule_settings(ours: Schedule, theirs: Schedule, *, whole: bool = True) -> Iterator[ScheduleSetting]:
+    """Yield the arguments that differ; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
     twin, arguments = SCHEDULES.get(type(ours).__name__, ("", ()))
     warmed = twin == "LinearWarmup"
     if type(theirs).__name__ != twin or (warmed and len(getattr(ours, "_schedulers", ())) != 2):
@@ -618,20 +630,23 @@ def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Findi
         if one is LAST and not whole:
             continue
         expected, actual = (_read(reader, each) for reader, each in zip(one.readers, (ours, theirs), strict=True))
-        if expected is None or actual is None or same(expected, actual):
-            continue
-        reference, port = f"{one.torch}={tidy(expected)!r}", f"{one.argument}={tidy(actual)!r}"
-        wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
-        yield Finding(
-            code=one.code,
-            kind="scheduler",
-            reference=reference,
-            port=port,
-            message=f"the port's schedule has {port} where torch's has {reference}",
-            fix=f"pass `{one.argument}={wanted!r}` to the scheduler",
-        )
+        if expected is not None and actual is not None and not same(expected, actual):
+            yield ScheduleSetting(trait=one, expected=expected, actual=actual, holder=theirs)
     if warmed:
-        yield from _compare(ours._schedulers[1], theirs.learning_rate, whole=False)
+        yield from schedule_settings(ours._schedulers[1], theirs.learning_rate, whole=False)
+
+
+def _setting_finding(setting: ScheduleSetting) -> Finding:
+    one = setting.trait
+    reference, port = f"{one.torch}={tidy(setting.expected)!r}", f"{one.argument}={tidy(setting.actual)!r}"
+    return Finding(
+        code=one.code,
+        kind="scheduler",
+        reference=reference,
+        port=port,
+        message=f"the port's schedule has {port} where torch's has {reference}",
+        fix=f"pass `{one.argument}={setting.wanted!r}` to the scheduler",
+    )
 
 
 def _read(reader: Reader, schedule: object) -> Setting:
