@@ -45,7 +45,7 @@ PACKAGES = (
     (
         "numpy==2.4.6", "pillow", "httpx", "opt_einsum==3.3.0", "protobuf", "safetensors", "huggingface-hub>=1.31,<3", "packaging",
         "pyyaml", "regex>=2025.10.22", "tokenizers>=0.23.1,<0.24", "tqdm", "typer", "requests", "colorlog", "colorama", "dill",
-        "sentencepiece", "omegaconf", "ml_dtypes", "rich", "jieba", "six", "ftfy", "scipy", "alembic", "filelock", "sqlalchemy",
+        "sentencepiece", "omegaconf", "ml_dtypes", "rich", "jieba", "six", "ftfy", "scipy", "filelock", "sqlalchemy",
     ),
 )  # fmt: skip
 """What is installed: the second group without its dependencies, which exclude each other."""

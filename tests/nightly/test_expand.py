@@ -16,7 +16,7 @@ from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightMa
 from tipchain.nightly.nights import parse_plan, plan_json
 
 LITE, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER
-IMAGENET = DataFolder(name="imagenet", path=Path("/data/imagenet"), layout="imagenet")
+IMAGENET = DataFolder(name="imagenet", path=Path("/data/imagenet"), holds=("train/*/",))
 
 
 class Project:

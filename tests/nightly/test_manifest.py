@@ -17,7 +17,7 @@ WHOLE = """\
 name: suite
 defaults: {timeout: 30m, memory: 1GiB, tags: [all], env: {A: 1, B: x}, resources: {fast: 1, big: 2}}
 data:
-  imagenet: {path: /data/imagenet, layout: imagenet}
+  imagenet: {path: /data/imagenet, holds: [train/*/, val/*/]}
   own: {path: mine}
 chains:
   - params: ["configs/*.txt", other.txt]
@@ -69,7 +69,7 @@ def test_everything_is_read(tmp_path):
     assert (case.stages, case.common.timeout_s, case.common.tags) == (("forward", "loss"), 1800.0, ("all",))
     assert (command.id, command.argv, command.modes) == ("smoke", ("python", "smoke.py"), ())
     assert manifest.data["own"].path == tmp_path / "mine"
-    assert manifest.data["own"].layout == "any"
+    assert [one.holds for one in manifest.data.values()] == [("train/*/", "val/*/"), ("*",)]
 
 
 def test_the_manifest_of_the_documents_is_one(tmp_path):
@@ -124,7 +124,7 @@ def test_names_have_defaults(tmp_path):
             3,
             "a mode that the entry does not have",
         ),
-        ("data: {x: {path: y, layout: imgnet}}\ncommands: [{id: a, argv: [x]}]", 1, "did you mean 'imagenet'"),
+        ("data: {x: {path: y, holds: ../z}}\ncommands: [{id: a, argv: [x]}]", 1, "leads out of the folder"),
         ("cases:\n  - {case: a, modes: [whole_infer], stages: [foward]}", 2, "did you mean 'forward'"),
         ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "cannot be a folder's name"),
         ("root: nowhere\ncommands: [{id: a, argv: [x]}]", 1, "no such folder"),

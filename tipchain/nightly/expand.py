@@ -126,7 +126,7 @@ class DiskProject:
     def lacking(self, data: DataFolder) -> str:
         """Return what is missing of full data, with the path that was wanted; "" for nothing."""
         if data.name not in self._data:
-            self._data[data.name] = missing_data(data.path, data.layout)
+            self._data[data.name] = missing_data(data.path, data.holds)
         return self._data[data.name]
 
     def _problem(self, file: str, entry: ManifestEntry, mode: Mode) -> str:

@@ -6,8 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from tipchain.core.files import project_above, sha256_of
@@ -19,89 +18,23 @@ from tipchain.nightly.items import CLUSTERS_OWN, Kind
 from tipchain.nightly.nights import NIGHTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestLayout:
-    """A layout.
-
-    Attributes:
-        expected: what a folder of this layout holds, for messages.
-        missing: returns what a folder lacks, as the path that was looked for; "" if it lacks nothing.
-    """
-
-    expected: str
-    missing: Callable[[Path], str]
-
-
-def missing_data(path: Path, layout: str) -> str:
+def missing_data(path: Path, holds: Sequence[str]) -> str:
     """Return what is missing of the data in ``path``, with the path that was wanted; "" if they are there.
 
     Args:
         path: the folder.
-        layout: a name in `LAYOUTS`.
+        holds: globs of what must be in it; one that ends in a slash is of folders.
     """
-    kind = LAYOUTS[layout]
     if not path.is_dir():
-        return f"{path} is not there (expected: {kind.expected})"
+        return f"{path} is not there"
     try:
-        lacking = kind.missing(path)
+        for pattern in holds:
+            found = path.glob(pattern.rstrip("/"))
+            if not any(one.is_dir() or not pattern.endswith("/") for one in found):
+                return f"{path}/{pattern} is not there"
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}"
-    return f"{lacking} is not there (expected: {kind.expected})" if lacking else ""
-
-
-def _holds_folders(path: Path) -> bool:
-    return path.is_dir() and any(one.is_dir() for one in islice(path.iterdir(), 1000))
-
-
-def _class_folders(path: Path) -> str:
-    return next((f"{path / split}/<class>/" for split in ("train", "val") if not _holds_folders(path / split)), "")
-
-
-def _imagenet(path: Path) -> str:
-    """ImageNet: class folders, or the list files of the Paddle suites beside the images."""
-    if not _class_folders(path):
-        return ""
-    lists = [path / f"{split}_list.txt" for split in ("train", "val")]
-    if any(one.is_file() for one in lists):
-        return next((str(one) for one in lists if not one.is_file()), "")
-    return _class_folders(path)
-
-
-def _ucf101(path: Path) -> str:
-    """UCF-101: videos or raw frames, and the lists of the first split, beside them or in ``annotations``."""
-    kinds = [kind for kind in ("rawframes", "videos") if (path / kind).is_dir()]
-    if not kinds:
-        return str(path / "rawframes")
-    lacking = ""
-    for kind in kinds:
-        lacking = _ucf101_kind(path, kind)
-        if not lacking:
-            return ""
-    return lacking
-
-
-def _ucf101_kind(path: Path, kind: str) -> str:
-    if not any((path / kind).iterdir()):
-        return f"{path / kind}/<Class>/"
-    for split in ("train", "val"):
-        pattern = f"*{split}_split_1_{kind}.txt"
-        if not any(path.glob(pattern)) and not any(path.glob(f"annotations/{pattern}")):
-            return str(path / pattern)
     return ""
-
-
-LAYOUTS: Mapping[str, ManifestLayout] = {
-    "imagenet": ManifestLayout(
-        expected="train/<class>/ and val/<class>/, or train_list.txt and val_list.txt", missing=_imagenet
-    ),
-    "ucf101": ManifestLayout(
-        expected="rawframes/ or videos/, with *train_split_1_*.txt and *val_split_1_*.txt", missing=_ucf101
-    ),
-    "classes": ManifestLayout(expected="train/<class>/ and val/<class>/", missing=_class_folders),
-    "any": ManifestLayout(
-        expected="a folder that is not empty", missing=lambda path: "" if any(path.iterdir()) else f"{path}/*"
-    ),
-}
 
 
 # Values of a manifest's entries: lists of texts, choices, words, variables, times and sizes, each checked.
@@ -200,12 +133,12 @@ class DataFolder:
     Attributes:
         name: what entries call it.
         path: the folder, absolute or relative to ``root``.
-        layout: the expected content of the folder: that of ImageNet, of UCF-101, one folder per class, or any.
+        holds: globs of what must be in the folder. One that ends in a slash is of folders. Without it, anything.
     """
 
     name: str
     path: Path
-    layout: str
+    holds: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +300,11 @@ def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
     for name in folders.data:
         one = folders.mapping(name)
         path = root / Path(one.text("path")).expanduser()
-        found[name] = DataFolder(name=name, path=path, layout=one.choice("layout", tuple(LAYOUTS), default="any"))
+        holds = texts(one, "holds", "globs below the folder, such as train/*/", ("*",))
+        for pattern in holds:
+            if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+                raise one.error("holds", "leads out of the folder", found=pattern, expected="a glob below it")
+        found[name] = DataFolder(name=name, path=path, holds=holds)
         one.done()
     return found
 
