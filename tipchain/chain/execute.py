@@ -27,7 +27,7 @@ from tipchain.chain.artifacts import (
     stamp,
 )
 from tipchain.chain.plan import Command, Result, Speed
-from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
+from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name, signal_within
@@ -696,7 +696,8 @@ def _trouble(command: Command, ending: Ending, error: str) -> str:
     if ending.interrupted:
         return "interrupted"
     if ending.failure:
-        return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
+        more = f"; its log has: {error}" if error and ending.failure == STUCK else ""
+        return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure + more
     if ending.timed_out:
         # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
         return f"timed out after {command.timeout_s:g} s" + (f"; its log has: {error}" if error else "")
