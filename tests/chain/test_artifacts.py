@@ -164,7 +164,6 @@ NOISE = (
         "Save the visualization",
         "demo.jpg:\tclass id(s): [8], score(s): [0.9]",
         "all labels found",
-        "finished",
         "image_name: a.jpg, data is normal, score is 0.3",
         "Normal - score: 0.3",
         "image_name: a.jpg, psnr: 30.1",

@@ -308,9 +308,10 @@ def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step, name):
     lines = f"echo 'epoch: 1, {name}: {{}}, lr: 0.1'; echo 'epoch: 2, {name}: {{}}, lr: 0.1'".format
     assert ended(go(lines("nan", "0.5"), step=step)) == ("PASS", "")
     for last in ("nan", "inf"):
-        reason = f"exit 0, but no finite loss in {last}.log: {name.lower()} {last}"
+        reason = f"exit 0, but no finite loss or metric in {last}.log: {name.lower()} {last}"
         assert ended(go(lines("0.5", last), step=step, log=f"run/{last}.log")) == ("FAIL", reason)
     assert ended(go(f"echo '{name}: 0.5'; echo 'loss_mask: nan, loss: 0.5'", step=step))[0] == "PASS"  # the sum counts
+    assert ended(go("echo 'loss: 0.5, mIoU: nan'", step=step))[1].endswith(": miou nan")
 
 
 def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):

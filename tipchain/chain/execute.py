@@ -208,9 +208,10 @@ class FigureReader:
         return found
 
     def lost(self) -> str:
-        """Return the last loss if it is no finite number, of a log without one the first such part of it; "" if all are finite."""
-        losses = {"loss": self.last["loss"]} if "loss" in self.last else self.parts
-        return next((f"{name} {value}" for name, value in losses.items() if not isfinite(value)), "")
+        """Return the last loss, without one a part of it, or metric that is no finite number; "" for none."""
+        values = {"loss": self.last["loss"]} if "loss" in self.last else dict(self.parts)
+        values |= {name: value for name, value in self.figures().items() if name in _METRIC_FIGURES - {"psnr"}}
+        return next((f"{name} {value}" for name, value in values.items() if not isfinite(value)), "")
 
     def unmeasured(self) -> str:
         """Return why no speed was measured where one should have been; "" for nothing."""
@@ -615,7 +616,7 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
-            missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {lost}"),)
+            missing += (Missing(what="finite loss or metric", looked=log, why=f" in {log}: {lost}"),)
         return ending, Findings(figures=figures.figures(), error=errors.complaint(), missing=missing)
     workers = _worker_lines(ready, place)
     for line in workers:
