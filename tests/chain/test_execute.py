@@ -124,6 +124,11 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
     assert ended(go("echo 'sh: bc: command not found'; echo bye; exit 1"))[1] == "exit 1: sh: bc: command not found"
     long = f"FileNotFoundError: no {'folder/' * 40}x.csv"
     assert ended(go(f"echo '{long}'; echo bye; exit 1"))[1] == f"exit 1: {long}"
+    missing = ended(go("echo \"ModuleNotFoundError: No module named 'auto_log'\"; exit 1"))[1]
+    assert missing.endswith("; --set=--benchmark=False does without it, which no index has")
+    (tmp_path / "test_tipc").mkdir()
+    (tmp_path / "test_tipc/prepare.sh").touch()
+    assert ended(go(f"echo '{long}'; exit 1"))[1] == f"exit 1: {long}; `tipchain prepare` makes the data of a mode"
 
 
 def test_a_missing_result_names_what_the_program_complained_of(go):
