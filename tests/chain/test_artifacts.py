@@ -143,7 +143,6 @@ NOISE = (
     "I20261121 12:00:00.123456  4242 analysis_predictor.cc:1] saved",
     "--- Running analysis [ir_graph_build_pass]",
     "--- Fused 0 subgraphs into layer_norm op.",
-    "---    Fused 12 subgraphs",
     "/usr/lib/python3.7/site-packages/x.py:12: DeprecationWarning: class 3 is done",
     "  warnings.warn('score 1')",
     "==========================",
@@ -161,16 +160,14 @@ NOISE = (
         "file: a.png, top-5: [(7, 0.55149)]",
         "class_id: 8",
         "Prediction done!",
-        "Save the visualization",
         "demo.jpg:\tclass id(s): [8], score(s): [0.9]",
         "all labels found",
-        "finished",
         "image_name: a.jpg, data is normal, score is 0.3",
         "Normal - score: 0.3",
         "image_name: a.jpg, psnr: 30.1",
         "----- Predicted Hamm_min 12",
-        "text: a, label_id: 1, prob: 0.5",
         "class_id: [3]",
+        "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
     ],
 )
@@ -191,13 +188,11 @@ def test_noise_is_no_result():
     [
         "Python: 3.11.7 (main, Jan 1 2024)",
         "PaddlePaddle: 3.3.1",
-        "Paddle compiled with cuda: False",
+        "[2021/12/31 04:12:11] root INFO:  CUDA_version: 11.1.105",
         "------------Environment Information-------------",
         "2026-11-28 14:42:01,123 [INFO] loading",
         " 40%|####      | 4/10 [00:01<00:01, 3.2it/s]",
-        "Namespace(batch_size=1)",
         "batch_size: 1",
-        "num-workers = 4",
     ],
 )
 def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
@@ -211,10 +206,8 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
         ("class_id: 3, prob: nan", True),
         ("[array([nan, 0.5], dtype=float32)]", True),
         ("       nan, nan, nan], dtype=float32)", True),
-        ("score = -inf", True),
         ("psnr: inf, class 3", False),
         ("inf time: 3 ms", False),
-        ("finance: 3", False),
     ],
 )
 def test_numbers_that_are_none_are_no_result(line, bad):

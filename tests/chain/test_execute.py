@@ -124,6 +124,11 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
     assert ended(go("echo 'sh: bc: command not found'; echo bye; exit 1"))[1] == "exit 1: sh: bc: command not found"
     long = f"FileNotFoundError: no {'folder/' * 40}x.csv"
     assert ended(go(f"echo '{long}'; echo bye; exit 1"))[1] == f"exit 1: {long}"
+    missing = ended(go("echo \"ModuleNotFoundError: No module named 'auto_log'\"; exit 1"))[1]
+    assert missing.endswith("; --set=--benchmark=False does without it, which no index has")
+    (tmp_path / "test_tipc").mkdir()
+    (tmp_path / "test_tipc/prepare.sh").touch()
+    assert ended(go(f"echo '{long}'; exit 1"))[1] == f"exit 1: {long}; `tipchain prepare` makes the data of a mode"
 
 
 def test_a_missing_result_names_what_the_program_complained_of(go):
@@ -308,9 +313,10 @@ def test_a_loss_that_is_no_number_at_the_end_is_no_pass(go, step, name):
     lines = f"echo 'epoch: 1, {name}: {{}}, lr: 0.1'; echo 'epoch: 2, {name}: {{}}, lr: 0.1'".format
     assert ended(go(lines("nan", "0.5"), step=step)) == ("PASS", "")
     for last in ("nan", "inf"):
-        reason = f"exit 0, but no finite loss in {last}.log: {name.lower()} {last}"
+        reason = f"exit 0, but no finite loss or metric in {last}.log: {name.lower()} {last}"
         assert ended(go(lines("0.5", last), step=step, log=f"run/{last}.log")) == ("FAIL", reason)
     assert ended(go(f"echo '{name}: 0.5'; echo 'loss_mask: nan, loss: 0.5'", step=step))[0] == "PASS"  # the sum counts
+    assert ended(go("echo 'loss: 0.5, mIoU: nan'", step=step))[1].endswith(": miou nan")
 
 
 def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):

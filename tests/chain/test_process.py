@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chain_samples import living, stub
 
-from tipchain.chain.process import Stop, call, last_lines
+from tipchain.chain.process import STUCK, Stop, call, last_lines
 
 QUICK = (0.3, 0.3, 2.0)
 
@@ -77,6 +77,13 @@ def test_a_timeout_ends_children_that_left_the_group_and_the_environment(tmp_pat
     assert (tmp_path / "grandchild").exists()
     assert not living(tmp_path / "child")
     assert not living(tmp_path / "grandchild")
+
+
+def test_a_program_that_waits_for_a_dead_reader_is_ended_before_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("tipchain.chain.process.SILENT_S", 0.3)
+    ending = start(["bash", "-c", "echo 'Exception in thread Thread-1:'; exec sleep 60"], tmp_path, timeout_s=50)
+    assert (ending.failure, ending.timed_out) == (STUCK, False)
+    assert start(["bash", "-c", "echo 'loading'; sleep 1"], tmp_path).failure == ""
 
 
 def test_a_program_that_obeys_the_interrupt_is_not_killed(tmp_path):

@@ -271,7 +271,6 @@ BASE = "suite: bad\nextends: template\ntitle: Bad\n"
         ("save: '{trainer.upper}'", "4: save: is no template: {trainer.upper} is no variable", ""),
         ("save: '{0}'", "4: save: is no template: {0} is no variable", ""),
         ("launcher: [\"-m 'x\"]", "4: launcher.0: cannot be split into words: no closing quotation", ""),
-        ("vars: {a: [{value: x, replace: [y]}]}", "4: vars.a.0.replace: is no pair", "expected: [old, new]"),
         ("redirected: [train, exprot]", "4: redirected: unknown step", "did you mean 'export'"),
         ("results_log: ../all.log", "4: results_log: is no file's name", "found: ../all.log"),
         ("result_line: '('", "4: result_line: is no regular expression", ""),

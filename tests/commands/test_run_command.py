@@ -180,9 +180,11 @@ def test_a_file_that_is_not_there_is_told_with_one_of_its_name_further_down(caps
     assert "hint: there is configs/net/q.txt" in capsys.readouterr().err
 
 
-def test_only_skips_is_4(monkeypatch):
-    monkeypatch.setattr("tipchain.chain.run.find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
+def test_only_skips_is_4_and_one_line_says_what_runs_here(monkeypatch, capsys):
+    for room in ("chain", "commands"):
+        monkeypatch.setattr(f"tipchain.{room}.run.find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
     assert go("true", text=edit(TEMPLATE, ("gpu_list", "gpu_list:0"))) == 4
+    assert "--device cpu runs the whole file here" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_data_folder_of_the_users():

@@ -48,13 +48,6 @@ def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
     assert text.endswith(CLEAR)
 
 
-def test_a_quiet_script_is_told_of_too(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(suite, "ELSEWHERE_S", 0.05)
-    with suite._told(tmp_path / "absent"):
-        time.sleep(0.12)
-    assert capsys.readouterr().err.startswith("  0 s, log 0 kB: \n")
-
-
 def test_of_what_a_script_says_the_latest_line_alone_is_kept(tmp_path):
     tracemalloc.start()
     try:

@@ -39,6 +39,8 @@ _NOISE = re.compile(
     r")",
     re.IGNORECASE,
 )
+_LOGGED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[ T][\d:,.]+\]?[\s-]*(?:\w+\s+)?\[?(?:INFO|DEBUG)?\]?:?\s*")
+"""What a logger writes in front of a line."""
 _RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
 _NO_NUMBER = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*", re.IGNORECASE
@@ -227,8 +229,8 @@ class LineCheck:
         self.wanted = [one for one in leaves if one.in_log]
         self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in self.wanted]
         self.given = next((os.path.basename(one.given) for one in self.wanted if one.given), "")  # noqa: PTH119 - a word
-        self.settings = {word.partition("=")[0].strip("-").replace("-", "_").lower() for word in argv if "=" in word}
-        self.settings |= {word.strip("-").replace("-", "_").lower() for word in argv if word.startswith("--")}
+        names = (word.partition("=")[0] for word in argv if "=" in word or word.startswith("--"))
+        self.settings = {name.strip("-").replace("-", "_").lower() for name in names}
         self.in_traceback = self.counts = False
         self.before = self.raised = self.unreal = self.other = ""
 
@@ -270,7 +272,7 @@ class LineCheck:
             return True
         if not self.wanted and not self.raised:
             return False
-        noise = _NOISE.match(line) is not None
+        noise = _NOISE.match(_LOGGED.sub("", line, count=1)) is not None
         if not noise and not line.startswith(" "):
             self.raised = ""  # the program went on
         return noise

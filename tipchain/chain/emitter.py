@@ -83,20 +83,22 @@ class Filler(NamedTuple):
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
             return template
-        values = Values({role: slot.value for role, slot in self.slots.items()}) if "v[" in template else {}
         try:
-            return template.format_map({**facts, "v": values})
+            return template.format_map({**facts, "v": self.values} if "v[" in template else facts)
         except KeyError as error:
             message = f"{{{error.args[0]}}} is not known where {template!r} stands"
             raise ProfileError(message, file=self.suite.file) from error
+
+    @property
+    def values(self) -> Values:
+        """The values of the file's lines, by role."""
+        return Values({role: slot.value for role, slot in self.slots.items()})
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:
         """Return the first of ``choices`` whose conditions hold, filled in; "" if none does."""
         for choice in choices:
             if self.holds(choice.when, facts):
-                text = self.fill(choice.value, facts)
-                text = re.sub(choice.keep, r"\1", text, count=1) if choice.keep else text
-                return text.replace(*choice.replace, 1) if choice.replace else text
+                return self.fill(choice.value, facts)
         return ""
 
     def words(self, items: Iterable[ArgumentItem], facts: Facts, roles: Mapping[str, Words]) -> Words:
@@ -366,7 +368,12 @@ class Expansion(PlanDraft):
     def _facts(self) -> Facts:
         """Return what every template may refer to."""
         spec = self.spec
+        values = self.filler.values
         facts = {
+            "model_pp": spec.model.replace("PP-", "pp", 1),
+            "model_below": values["infer_model"].replace("../", "", 1),
+            "config_name": re.sub(r".*configs/\S*/(\S*)\.yaml.*", r"\1", values["export_norm"], count=1),
+            "config_rest": re.sub(r".*configs/.*/(.*).yaml", r"\1", values["export_norm"], count=1),
             "root": self.options.root,
             "model": spec.model,
             "mode": spec.mode.value,

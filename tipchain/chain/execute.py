@@ -27,7 +27,7 @@ from tipchain.chain.artifacts import (
     stamp,
 )
 from tipchain.chain.plan import Command, Result, Speed
-from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
+from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name, signal_within
@@ -208,9 +208,10 @@ class FigureReader:
         return found
 
     def lost(self) -> str:
-        """Return the last loss if it is no finite number, of a log without one the first such part of it; "" if all are finite."""
-        losses = {"loss": self.last["loss"]} if "loss" in self.last else self.parts
-        return next((f"{name} {value}" for name, value in losses.items() if not isfinite(value)), "")
+        """Return the last loss, without one a part of it, or metric that is no finite number; "" for none."""
+        values = {"loss": self.last["loss"]} if "loss" in self.last else dict(self.parts)
+        values |= {name: value for name, value in self.figures().items() if name in _METRIC_FIGURES - {"psnr"}}
+        return next((f"{name} {value}" for name, value in values.items() if not isfinite(value)), "")
 
     def unmeasured(self) -> str:
         """Return why no speed was measured where one should have been; "" for nothing."""
@@ -615,7 +616,7 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
-            missing += (Missing(what="finite loss", looked=log, why=f" in {log}: {lost}"),)
+            missing += (Missing(what="finite loss or metric", looked=log, why=f" in {log}: {lost}"),)
         return ending, Findings(figures=figures.figures(), error=errors.complaint(), missing=missing)
     workers = _worker_lines(ready, place)
     for line in workers:
@@ -696,7 +697,8 @@ def _trouble(command: Command, ending: Ending, error: str) -> str:
     if ending.interrupted:
         return "interrupted"
     if ending.failure:
-        return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
+        more = f"; its log has: {error}" if error and ending.failure == STUCK else ""
+        return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure + more
     if ending.timed_out:
         # A reader's thread that dies of an exception leaves Paddle's programs waiting for it.
         return f"timed out after {command.timeout_s:g} s" + (f"; its log has: {error}" if error else "")

@@ -501,8 +501,8 @@ def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
 
 def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
     """Return the empty plan of a file whose kind of chain is not run, with the reason."""
-    plan = Plan(params=path, mode=mode, suite="none", chain=kind.name, model="", status="", out="", run="")
-    return with_notes(plan, kind.refusal)
+    notes = (kind.refusal,)
+    return Plan(path, mode, suite="none", chain=kind.name, model="", status="", out="", run="", notes=notes)
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:

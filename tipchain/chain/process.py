@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import selectors
 import signal
 import socket
@@ -35,6 +36,12 @@ GRACE_S = (5.0, 5.0, 5.0)
 STRAGGLER_S = 0.5
 STOP_LOOK_S = 0.1
 WARDEN_S = 3 * SWEEP_S
+DIED = re.compile(
+    rb"Exception in thread|reader thread raised an exception|DataLoader worker\S* exited|Process Process-\d+:"
+)
+SILENT_S = 300.0
+"""So long a program whose data process died may write nothing: it waits for data that never come."""
+STUCK = "ended: its data process died, and it wrote nothing more"
 LOST = "what watches over it was killed, and all that it had started with it"
 PYTHON_HINT = "`--python` names another"
 
@@ -174,7 +181,7 @@ class _Child:
         self.pid, self.lower = 0, 0
         self.told = b""
         self.tail = self.before = b""
-        self.over, self.alone = False, False
+        self.over, self.alone, self.died, self.heard = False, False, False, begin
         self.status: int | None = None
         self.peak_kb = 0
         self.failure = ""
@@ -253,6 +260,8 @@ class _Child:
             selector.register(self.channel, selectors.EVENT_READ)
             while not self.ended():
                 left = None if deadline is None else deadline - time.monotonic()
+                if self.died and time.monotonic() - self.heard > SILENT_S:
+                    self.failure = STUCK
                 if self.failure or self.stop.is_set() or (left is not None and left <= 0):
                     return False
                 for key, _ in selector.select(STOP_LOOK_S if left is None else min(left, STOP_LOOK_S)):
@@ -285,7 +294,8 @@ class _Child:
             return True
         if not data:
             return False
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self.tail, self.heard = (self.tail + data)[-TAIL_BYTES:], time.monotonic()
+        self.died = self.died or DIED.search(self.tail) is not None
         try:
             view = memoryview(data)
             while view and not self.failure:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 FACTS = frozenset(
-    "root model mode base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host train save_name save "
+    "root model model_pp model_below config_name config_rest mode base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host train save_name save "
     "inference_dir name weights ips device quant folder results number model_file".split()
 )
 """What templates and conditions may name besides a profile's own variables and the settings of inference."""
@@ -587,15 +587,7 @@ class _Profile:
             self.seen.templates.append(((*reader.path, key, str(index)), entry))
             return Choice(value=entry)
         own = self.nested(reader, key, index, entry)
-        replace = self.texts(own, "replace")
-        if replace and len(replace) != 2:
-            raise own.error("replace", "is no pair", expected="[old, new]")
-        choice = Choice(
-            value=self.template(own, "value"),
-            replace=(replace[0], replace[1]) if replace else None,
-            keep=own.text("keep", default=""),
-            when=self.conditions(own, "when"),
-        )
+        choice = Choice(value=self.template(own, "value"), when=self.conditions(own, "when"))
         own.done()
         return choice
 

@@ -152,8 +152,6 @@ class Choice(NamedTuple):
     """A template with conditions; of several the first that holds counts."""
 
     value: str
-    replace: tuple[str, str] | None = None
-    keep: str = ""
     when: tuple[Condition, ...] = ()
 
 
@@ -425,8 +423,7 @@ class Suite(NamedTuple):
         finetune: the weights from which pact and fpgm start: those of the ``norm`` training, those of the file's line
             (``slot``), or none.
         save: the name of the folder that a training writes.
-        vars: more variables, each a template, or a list of which the first counts whose conditions hold (``value``, ``when``,
-            ``replace: [old, new]``, ``keep``: a regular expression, of what it matches its first group stays).
+        vars: more variables, each a template, or a list of which the first counts whose conditions hold (``value``, ``when``).
         weights: the file that a training writes.
         weights_else: patterns of names below the training's folder; the first that exists counts. With ``weights_there`` they are
             tried after ``weights``, otherwise instead of it.

@@ -504,7 +504,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     if reused := sum(result.reused for result in results):
         notes.append(f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated")
     if all(one.outcome is Outcome.SKIP for one in results) and (why := find_gpus().trouble) and plan.commands[0].on_gpu:
-        notes.append(f"{why}: nothing was run; --device cpu runs the whole file on the CPU")
+        notes.append(f"--device cpu runs the whole file here; {why}")
     found = diagnose_chain(folder)
     report = RunReport(
         title=plan.params,

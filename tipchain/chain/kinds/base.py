@@ -170,16 +170,6 @@ def planner(kind: Kind) -> Planner:
     return found
 
 
-EXPORTS: Mapping[str, str] = {
-    "norm": "export_norm",
-    "quant": "export_pact",
-    "fpgm": "export_fpgm",
-    "distill": "export_distill",
-    "kl_quant": "export_kl_quant",
-}
-"""PaddleDetection's models, by the slot of their export."""
-
-
 class Chain(PlanDraft):
     """The plan of one kind of chain as it is built.
 
@@ -236,14 +226,10 @@ class Chain(PlanDraft):
         """Return the interpreter's words for a command that runs in ``cwd``; the original looks for it there."""
         return self.python if self.request.legacy else self.seen_from(cwd, self.python)
 
-    def path(self, name: str) -> str:
-        """Return the path of a file or folder of the run, from where the plan is made."""
-        return f"{self.run}/{name}"
-
-    def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
+    def words(self, role: str, value: str | None = None) -> Words:
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
         slot = self.slots.get(role)
-        return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
+        return () if slot is None else flag(slot, value, literal=value is not None, fixes=self.fixes)
 
     def devices_of(self, slot: Slot, values: Sequence[str]) -> Sequence[tuple[str, str]]:
         """Return the devices to infer on, each as its kind and the file's word for it: the CPU alone with ``--device cpu``.
@@ -262,17 +248,6 @@ class Chain(PlanDraft):
             return found
         own = [pair for pair in found if pair[0] == "cpu"]
         return own or [("cpu", ON_CPU[value]) for _, value in found[:1]]
-
-    def export_of(self, mode: str) -> Slot:
-        """Return the line with the program that exports one of PaddleDetection's models.
-
-        Raises:
-            ParamsError: there is no such export.
-        """
-        if mode not in EXPORTS:
-            known = "|".join(("null", *EXPORTS))
-            raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected=known)
-        return self.slots[EXPORTS[mode]]
 
     def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
         """Return the plan.

@@ -46,6 +46,11 @@ MEANINGS: Mapping[str, str] = {
     "onnx_det": "argument for the detector's ONNX model",
     "onnx_rec": "argument for the recognizer's ONNX model",
 }
+EXPORTS: Mapping[str, str] = {
+    **{mode: f"export_{mode}" for mode in ("norm", "fpgm", "distill", "kl_quant")},
+    "quant": "export_pact",
+}
+"""PaddleDetection's models, by the slot of their export."""
 NO_INSTALLS: Mapping[str, str] = {"PIP_NO_INDEX": "1"}
 """For pip, which paddle2onnx 2 starts through polygraphy: https://pip.pypa.io/en/stable/topics/configuration/"""
 ENDINGS = (".pdmodel", ".json")
@@ -154,7 +159,9 @@ class _OnnxChain(Chain):
         Raises:
             ParamsError: there is no such model, or no program that exports it.
         """
-        program = self.export_of(mode)
+        if mode not in EXPORTS:
+            raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS)))
+        program = self.slots[EXPORTS[mode]]
         if program.absent and self.fixes:
             raise program.error(f"infer_mode names {mode}, whose export is null")
         named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("extra_export"))

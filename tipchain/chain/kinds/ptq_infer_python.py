@@ -451,7 +451,8 @@ class _Quantization(Chain):
             ("unquantized", self.rule.unquantized, exported),
             ("quantized", self.rule.model, needs),
         ):
-            path = self.path("-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz"))))
+            name = "-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz")))
+            path = f"{self.run}/{name}"
             words = self.inference_words(device, point, model, labels.images if labels else "")
             where = posixpath.join(self.request.options.root, path)
             command = first._replace(
@@ -531,7 +532,7 @@ class _Quantization(Chain):
         if "--slim_config" in words:
             place = words.index("--slim_config")
             del words[place : place + 2]
-        folder = self.path("unquantized")
+        folder = f"{self.run}/unquantized"
         words += self.flag(self.slots["export_weight"])
         words += self.flag(self.slots["filename"], self.model)
         words += self.rule.cpu_words.split() if self.cpu_only else ()
