@@ -188,7 +188,7 @@ def need(**changes):
         need(weights_sha256="9"), need(names={}), need(digests={"fake": "9"}), need(inputs=""), need(weights="v"),
         *(lambda _, name=name, value=value: {name: value} for name, value in {
             "device": "gpu:0", "threads": 2, "epochs": 2, "seeds": 2, "reseed": 1, "train_data": ".", "eval_data": ".",
-            "truth": True, "side": "paddle",
+            "side": "paddle",
         }.items()),
     ],
 )  # fmt: skip
@@ -380,8 +380,7 @@ def test_torch_tells_what_it_rests_on_where_that_is_kept(tiny):
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{"fresh": True}, {"truth": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}],
+    "asked", [{"fresh": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}]
 )
 def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_itself(tiny, asked):
     cache, job = spared(tiny, **asked)

@@ -6,7 +6,7 @@ Both do the same in the same words: arrays cross this border as numpy arrays, in
 from __future__ import annotations
 
 from tipchain.frameworks.paddle_ import PaddleFramework, PaddleUpdates
-from tipchain.frameworks.torch_ import TorchFloat64, TorchFramework, TorchUpdates
+from tipchain.frameworks.torch_ import TorchFramework, TorchUpdates
 
 Framework = TorchFramework | PaddleFramework
 """One framework, loaded by its constructor."""
@@ -14,12 +14,10 @@ Updates = TorchUpdates | PaddleUpdates
 """An optimizer and the parameters that it updates, under torch's names and in torch's layout; gradients come from outside."""
 
 
-def load_framework(name: str, *, wide: bool = False) -> Framework:
-    """Import the framework called ``"torch"`` or ``"paddle"``; torch also ``wide``, with all floats in float64.
+def load_framework(name: str) -> Framework:
+    """Import the framework called ``"torch"`` or ``"paddle"``.
 
     Raises:
         MissingFrameworkError: it cannot be imported.
     """
-    if wide:
-        return TorchFloat64()
     return TorchFramework() if name == "torch" else PaddleFramework()

@@ -21,7 +21,6 @@ from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
-from tipchain.numbers.tolerance import ULPS
 from tipchain.weights.files import load_torch_weights
 from tipchain.weights.sides import only_in_torch
 
@@ -652,44 +651,7 @@ class TorchFramework:
             yield image.to(self.device), label.to(self.device), [str(file) for file in files]
 
 
-# The torch side in float64: what a case's stages would give if nothing were rounded to float32.
-#
-# The model is built while float64 is the default, so that tables it computes are of that precision too; weights and data
-# are the case's own, widened.
-
-
-SHIFT = ULPS * 2.0**-29
-"""How far apart shifted weights start, in float32's units in the last place: `ULPS` of float64's."""
-
-
-class TorchFloat64(TorchFramework):
-    """torch with all floats in float64.
-
-    Attributes:
-        shift: which of the perturbations the weights take when they are loaded; None for none.
-    """
-
-    shift: int | None = None
-
-    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
-        """Return the module on the chosen device, in float64."""
-        with self.double_precision():
-            return super().build(builder, args).double()
-
-    def load_weights(self, model: object, path: Path) -> None:
-        """Load a state dict, and move its values a few of float64's units where `shift` says so."""
-        super().load_weights(model, path)
-        if self.shift is not None:
-            perturb(model, SHIFT, self.shift)
-
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device, floats in float64."""
-        return self.widened(super().tensor(array))
-
-    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """Load the given samples with torch's DataLoader, floats in float64."""
-        for image, label, files in super().batches(dataset, indices):
-            yield self.widened(image), self.widened(label), files
+# Floats that a widened model's code makes, in float64 as well.
 
 
 @cache

@@ -233,7 +233,6 @@ class AlignRequest:
         timeout_s: how long a side may take in all; None for no limit.
         threads: threads of each recording process.
         given: what need not be prepared.
-        truth: record the reference in float64; the sides are then torch alone. Of a bundle: in float64 too.
         notes: what a reader of the report should know of where the reference comes from.
         fresh: record torch's side even where an earlier run's still holds.
     """
@@ -250,7 +249,6 @@ class AlignRequest:
     threads: int = 0
     rules: Rules | None = None
     given: GivenInputs | None = None
-    truth: bool = False
     notes: tuple[str, ...] = ()
     fresh: bool = False
 
@@ -579,14 +577,13 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         epochs=case.epochs(request.mode),
         seeds=case.seeds(request.mode),
         commit=at,
-        truth=request.truth,
         noise=not _records_both(request),
     )
 
 
 def _records_both(request: AlignRequest) -> bool:
     """Tell whether both sides are at hand, so that torch can be asked for more."""
-    return request.recorded_sides == SIDES and not request.truth
+    return request.recorded_sides == SIDES
 
 
 def _start(

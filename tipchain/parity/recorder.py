@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -24,69 +23,15 @@ from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
-from tipchain.framework_types import Array
 from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.inputs import Reading, imported_sources
-from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
 from tipchain.parity.stages.tensors import TensorWriter, save_tensors
-
-if TYPE_CHECKING:
-    from tipchain.frameworks.torch_ import TorchFloat64
-
-
-# Stages of the reference in float64: what they would give without rounding, and how sure that is.
-
-
-TRUTH_STAGES = ("forward", "loss", "backward", "train")
-"""Stages whose float32 numbers are those of a network, so that only float64 can tell what they should be."""
-NOISE = "noise/"
-"""What the names of tensors begin with that say how much rounding moves others in float64."""
-RUNS = 2
-"""Runs from shifted weights: a perturbation and its mirror image."""
-
-
-def record_truth(stage: str, bench: Bench) -> Recording:
-    """Record a stage in float64, arrays and tensors under their usual names.
-
-    ``noise/<name>``, float64 ``[]``, is by how much at most an array moves where the weights start some of float64's
-    units in the last place apart: two correct runs in float64 may differ by some times that.
-
-    Raises:
-        UsageError: a result is not in float64, for the case's own code asks for another precision.
-    """
-    framework = cast("TorchFloat64", bench.framework)
-    case = replace(bench.case, backward=replace(bench.case.backward, dtype=DOUBLE))
-    runs: list[dict[str, Array]] = []
-    for shift in (None, *range(RUNS)):
-        framework.shift = shift
-        framework.seed(case.seed)
-        with framework.double_precision():
-            recording = record(stage, replace(bench, case=case, _kept={}))
-        runs.append({**recording.arrays, **recording.tensors})
-    framework.shift = None
-    floats = {name: array for name, array in runs[0].items() if array.dtype.kind == "f"}
-    short = [name for name, array in floats.items() if array.dtype.itemsize < 8]
-    if short:
-        raise UsageError(
-            f"no float64: {', '.join(short[:3])} came out as {floats[short[0]].dtype}, "
-            "for the case's own code asks for that precision"
-        )
-    noise = {
-        f"{NOISE}{name}": np.array(max(_moved(one[name], array) for one in runs[1:])) for name, array in floats.items()
-    }
-    return Recording(arrays=runs[0], tensors=noise)
-
-
-def _moved(shifted: Array, array: Array) -> float:
-    with np.errstate(invalid="ignore"):
-        return float(np.max(np.abs(np.subtract(shifted, array)), initial=0.0))
-
 
 # The process that records one side: it imports one framework, once, and runs stages one after another.
 #
@@ -121,7 +66,6 @@ class RecordingJob:
         seeds: trainings from other seeds.
         folder: where dumps go.
         needs: what was prepared, by stage.
-        truth: record torch in float64.
         noise: record with torch's gradients how far rounding moves them.
         since: when the run began, seconds since the epoch, to tell of each stage what files it rests on; 0 for no.
     """
@@ -139,7 +83,6 @@ class RecordingJob:
     epochs: int
     seeds: int = 1
     commit: str
-    truth: bool = False
     noise: bool = True
     since: float = 0.0
 
@@ -152,7 +95,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
     reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
-        framework = load_framework(job.side, wide=job.truth)
+        framework = load_framework(job.side)
         description = framework.configure(parse_device(job.device), case.seed, job.threads)
     except MissingFrameworkError as error:
         emit({"event": "missing", "message": str(error)})
@@ -185,8 +128,7 @@ def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[st
             eval_data=Path(job.eval_data),
             epochs=job.epochs,
             folder=Path(job.folder),
-            truth=job.truth,
-            noise=job.noise and not job.truth,
+            noise=job.noise,
         )
     return bench
 
@@ -200,8 +142,7 @@ def _record_stage(
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
         bench = _bench(job, case, framework, benches, stage)
-        recording = record_truth(stage, bench) if job.truth else record(stage, bench)
-        save_recording(job, bench, stage, recording, device)
+        save_recording(job, bench, stage, record(stage, bench), device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
     except BaseException as error:  # noqa: BLE001  (the case's own code may raise anything; Ctrl-C does not reach here)

@@ -31,8 +31,6 @@ from tipchain.parity.stages.tensors import NamedTensors, TensorFile, TensorWrite
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
 
-Tensors = dict[str, Array] | TensorWriter
-"""Where large captures go: a truth's are kept whole, others are written at once."""
 NOISE_RUNS = 4
 """Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
@@ -44,13 +42,13 @@ def record(bench: Bench) -> Recording:
     """
     modes = bench.case.backward.modes
     arrays: dict[str, Array] = {}
-    tensors: Tensors | None = None
+    tensors: TensorWriter | None = None
     log = BatchLog(kept=bench.case.backward.iterations)
     for number, mode in enumerate(modes):
         with lasting_memory():
             model, criterion = _start(bench, mode)
         if tensors is None:
-            tensors = {} if bench.truth else _open_writer(bench, model)
+            tensors = _open_writer(bench, model)
         arrays |= _iterate(bench, mode, model, criterion, tensors, log if number == 0 else None)
         del model, criterion  # before there is another
     assert tensors is not None
@@ -78,7 +76,7 @@ def _open_writer(bench: Bench, model: Model) -> TensorWriter:
 
 
 def _iterate(
-    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: Tensors, log: BatchLog | None
+    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: TensorWriter, log: BatchLog | None
 ) -> dict[str, Array]:
     """Return losses and rates of one mode; gradients, parameters and buffers go to ``tensors``."""
     settings, framework, names, prefix = (
@@ -99,7 +97,7 @@ def _iterate(
             loss = criterion(model(*images), label)
             loss.backward()
             if number == 0:
-                for name, value in framework.gradients(model, names, shared=not bench.truth):
+                for name, value in framework.gradients(model, names, shared=True):
                     tensors[f"{prefix}gradient/{name}"] = value
             with nullcontext() if number else lasting_memory():  # the optimizer's
                 trainer.step()
@@ -112,7 +110,7 @@ def _iterate(
     del trainer, loss
     collect(size)  # an optimizer stands in cycles; what it had goes back, and the file lies in pages that were in use
     moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
-    parameters = dict(framework.parameters(model, names, shared=not (moves or bench.truth)))
+    parameters = dict(framework.parameters(model, names, shared=not moves))
     for name, value in parameters.items():
         tensors[f"{prefix}parameter/{name}"] = value
     for name, value in framework.buffers(model, names):

@@ -153,7 +153,6 @@ class Bench:
         train_data: folder of the training data.
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
-        truth: whether this is the reference in float64, of which only what depends on rounding is wanted.
         noise: whether it is wanted how far rounding moves torch's gradients.
     """
 
@@ -166,7 +165,6 @@ class Bench:
     epochs: int
     folder: Path
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
-    truth: bool = False
     noise: bool = True
     _kept: dict[str, Any] = field(default_factory=dict)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from math import ceil
 
 import numpy as np
@@ -77,11 +76,9 @@ def record(bench: Bench) -> Recording:
     """Metrics and losses of a training from equal weights on equal batches; metrics from other seeds if asked for.
 
     torch also starts some times from parameters a little apart, for the envelope of the losses. The losses go on past the
-    last epoch where the envelope has more iterations than the training. In float64 they are all that is recorded.
+    last epoch where the envelope has more iterations than the training.
     """
     paired = _Paired(bench)
-    if bench.truth:
-        return Recording(arrays={"loss": np.array(paired.first_losses())})
     metrics, facts = paired.run()
     compared = np.array(paired.losses[: paired.compared])
     tensors: dict[str, Array] = {"loss": compared}
@@ -150,13 +147,6 @@ class _Paired:
                 metrics = evaluate_trained(self.bench, self.model)
                 self._start()
         return metrics
-
-    def first_losses(self) -> list[float]:
-        """Return the losses that are compared; nothing else is run."""
-        self.model = self.bench.model()
-        self.bench.framework.watch_variances(self.model)
-        self._start()
-        return list(islice(self._train(self._loaded()), self.compared))
 
     def rerun(self, number: int) -> list[float]:
         """Return the losses that are compared, of the run of a number from 0 that starts a little apart."""
