@@ -73,26 +73,28 @@ def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, c
 
 
 @pytest.mark.parametrize(
-    ("after", "code", "entry"),
+    ("after", "shown"),
     [
-        ({"softmax": False}, "missing-softmax", "all"),
-        ({"names": ("dog", "cat", "fox", "owl")}, "class-order", "name"),
-        ({"most": 2}, "result-count", "classes"),
+        ({"softmax": False}, "scores: expected [0.313234, 0.238075, 0.23428] (3), actual ["),
+        ({"names": ("dog", "cat", "fox", "owl")}, "name: expected 'dog', actual 'cat' of the model's outputs ["),
+        ({"most": 2}, "classes: expected [1, 0, 2] (3), actual [1, 0] (2) of the model's outputs ["),
     ],
 )
-def test_what_is_done_after_the_model_is_told_with_the_references_outputs(after, code, entry):
+def test_what_is_made_of_the_references_outputs_is_shown_with_them(after, shown):
     report = align(paddle_predict(None, **after))
     assert report.stages["predict"] is Outcome.FAIL
     assert "the cause is in the code after the model" in report.reasons["predict"]
     assert "before the model" not in report.reasons["predict"]
-    assert (code, True) in [(one.code, entry in one.message) for one in report.diagnoses], report.diagnoses
+    assert {one.code for one in report.diagnoses} == {"other-result"}
+    assert any(one.message.startswith(shown) for one in report.diagnoses), report.diagnoses
+    assert "test_predictions.py:" in report.diagnoses[0].evidence
 
 
 def test_both_sides_of_the_model_may_be_at_fault():
     report = align(paddle_predict({"bgr": True}, softmax=False))
     assert "before the model" in report.reasons["predict"]
     assert "after the model" in report.reasons["predict"]
-    assert {"channel-order", "missing-softmax"} <= {one.code for one in report.diagnoses}
+    assert {"channel-order", "other-result"} <= {one.code for one in report.diagnoses}
 
 
 def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
@@ -102,7 +104,7 @@ def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
     assert not [one for one in report.diagnoses if one.port_path == "predict"]
 
 
-def test_boxes_in_another_form_are_named():
+def test_boxes_in_another_form_are_shown():
     def detect(model, raw):
         shares = model(torch.from_numpy(prepare(raw)))[0].detach().numpy().astype(np.float64)
         return [{"boxes": np.stack([shares, shares + 1, shares + 5, shares + 8], -1)}]
@@ -111,9 +113,10 @@ def test_boxes_in_another_form_are_named():
         shares = model(paddle.to_tensor(prepare(raw)))[0].numpy().astype(np.float64)
         return [{"boxes": np.stack([shares, shares + 1, 5 + 0 * shares, 7 + 0 * shares], -1)}]
 
-    report = align(port, ours=detect)
-    assert report.diagnoses[0].code == "box-form"
-    assert "x y w h, the reference's x1 y1 x2 y2" in report.diagnoses[0].message
+    (cause,) = align(port, ours=detect).diagnoses
+    assert cause.message.startswith("[0].boxes: expected [")
+    assert ", 5, 7, " in cause.message
+    assert cause.fix == "compare what both do after the model"
 
 
 def test_other_entries_an_exception_and_no_samples():

@@ -5,19 +5,17 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import permutations
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tipchain.core.blame import blame
+from tipchain.core.blame import blame, placed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
-from tipchain.explain.causes.data_images import explain_images
-from tipchain.explain.causes.data_order import explain_labels
-from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw, is_numbers, rounding, same_array
+from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
+from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.trace import put_back, take_out
@@ -25,170 +23,7 @@ from tipchain.framework_types import Array, Function, Loader, Model, Nested, Opt
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
-from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
-
-Change = Callable[[Array], Array]
-SHOWN = 4
-"""Values that a message shows."""
-
-
-def explain_results(
-    expected: Sequence[Mapping[str, object]], actual: Sequence[Mapping[str, object]], path: str
-) -> Iterator[Diagnosis]:
-    """Yield the cause of each entry of results that differs."""
-    for name in expected[0]:
-        if any(name not in one for one in (*expected, *actual)):
-            continue
-        es, acts = [one[name] for one in expected], [one[name] for one in actual]
-        cause = _explain(es, acts)
-        if cause is not None:
-            share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
-            yield cause.diagnosis(name, f"tried on {len(es)} results{share}", path)
-
-
-def _explain(expected: Sequence[object], actual: Sequence[object]) -> DataCause | None:
-    if any(isinstance(one, str) for one in (*expected, *actual)):
-        return _of_strings([str(one) for one in expected], [str(one) for one in actual])
-    es, acts = [np.asarray(one) for one in expected], [np.asarray(one) for one in actual]
-    if all(same_array(one, other) for one, other in zip(es, acts, strict=True)):
-        return None
-    found = _rows(es, acts)
-    if found is None and all(one.shape == other.shape for one, other in zip(es, acts, strict=True)):
-        found = _of_labels(es, acts) or _of_values(es, acts)
-    return found or next(iter(explain_images(es, acts)), None)
-
-
-def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
-    if any(one.dtype.kind not in "iub" for one in (*expected, *actual)):
-        return None
-    return explain_labels(*([row for one in side for row in one.reshape(-1, 1)] for side in (expected, actual)))
-
-
-def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
-    es, acts = ([one.astype(np.float64) for one in side] for side in (expected, actual))
-    off = apart(es, acts)
-    for cause, change, back in _functions(es[0]):
-        given, wanted = (acts, es) if back else (es, acts)
-        with np.errstate(all="ignore"):
-            made = [change(one) for one in given]
-        left = apart(made, wanted)
-        if left <= max(rounding(made, wanted), (1 - EXPLAINED) * off):  # NaN is not
-            return replace(cause, explained=min(1.0, 1 - left / off))
-    return None
-
-
-def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
-    """Yield what one side may have done to the other's values, and whether the reference alone does it."""
-    steps: list[tuple[str, Change]] = [("sigmoid", lambda x: 1 / (1 + np.exp(-x))), ("exp", np.exp)]
-    for axis in sorted({first.ndim - 1, 0} if first.ndim else ()):
-        steps.insert(0, ("softmax", lambda x, axis=axis: np.exp(x) / np.exp(x).sum(axis, keepdims=True)))  # type: ignore[misc]
-    for name, change in steps:
-        twice = f"values: the port takes the {name} once more than the reference"
-        yield (DataCause(f"{name}-twice", twice, f"leave out the port's {name}"), change, False)
-        lacks = f"values: the port does not take the {name}, the reference does"
-        yield (DataCause(f"missing-{name}", lacks, f"take the {name} as the reference does"), change, True)
-    if first.ndim and first.shape[-1] == 4:
-        yield from ((cause, change, False) for cause, change in _boxes())
-
-
-def _boxes() -> Iterator[tuple[DataCause, Change]]:
-    """Yield boxes in another form: corners, corner and size, centre and size, x and y exchanged."""
-    forms: dict[str, tuple[Change, Change]] = {
-        "x1 y1 x2 y2": (lambda b: b, lambda b: b),
-        "x y w h": (
-            lambda b: np.concatenate([b[..., :2], b[..., :2] + b[..., 2:]], -1),
-            lambda b: np.concatenate([b[..., :2], b[..., 2:] - b[..., :2]], -1),
-        ),
-        "cx cy w h": (
-            lambda b: np.concatenate([b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2], -1),
-            lambda b: np.concatenate([(b[..., :2] + b[..., 2:]) / 2, b[..., 2:] - b[..., :2]], -1),
-        ),
-    }
-    for (ours, (to_corners, _)), (theirs, (_, from_corners)) in permutations(forms.items(), 2):
-
-        def change(boxes: Array, to: Change = to_corners, back: Change = from_corners) -> Array:
-            return back(to(boxes))
-
-        yield (
-            DataCause(
-                "box-form",
-                f"values: the port's boxes are {theirs}, the reference's {ours}",
-                f"convert boxes to {ours}",
-                explained=1.0,
-            ),
-            change,
-        )
-    yield (
-        DataCause("box-form", "values: x and y of the boxes are exchanged", "exchange x and y back", explained=1.0),
-        lambda b: b[..., [1, 0, 3, 2]],
-    )
-
-
-def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
-    """Recognize results of which the port's hold the same rows in another order, some of them, or more."""
-    if any(one.ndim < 1 or one.shape[1:] != other.shape[1:] for one, other in zip(expected, actual, strict=True)):
-        return None
-    places = [_places(one, other) for one, other in zip(expected, actual, strict=True)]
-    reached = [_places(other, one) for one, other in zip(expected, actual, strict=True)]
-    count, port_count = sum(map(len, expected)), sum(map(len, actual))
-    if all(None not in one for one in places):
-        found = [[n for n in one if n is not None] for one in places]
-        if all(
-            sorted(set(one)) == list(range(len(e))) and len(one) == len(e)
-            for one, e in zip(found, expected, strict=True)
-        ):
-            return DataCause(
-                "result-order",
-                "order: the same rows in another order",
-                "sort the results as the reference does",
-                explained=1.0,
-            )
-        if port_count < count:
-            return DataCause(
-                "result-count",
-                f"size: the port keeps {port_count} of the reference's {count} rows: another threshold, or another number of best ones?",
-                "keep as many results as the reference: the same threshold, the same top-k",
-                explained=1.0,
-            )
-    if port_count > count and all(None not in one for one in reached):
-        return DataCause(
-            "result-count",
-            f"size: the port keeps {port_count} rows, the reference {count} of them: another threshold, or another number of best ones?",
-            "keep as many results as the reference: the same threshold, the same top-k",
-            explained=1.0,
-        )
-    return None
-
-
-def _places(rows: Array, others: Array) -> list[int | None]:
-    """Return of each row of ``others`` which of ``rows`` it is, None of one that is none."""
-    flat, given = (rows.reshape(len(rows), -1).astype(np.float64), others.reshape(len(others), -1).astype(np.float64))
-    scale = float(np.abs(flat).max(initial=0.0))
-    found: list[int | None] = []
-    for row in given:
-        near = (
-            np.flatnonzero((np.abs(flat - row) <= SAME_ENLARGED * scale).all(axis=1)) if len(flat) else np.zeros(0, int)
-        )
-        left = [int(one) for one in near if int(one) not in found]
-        found.append(left[0] if left else None)
-    return found
-
-
-def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | None:
-    pairs = sorted({(one, other) for one, other in zip(expected, actual, strict=True)})
-    moved = [(one, other) for one, other in pairs if one != other]
-    if not moved:
-        return None
-    shown = ", ".join(f"{one!r:.30} is {other!r:.30}" for one, other in moved[:SHOWN])
-    consistent = len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
-    if consistent and len(pairs) > 1:
-        return DataCause(
-            "class-order",
-            f"label: names stand for other classes throughout ({shown})",
-            "take the names in the reference's order",
-        )
-    return DataCause("unknown", f"text: {shown}", "compare what both codes do after the model")
-
+from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
 
 # Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
 #
@@ -358,14 +193,15 @@ def _where(
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
-        diagnoses += _before(sides, ours, theirs, raws) if causes else []
+        before = _before(sides, ours, theirs, raws) if causes else []
+        diagnoses += before or [_shown_before(one, other, (ours.predict, theirs.predict))]
     after = _after(theirs, raws, found)
     if after is not None and any(_first_apart(a, b, a) is not None for a, b in after):
         said.append(
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
-        if causes:
-            diagnoses += explain_results([expected.result for expected, _ in found], [b for _, b in after], PREDICT)
+        outputs = [[array for _, arrays in one.returned for array in arrays] for one, _ in found]
+        diagnoses += _shown_after(after, outputs, (ours.predict, theirs.predict)) if causes else []
     if not said:
         said.append(
             "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
@@ -393,6 +229,48 @@ def _before(sides: Sides, ours: _Deployed, theirs: _Deployed, raws: Sequence[obj
 
     found = check_data(sides, (transform(ours), transform(theirs)), samples=raws, seed=ours.seed, path=PREDICT)
     return list(found.diagnoses)
+
+
+def _shown_before(ours: Predicted, theirs: Predicted, predicts: tuple[Predict, Predict]) -> Diagnosis:
+    """Show the first that both models are given otherwise."""
+    calls = list(zip(ours.given, theirs.given, strict=False))
+    apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), calls[0])
+    expected, actual = (", ".join(map(glimpse, one.values())) for one in apart)
+    return _of_code(
+        predicts, f"the model is given {actual}, the reference's {expected}", "compare what both do before the model"
+    )
+
+
+def _shown_after(
+    results: Sequence[tuple[Mapping[str, Leaf], Mapping[str, Leaf]]],
+    outputs: Sequence[Sequence[Array]],
+    predicts: tuple[Predict, Predict],
+) -> Iterator[Diagnosis]:
+    """Show the first result of each entry that the port's code makes otherwise of the reference's outputs."""
+    for name in results[0][0]:
+        for (expected, actual), given in zip(results, outputs, strict=True):
+            one, other = ({name: side[name]} if name in side else {} for side in (expected, actual))
+            if _first_apart(one, other, one) is not None:
+                values = [_glimpse(side.get(name)) for side in (one, other)]
+                outputs_given = ", ".join(map(glimpse, given))
+                shown = f"{name or 'the result'}: expected {values[0]}, actual {values[1]} of the model's outputs {outputs_given}"
+                yield _of_code(predicts, shown, "compare what both do after the model")
+                break
+
+
+def _glimpse(leaf: Leaf) -> str:
+    return glimpse(leaf) if isinstance(leaf, np.ndarray) else f"{leaf!r:.60}"
+
+
+def _of_code(predicts: tuple[Predict, Predict], message: str, fix: str) -> Diagnosis:
+    places = [placed(one).rpartition("/")[2] for one in predicts]
+    return Diagnosis(
+        code="other-result",
+        port_path=PREDICT,
+        message=message,
+        evidence=f"the reference's code is {places[0]}, the port's {places[1]}",
+        fix=fix,
+    )
 
 
 def _after(

@@ -20,13 +20,6 @@ def wave(step):
     return (1 + cos(pi * step / 100)) / 2
 
 
-def risen(step, *, length=100, end=0.0, whole=False):
-    """Return a warm-up whose fifth step has the full rate already, and half a cosine after it, or over all steps."""
-    if step < 5:
-        return (step + 1) / 5
-    return end + (1 - end) * (1 + cos(pi * (step if whole else step - 5) / length)) / 2
-
-
 OURS = {
     "step": lambda o, k: k.our_lr.StepLR(o, 30),
     "multistep": lambda o, k: k.our_lr.MultiStepLR(o, [30, 60]),
@@ -40,7 +33,6 @@ OURS = {
     "lambda": lambda o, k: k.our_lr.LambdaLR(o, lambda t: max(0.0, 1 - t / 100)),
     "restarts": lambda o, k: k.our_lr.CosineAnnealingWarmRestarts(o, 10, 2),
     "inverse time": lambda o, k: k.our_lr.LambdaLR(o, lambda t: 1 / (1 + 0.1 * t)),
-    "risen": lambda o, k: k.our_lr.LambdaLR(o, risen),
     "noam": lambda o, k: k.our_lr.LambdaLR(o, lambda t: t and 64**-0.5 * min(t**-0.5, t * 30**-1.5)),
 }
 THEIRS = {
@@ -56,7 +48,6 @@ THEIRS = {
     "lambda": lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 1.0),
     "restarts": lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 2),
     "inverse time": lambda k: k.their_lr.InverseTimeDecay(0.1, 0.1),
-    "risen": lambda k: k.their_lr.LambdaDecay(0.1, risen),
     "noam": lambda k: k.their_lr.NoamDecay(64, 30, 0.1),
 }
 
