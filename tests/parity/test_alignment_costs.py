@@ -331,7 +331,11 @@ def test_what_the_first_gradients_took_goes_back_before_there_are_others(monkeyp
     settings = SimpleNamespace(iterations=3, learning_rate=0.1, modes=("eval",), dtype="float32")
     case = SimpleNamespace(backward=settings, weights=SimpleNamespace(names={}))
     bench = SimpleNamespace(
-        framework=framework, case=case, trainer=trainer, restore=lambda one: one.load_state_dict(loaded)
+        framework=framework,
+        case=case,
+        trainer=trainer,
+        restore=lambda one: one.load_state_dict(loaded),
+        steps_schedule=lambda number: True,
     )
     losses = backward._iterate(bench, "eval", model, lambda output, _: output.sum(), {}, None)
     assert {"loss_0", "loss_1", "loss_2"} <= losses.keys()
