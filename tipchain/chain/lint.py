@@ -101,7 +101,8 @@ def explain(
     """Return the lines of ``file`` with what they are for, and which commands get them.
 
     Args:
-        file: the file, with its ``slots``.
+        file: the file.
+        slots: its slots.
         plans: what is planned of it.
         ours: sections whose lines are read.
         meanings: what roles are for, where that is another thing than in a training chain.
