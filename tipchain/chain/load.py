@@ -501,8 +501,7 @@ def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
 
 def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
     """Return the empty plan of a file whose kind of chain is not run, with the reason."""
-    notes = (kind.refusal,)
-    return Plan(path, mode, suite="none", chain=kind.name, model="", status="", out="", run="", notes=notes)
+    return Plan(path, mode, "none", model="", status="", out="", run="", chain=kind.name, notes=(kind.refusal,))
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
