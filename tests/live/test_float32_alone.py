@@ -182,3 +182,46 @@ def test_a_port_that_runs_in_float32_is_judged_beside_the_reference_that_does(mo
     found = replays.reference32, replays.port32
     assert len(run) == count
     assert found == ((0, 1) if count else (None, None))
+
+
+class Masked(nn.Module):
+    """Attention in which a row may be masked whole: torch's least number leaves nothing of the scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside, self.outside = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x, seen):
+        y = self.inside(x)
+        scores = (y @ y.transpose(1, 2)).masked_fill(seen[:, None] == 0, torch.finfo(x.dtype).min)
+        return self.outside(scores.softmax(-1) @ y)
+
+
+class MaskedPort(paddle.nn.Layer):
+    """The same with -1e9, which swallows the scores in float32 alone."""
+
+    factor = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.inside, self.outside = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8)
+
+    def forward(self, x, seen):
+        y = self.inside(x)
+        scores = paddle.matmul(y, y, transpose_y=True) + (seen.unsqueeze(1) == 0).astype(x.dtype) * -1e9
+        return self.outside(paddle.matmul(paddle.nn.functional.softmax(scores), y) * self.factor)
+
+
+def test_what_float64_alone_tells_apart_is_the_same_function_in_float32(monkeypatch):
+    torch.manual_seed(0)
+    generator = np.random.default_rng(0)
+    x, seen = generator.standard_normal((3, 5, 8)).astype(np.float32), np.ones((3, 5), np.int64)
+    seen[1] = 0
+    ours, port = Masked(), MaskedPort()
+    tipchain.copy_weights(ours, port)
+    report = tipchain.align(ours, port, (x, seen))
+    assert report.passed, str(report)
+    assert report.reasons["forward"].startswith("the outputs differ in float64 alone")
+    assert report.stages["backward"].value == "SKIP"
+    monkeypatch.setattr(MaskedPort, "factor", 1 + 1e-5)
+    assert not tipchain.align(ours, port, (x, seen)).passed, "what float32 shows as well is no such thing"
