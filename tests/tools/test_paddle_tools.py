@@ -637,6 +637,7 @@ def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
 def test_each_program_takes_what_the_one_before_has_left(data, trained, tmp_path, monkeypatch):
     shutil.copytree(trained, tmp_path / "output")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIPCHAIN_ROOT", "")  # the programs set it, for this process too
     where = ["--data-path", str(data), "--root", str(ROOT)]
     assert [run_program(name, [str(CASE), *where]) for name in ("evaluate", "export")] == [0, 0]
     assert run_program("infer", [str(CASE), "--image-dir", str(data / "val")]) == 0

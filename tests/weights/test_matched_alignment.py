@@ -124,7 +124,7 @@ def record(case, prepared, folder):
         given = {"reseed": case.reseed, "needs": {one: prepared.needs(one, side) for one in stages}}
         data = {"train_data": str(prepared.train_data), "eval_data": str(prepared.eval_data)}
         job = recording_job(*stages, side=side, case=str(case.path), folder=str(folder), **given, **data)
-        run_job(parse_as(RecordingJob, as_json(job)), job.stages, events.append)
+        run_job(parse_as(RecordingJob, as_json(job)), events.append)
     return [event for event in events if event["event"] == "end"]
 
 
