@@ -48,7 +48,8 @@ def call(project, *arguments, driver=DRIVERS[0], cwd=None, **env):
 def test_prepares_and_runs_from_any_folder(project, tmp_path, driver):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (project / "train.py").write_text("raise SystemExit(3)")
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (project / name).write_text("raise SystemExit(3)")
     done = call(project, "test_tipc/configs/p.txt", MODE, driver=driver, cwd=elsewhere)
     assert done.returncode == 1, done.stderr
     assert (project / "prepared").read_text().split() == ["test_tipc/configs/p.txt", MODE]

@@ -144,7 +144,10 @@ def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clon
     lines = done.stdout.splitlines()
     assert any(line.startswith(("FAIL", "ERROR")) and "align[01]" in line for line in lines)
     assert any(line.startswith("PASS") and "align[02]" in line for line in lines), "data needs no weights"
-    assert "only in torch: features.1.weight" in " ".join(done.stdout.replace("|", " ").split())
+    assert "the chain FAILED at align[01]: NOT the same model: `features`: it makes " in " ".join(
+        done.stdout.replace("|", " ").split()
+    )
+    assert "only in torch: features.1.weight" in done.stderr
     assert "exit code 1" in done.stdout
 
 
@@ -166,7 +169,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
             [sys.executable, *words], cwd=clone, env=forking.environment(), capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stdout + done.stderr
-    assert done.stdout.startswith("NOT the same model: `square`: ")
+    assert "\nNOT the same model: `square`: " in done.stdout
     log = clone / "test_tipc/output/tiny/lite_train_lite_infer/alignment.log"
     assert "diff check failed" in log.read_text()
 

@@ -219,7 +219,7 @@ def test_endings(tmp_path):
     executor.close()
     assert [ended[f"{name}[cpu]"].exit_code for name in ("good", "bad", "killed")] == [0, 3, None]
     assert ended["killed[cpu]"].signal == 11
-    assert ended["none[cpu]"].failure == "program '/no/such/program' not found"
+    assert ended["none[cpu]"].failure == "/no/such/program: command not found (`--python` names another)"
     assert ended["nowhere[cpu]"].failure == f"the working folder {tmp_path}/none is missing"
     good = ended["good[cpu]"]
     assert good.machine
