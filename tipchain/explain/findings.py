@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -175,6 +177,14 @@ class PieceCheck:
     diagnoses: tuple[Diagnosis, ...] = ()
     left_out: tuple[str, ...] = ()
     excused: bool = False
+
+
+def at_source(value: object) -> str:
+    """Return `` at file:line`` of a function, a class or a method; empty where it has no source."""
+    with suppress(OSError, TypeError):
+        file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
+        return f" at {Path(file or '').name}:{line}"
+    return ""
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:

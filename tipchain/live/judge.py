@@ -24,6 +24,7 @@ from tipchain.parity.stages.judging import Rules
 from tipchain.report.model import UNKNOWN, Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
+    from tipchain.parity.case import KnownDeviation
     from tipchain.report.page import Section
 
 TIMEOUT_S = 900.0
@@ -168,8 +169,8 @@ class Judge:
             if document.get("unfit") and one.subject == f"{stage}/needs":
                 if not INFO[stage].judged_live:
                     verdicts.append(replace(one, outcome=Outcome.SKIP, reason=UNFIT))
-            elif any(deviation.subject == one.subject for deviation in rules.deviations):
-                verdicts.append(_still_deviating(one, rules) if stage in failed else one)
+            elif (deviation := _deviation(one, rules)) is not None:
+                verdicts.append(_still_deviating(one, deviation) if stage in failed else one)
             elif stage in equal and PREFLIGHT in equal and "forward" not in failed:
                 verdicts.append(_as_rounding(one, random))
             elif stage in equal and "forward" in failed and one.outcome is Outcome.FAIL:
@@ -177,12 +178,9 @@ class Judge:
             else:
                 verdicts.append(one)
         told = tuple(verdicts)
-        found = (
-            diagnose_run(told, document, self.request.case.root) if _failed(told) & {*LOCATABLE, PREFLIGHT} else None
-        )
-        if found is None:
-            found = Diagnosed(undiagnosed=_untold(_failed(told)))
-        else:
+        found = Diagnosed(undiagnosed=_untold(_failed(told)))
+        if _failed(told) & {*LOCATABLE, PREFLIGHT}:
+            found = diagnose_run(told, document, self.request.case.root)
             told = _accepted(told, found, rules)
             left = found.undiagnosed if self.search.wanted else SWITCHED_OFF
             known = all(one.code != UNKNOWN for one in found.diagnoses) and not found.undiagnosed
@@ -239,10 +237,13 @@ def _as_rounding(verdict: Verdict, random: str) -> Verdict:
     return replace(verdict, outcome=Outcome.PASS, reason=f"rounding, equal in float64: {verdict.reason}", share=None)
 
 
-def _still_deviating(verdict: Verdict, rules: Rules) -> Verdict:
+def _deviation(verdict: Verdict, rules: Rules) -> KnownDeviation | None:
+    return next((one for one in rules.deviations if one.subject == verdict.subject), None)
+
+
+def _still_deviating(verdict: Verdict, known: KnownDeviation) -> Verdict:
     """Return a known deviation that the recorded numbers no longer show, but the live models do."""
-    known = next((one for one in rules.deviations if one.subject == verdict.subject), None)
-    if known is None or verdict.outcome is not Outcome.FAIL or "known deviation is gone" not in verdict.reason:
+    if verdict.outcome is not Outcome.FAIL or "known deviation is gone" not in verdict.reason:
         return verdict
     return replace(verdict, outcome=Outcome.SKIP, reason=f"known deviation: {known.reason}")
 
@@ -284,7 +285,7 @@ def _is_live(verdict: Verdict) -> bool:
 def _permission(verdict: Verdict, stage: str, rules: Rules) -> Callable[[str], str] | None:
     """Return what says of a difference how the user accepts a recorded tensor of a stage; None where nobody said so."""
     subject, key = verdict.subject, verdict.subject.removeprefix(f"{stage}/")
-    known = next((one for one in rules.deviations if one.subject == subject), None)
+    known = _deviation(verdict, rules)
     if known is not None:
         return lambda what: f"{what} (known deviation of {subject}: {known.reason})"
     own = next((rule for pattern, rule in rules.own.get(stage, {}).items() if fnmatchcase(key, pattern)), None)

@@ -144,13 +144,7 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
     largest = np.maximum.accumulate(np.asarray(allowed) + [least * abs(one) for one in reference.losses])
-    curves = {
-        "train/reference": reference.losses,
-        "train/port": port.losses,
-        "train/allowed": largest.tolist(),
-        "lr/reference": reference.rates,
-        "lr/port": port.rates,
-    }
+    curves = _curves(reference, port, largest)
     apart = np.abs(np.asarray(reference.losses) - np.asarray(port.losses))
     outside = np.flatnonzero(~(apart <= largest) & (not excused))
     chaotic = np.flatnonzero(largest > CHAOS * np.abs(reference.losses))
@@ -173,15 +167,19 @@ def _without_noise(recipe: Recipe, reference: Trained, port: Trained) -> Trainin
     allowed = SAME_DOUBLE * np.abs(reference.losses)
     if not (np.abs(np.subtract(reference.losses, port.losses)) <= allowed).all():
         return None
-    curves = {
+    done = _judge_state(recipe, reference, reference, port, _curves(reference, port, allowed))
+    return done if done.outcome is Outcome.PASS else None
+
+
+def _curves(reference: Trained, port: Trained, allowed: Array) -> dict[str, list[float]]:
+    """Return both losses and learning rates, step by step, and how far the losses may be apart."""
+    return {
         "train/reference": reference.losses,
         "train/port": port.losses,
         "train/allowed": allowed.tolist(),
         "lr/reference": reference.rates,
         "lr/port": port.rates,
     }
-    done = _judge_state(recipe, reference, reference, port, curves)
-    return done if done.outcome is Outcome.PASS else None
 
 
 def _parted_at_once(recipe: Recipe) -> Training | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
 from tipchain.explain.causes.walk import glimpse
-from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     ABSENT,
@@ -166,15 +164,7 @@ def _clip_words(clip: object) -> str:
     kind = type(clip)
     if kind.__module__.startswith("paddle"):
         return f"`{kind.__name__}({getattr(clip, 'clip_norm', getattr(clip, 'max', ''))})`"
-    return f"`{getattr(clip, '__qualname__', kind.__name__)}`{_source(clip)}"
-
-
-def _source(value: object) -> str:
-    """Return ` at file:line` of a function, a class or a method of the user's; empty where it has no source."""
-    with suppress(OSError, TypeError):
-        file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return f" at {Path(file or '').name}:{line}"
-    return ""
+    return f"`{getattr(clip, '__qualname__', kind.__name__)}`{at_source(clip)}"
 
 
 def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tuple[Diagnosis, ...]:
@@ -284,7 +274,7 @@ def _shown(ran: _Ran) -> Diagnosis:
     for side, every in zip(ran.opened.sides, treatments, strict=True):
         kind = type(side.optimizer)
         own = not kind.__module__.startswith(("torch.", "paddle."))
-        places.append(_source(kind) if own else "")
+        places.append(at_source(kind) if own else "")
         said = next((one for tensor, one in every if tensor is side.tensor(name)), None)
         clip = getattr(side.optimizer, "_grad_clip", None)
         clipping = "" if clip is None else f", which clips by {_clip_words(clip)}"

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
 from tipchain.explain.preflight.optimizers import check_schedulers as settings_apart
 from tipchain.explain.preflight.optimizers import schedule_settings
 from tipchain.framework_types import Array, Schedule
@@ -130,19 +129,11 @@ def _described(schedule: Schedule) -> str:
         if hasattr(value, "step") and hasattr(value, "last_epoch"):
             told.append(f"{name}={_described(value)}")
         elif name in {"lr_lambdas", "lr_lambda"}:
-            told += [f"{name}{_line(one)}" for one in (value if isinstance(value, list) else [value])]
+            told += [f"{name}{at_source(one)}" for one in (value if isinstance(value, list) else [value])]
         elif not name.startswith("_") and name not in STATE and isinstance(value, int | float | str | list | tuple):
             told.append(f"{name}={value}")
-    own = "" if type(schedule).__module__.startswith(("torch.", "paddle.")) else _line(type(schedule))
+    own = "" if type(schedule).__module__.startswith(("torch.", "paddle.")) else at_source(type(schedule))
     return f"{type(schedule).__name__}({', '.join(told)}){own}"
-
-
-def _line(value: object) -> str:
-    """Return ` at file:line` of a function or a class of the user's; empty where it has no source."""
-    with suppress(OSError, TypeError):
-        file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
-        return f" at {Path(file or '').name}:{line}"
-    return ""
 
 
 def schedule_causes(expected: Array, actual: Array, made: Made | None = None) -> tuple[Diagnosis, ...]:

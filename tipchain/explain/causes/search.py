@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from math import isfinite
-from pathlib import Path
 
 import numpy as np
 
@@ -48,7 +46,7 @@ from tipchain.explain.causes.steps import (
 )
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, shown_path
+from tipchain.explain.findings import Diagnosis, Finding, at_source, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative, relative_arranged, rms
 from tipchain.explain.locate.locate import Located
@@ -742,11 +740,7 @@ def forward_place(layer: Model) -> str:
     """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
     if type(layer).__module__.partition(".")[0] == "paddle":
         return ""
-    try:
-        _, line = inspect.getsourcelines(type(layer).forward)
-        return f"{Path(inspect.getsourcefile(type(layer).forward) or '').name}:{line}"
-    except (OSError, TypeError):
-        return ""
+    return at_source(type(layer).forward).removeprefix(" at ")
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
