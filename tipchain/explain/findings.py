@@ -11,6 +11,7 @@ from typing import Literal
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
+from tipchain.numbers.tolerance import EXPLAINED
 
 Effect = Literal["here", "elsewhere", "none"]
 """What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
@@ -18,6 +19,24 @@ Effect = Literal["here", "elsewhere", "none"]
 
 PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
 """What a cause is about besides a layer, as `Diagnosis.port_path` has it."""
+KINDS = (
+    "argument",
+    "function",
+    "operand",
+    "operand-order",
+    "missing-call",
+    "extra-call",
+    "call-order",
+    "parameter",
+    "buffer",
+    "cut-gradient",
+    "setting",
+    "structure",
+    "precision",
+    "nan",
+    "parting",
+)
+"""Kinds of causes; ``parting`` shows where both programs part, both statements and their values."""
 SIDE_NAMES = ("reference", "port")
 """What messages call torch's side and Paddle's."""
 
@@ -75,8 +94,10 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
-UNEXPLAINED = ("unknown", "nan")
-"""Codes of diagnoses that no hypothesis explains: their fraction is that of the best one tried, which is not the cause."""
+CONSTRUCTED = "the reference is constructed this way"
+"""Evidence of a cause that construction tells."""
+UNEXPLAINED = ("unknown", "nan", "parting")
+"""Kinds of diagnoses that show what differs; with no edit that mends it, their fraction is the best edit's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +105,8 @@ class Diagnosis:
     """A cause that explains an error.
 
     Attributes:
-        code: a slug: ``"epsilon"``, ``"transposed-weight"``, ``"missing-bias"``, ``"unknown"``.
+        code: the kind, one of `KINDS`.
+        name: the argument, function, operand, parameter or setting that it is about; empty where it has none.
         port_path: the layer, or one of `PIECES`.
         message: one sentence: what is wrong.
         evidence: what was tried, with numbers.
@@ -111,6 +133,12 @@ class Diagnosis:
     place: SourceLine | None = None
     reference_place: SourceLine | None = None
     explains: tuple[str, ...] = ()
+    name: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether an edit, or the reference's tensors at the place that is shown, take the error away."""
+        return self.code not in UNEXPLAINED or (self.explained or 0.0) >= EXPLAINED
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -126,8 +154,7 @@ class Diagnosis:
 
     def says(self, finding: Finding) -> bool:
         """Tell whether it is what a difference of construction is, of the same layer."""
-        same = self.code.startswith(finding.code) or finding.code.startswith(self.code)
-        return same and finding.port_path in self.layers
+        return self.name == finding.code and finding.port_path in self.layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,19 +162,27 @@ class Cause:
     """What may be wrong, before it is known whether it explains anything.
 
     Attributes:
-        code: a slug.
+        code: the kind, one of `KINDS`.
         message: one sentence.
         fix: the line to change.
+        name: the argument, function, operand, parameter or setting that it is about.
     """
 
     code: str
     message: str
     fix: str
+    name: str = ""
 
     def told(self, path: str, evidence: str, explained: float | None = None) -> Diagnosis:
         """Return it as the cause of an error of a layer, or of one of `PIECES`."""
         return Diagnosis(
-            code=self.code, port_path=path, message=self.message, evidence=evidence, explained=explained, fix=self.fix
+            code=self.code,
+            name=self.name,
+            port_path=path,
+            message=self.message,
+            evidence=evidence,
+            explained=explained,
+            fix=self.fix,
         )
 
 

@@ -281,14 +281,17 @@ def _counted(events: Sequence[object]) -> list[int]:
 @contextmanager
 def attributes(holder: object, /, **values: object) -> Iterator[None]:
     """Set attributes of a layer, a module or a class for a while."""
-    held = {name: getattr(holder, name) for name in values}
+    held = {name: getattr(holder, name) for name in values if hasattr(holder, name)}
     try:
         for name, value in values.items():
             setattr(holder, name, value)
         yield
     finally:
-        for name, value in held.items():
-            setattr(holder, name, value)
+        for name in values:
+            if name in held:
+                setattr(holder, name, held[name])
+            else:
+                delattr(holder, name)
 
 
 def switched_off(functional: object) -> AbstractContextManager[None]:

@@ -18,11 +18,12 @@ from tipchain.core.files import commit
 from tipchain.core.machine import collect, keep_memory
 from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.errors import Outcome, UsageError
+from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
-from tipchain.explain.causes.search import below, unsearched
+from tipchain.explain.causes.search import unsearched
 from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
@@ -54,7 +55,6 @@ from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_a
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.causes import (
-    UNKNOWN,
     explain_layers,
     first_constructed,
     place_layers,
@@ -351,11 +351,11 @@ class _Alignment:
                 self.seed,
                 self.pace,
             )
-            told = {one.port_path: one.code for one in of_layers if one.code != UNKNOWN}
+            told = {one.port_path: one.code for one in of_layers if one.is_known}
             if self.training:  # one rate is told by its call; where several differ no change of one call explains all
-                drawn = [one for one in drawn if told.get(one.port_path, "other-code") == "other-code"]
-            drawn = [one for one in drawn if one.code != "missing-dropout" or one.port_path not in told]
-            known = [one for one in of_layers if not drawn or one.code not in (UNKNOWN, "dropout-p")]
+                drawn = [one for one in drawn if told.get(one.port_path, "parting") == "parting"]
+            drawn = [one for one in drawn if one.code != "missing-call" or one.port_path not in told]
+            known = [one for one in of_layers if not drawn or (one.is_known and one.name != "dropout-p")]
             if self.training:
                 known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
             self.found.diagnoses[:] = [*drawn, *known, *self.found.diagnoses]
@@ -372,7 +372,8 @@ class _Alignment:
         self.found.findings[:] = [finding]
         self._end("preflight", Outcome.FAIL, f"{finding.message}; nothing else was compared")
         cause = Diagnosis(
-            code=finding.code,
+            code="parameter",
+            name=finding.code,
             port_path="",
             message=finding.message,
             evidence="parameters whose elements are all equal were not counted",
@@ -430,7 +431,7 @@ class _Alignment:
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
-        told = [self._staged(one) for one in sorted(self.found.diagnoses, key=lambda one: one.code == UNKNOWN)]
+        told = [self._staged(one) for one in sorted(self.found.diagnoses, key=lambda one: not one.is_known)]
         return replace(
             self.found,
             stages={name: self.found.stages[name] for name in STAGES if name in self.found.stages},

@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
-from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
+from tipchain.explain.causes.hypotheses import below
+from tipchain.explain.causes.search import LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
+from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -322,14 +323,14 @@ def _made(node: ast.AST, name: str) -> ast.expr | None:
 # What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone.
 
 
-UNKNOWN = "unknown"
-"""The code of a diagnosis that no hypothesis explains."""
-DESCRIBING = frozenset({"scaled-gradient", "nan"})
+DESCRIBING = frozenset({"scaled", "nan"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 UNTRIED = frozenset({"layer-type", "dropout-p"})
 """Differences of construction that no trial takes away for sure: what a layer of another type does, other draws. They are told for an error unknown."""
+STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout", "tied-weights"})
+"""Differences of construction that are layers or tensors too few or too many."""
 TRAINING_PIECES = ("optimizer", "scheduler")
 """Kinds of findings that are about a piece of the training, not about a layer."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
@@ -391,19 +392,19 @@ def explain_layers(
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
         for one in told:
             cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
-            if cause.code != UNKNOWN:
+            if cause.is_known:
                 places.setdefault(path, cause.port_path)
             same = next((other for other in found if _is_same(other, cause)), None)
             if same is not None:
                 _joined(found, same, cause.port_path)
                 continue
             found.append(cause)
-            if cause.code != UNKNOWN:
+            if cause.is_known:
                 like.append(cause)
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
-    lines = {(one.code, one.port_path) for one in found if QUOTED.search(one.fix)}
-    return [one for one in found if (one.code, one.port_path) not in lines or QUOTED.search(one.fix)], places
+    lines = {(one.code, one.name, one.port_path) for one in found if QUOTED.search(one.fix)}
+    return [one for one in found if (one.code, one.name, one.port_path) not in lines or QUOTED.search(one.fix)], places
 
 
 def _wrong_inside(path: str, located: Located, verdicts: Sequence[LayerVerdict]) -> set[str] | None:
@@ -457,7 +458,7 @@ def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...
 
 def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
     """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
-    if UNKNOWN in (one.code, other.code) or one.code != other.code:
+    if not (one.is_known and other.is_known) or (one.code, one.name) != (other.code, other.name):
         return False
     texts = [(said_alike(each.message, each.port_path), said_alike(each.fix, each.port_path)) for each in (one, other)]
     return texts[0] == texts[1]
@@ -494,8 +495,8 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     kept = [
         one
         for one in diagnoses
-        if not (one.code == UNKNOWN and one.port_path in pieces | untried)
-        and not (one.code in DESCRIBING and one.port_path in paths)
+        if not (not one.is_known and one.port_path in pieces | untried)
+        and not (DESCRIBING & {one.code, one.name} and one.port_path in paths)
     ]
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for one in serious:
@@ -512,13 +513,11 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
 
 def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
     """Return a cause in the words of construction, which knows what an index of padding does in Paddle, layers by their types, and which layer drops."""
-    undropped = cause.code == "missing-dropout"
-    built = cause.evidence.startswith(CONSTRUCTED) or undropped
-    codes = PADDING if cause.code in PADDING else ("dropout-p",) if undropped else ("layer-type",) if built else ()
-    told = next((one for one in grave(findings) if one.code in codes and cause.port_path == one.port_path), None)
-    if told is None:
+    if not cause.evidence.startswith(CONSTRUCTED):
         return cause
-    return replace(cause, code=told.code if built else cause.code, message=told.message, fix=told.fix)
+    codes = PADDING if cause.name in PADDING else ("layer-type",)
+    told = next((one for one in grave(findings) if one.code in codes and cause.port_path == one.port_path), None)
+    return cause if told is None else replace(cause, message=told.message, fix=told.fix)
 
 
 def _differs_likewise(one: Finding, other: Finding) -> bool:
@@ -532,11 +531,13 @@ def _differs_likewise(one: Finding, other: Finding) -> bool:
 def _covers(cause: Diagnosis, finding: Finding) -> bool:
     """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
     if finding.kind in TRAINING_PIECES:
-        return cause.port_path == finding.kind and cause.code != UNKNOWN
-    if cause.code == UNKNOWN or finding.port_path not in cause.layers:
+        return cause.port_path == finding.kind and cause.is_known
+    if not cause.is_known or finding.port_path not in cause.layers:
         return False
     shows = finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
-    return cause.says(finding) or (shows and (cause.explained or 0.0) >= EXPLAINED and cause.code not in DESCRIBING)
+    return cause.says(finding) or (
+        shows and (cause.explained or 0.0) >= EXPLAINED and not DESCRIBING & {cause.code, cause.name}
+    )
 
 
 def grave(findings: Sequence[Finding]) -> list[Finding]:
@@ -562,11 +563,19 @@ def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[o
     )
 
 
+def kind_of(finding: Finding) -> str:
+    """Return the kind of cause that a difference of construction is."""
+    if finding.code in STRUCTURES:
+        return "structure"
+    return finding.kind if finding.kind in ("argument", "parameter") else "setting"
+
+
 def of_finding(finding: Finding) -> Diagnosis:
     """Return a difference of construction as a cause."""
     piece = finding.kind if finding.kind in TRAINING_PIECES else ""
     return Diagnosis(
-        code=finding.code,
+        code=kind_of(finding),
+        name=finding.code,
         port_path=finding.port_path or piece,
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",

@@ -21,7 +21,7 @@ from tipchain.numbers.tolerance import ROUGH
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.align import AlignRequest, choose_stages
 from tipchain.parity.stages.judging import Rules
-from tipchain.report.model import UNKNOWN, Diagnosed, RunReport, diagnose_run, stage_of
+from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
     from tipchain.parity.case import KnownDeviation
@@ -183,7 +183,7 @@ class Judge:
             found = diagnose_run(told, document, self.request.case.root)
             told = _accepted(told, found, rules)
             left = found.undiagnosed if self.search.wanted else SWITCHED_OFF
-            known = all(one.code != UNKNOWN for one in found.diagnoses) and not found.undiagnosed
+            known = all(one.is_known for one in found.diagnoses) and not found.undiagnosed
             found = replace(found, undiagnosed=left if _failed(told) and not (known and found.diagnoses) else "")
         return replace(
             report,

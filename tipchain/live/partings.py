@@ -224,8 +224,8 @@ def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
     gap = _gap(taken.start, taken.states)
     partings = search.partings(history)
     for at, parting in enumerate(partings):
-        if gap > SAME_SINGLE and parting.code in LENT:
-            lent, named = LENT[parting.code]
+        if gap > SAME_SINGLE and parting.name in LENT:
+            lent, named = LENT[parting.name]
             share = _share(loops, lent, number, gap)
             shown = f"with {named} in the port's loop {share:.2%} of the difference is gone"
             partings[at] = replace(parting, explained=share, evidence=f"{shown}; {parting.evidence}")
@@ -280,7 +280,7 @@ class _Search:
     def partings(self, history: Sequence[tuple[State, State, State]]) -> list[Diagnosis]:
         """Return the first parting; after one before an update, that of the update's gradients too."""
         found = self._found or [one for one in (self._waiting or self._returned,) if one]
-        if self._kept and found[0].code == "kept":
+        if self._kept and found[0].name == "kept":
             found = [replace(found[0], message=found[0].message + _averages(history, self._kept))]
         return found
 
@@ -400,7 +400,8 @@ class _Search:
             if place is not None
         ]
         return Diagnosis(
-            code=code,
+            code="parting",
+            name=code,
             port_path=STEP,
             message=message,
             evidence="; ".join(lines) or "both steps were compared quantity by quantity",

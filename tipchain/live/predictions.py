@@ -265,7 +265,7 @@ def _glimpse(leaf: Leaf) -> str:
 def _of_code(predicts: tuple[Predict, Predict], message: str, fix: str) -> Diagnosis:
     places = [placed(one).rpartition("/")[2] for one in predicts]
     return Diagnosis(
-        code="other-result",
+        code="parting",
         port_path=PREDICT,
         message=message,
         evidence=f"the reference's code is {places[0]}, the port's {places[1]}",

@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.core.json_text import as_json, parse_as, parse_json
 from tipchain.core.language import many, say
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
-from tipchain.explain.findings import UNEXPLAINED, Diagnosis, Finding
+from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -283,7 +283,7 @@ class AlignmentReport:
             lines.append(f"  {first.reason}")
         whole = range(len(lines), len(lines) + 2)
         for one in self.diagnoses[:MOST_CAUSES]:
-            explains = one.explained is not None and one.code not in UNEXPLAINED
+            explains = one.explained is not None and one.is_known
             share = f", explains {one.explained:.1%}" if explains else ""
             lines += [f"cause: {one.code}{self.of_layers(one)}{share}: {one.message}"]
             lines.append(

@@ -20,7 +20,6 @@ else:
     Verdict = object  # its module needs numpy, and a chain's report has none
 
 
-UNKNOWN = "unknown"
 """The code of a cause that only says where it is."""
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
@@ -63,7 +62,7 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
     for verdict in verdicts:
         if verdict.outcome is Outcome.FAIL:
             failed.setdefault(stage_of(verdict), []).append(verdict.subject)
-    live = sorted(_causes(document), key=lambda one: (one.code == UNKNOWN, _number(_stage_of_case(one, failed))))
+    live = sorted(_causes(document), key=lambda one: (not one.is_known, _number(_stage_of_case(one, failed))))
     causes = [_of_run(one, failed, root) for one in live]
     follow: dict[int, list[str]] = {}
     left: list[str] = []
@@ -104,7 +103,7 @@ def _causes(document: JsonObject) -> list[Diagnosis]:
             reason = str(document.get("reasons", {}).get(stage, ""))
             causes.append(
                 Diagnosis(
-                    code=UNKNOWN,
+                    code="parting",
                     port_path=stage if stage in PIECES else "",
                     message=f"{stage}: {reason}",
                     evidence="no cause was found",

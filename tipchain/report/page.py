@@ -14,8 +14,7 @@ from math import ceil, floor, inf, isfinite, isnan, log10
 
 from tipchain.core.language import clean, language, many, say
 from tipchain.errors import Outcome
-from tipchain.explain.findings import PIECES, UNEXPLAINED, Diagnosis, SourceLine
-from tipchain.report.model import UNKNOWN
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""
@@ -307,7 +306,7 @@ def short_cause(one: Diagnosis, told: str = "") -> Markup:
     """Return the sentence of a cause, unless what was told already has it, and what to change."""
     return markup(
         element("p", element("b", "Cause: "), prose(one.message)) if one.message not in told else None,
-        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        fix(without_line(one), copied=one.is_known) if one.fix else None,
         _lines(one),
     )
 
@@ -320,9 +319,9 @@ def _cause(one: Diagnosis) -> Markup:
     return markup(
         head,
         element("p", prose(one.message)),
-        None if one.code in UNEXPLAINED else _explained(one.explained),
+        None if not one.is_known else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
-        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        fix(without_line(one), copied=one.is_known) if one.fix else None,
         _lines(one),
         _folded(many(len(others), "other layer"), others),
         _folded(f"{many(len(one.explains), 'check')} failed because of it", one.explains),

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from tipchain.chain.plan import Result
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
-from tipchain.explain.findings import PIECES, UNEXPLAINED, Diagnosis
+from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
-from tipchain.report.model import UNKNOWN, RunReport, stage_of
+from tipchain.report.model import RunReport, stage_of
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
@@ -329,7 +329,7 @@ def _causes(report: RunReport, width: int) -> list[str]:
     first = report.cause
     lines = _of_first(first, width) if first is not None else []
     # Of a fault that is known, causes that are not are what is left of it.
-    others = [one for one in report.diagnoses if one is not first and one.code != UNKNOWN]
+    others = [one for one in report.diagnoses if one is not first and one.is_known]
     for one in others[:2]:
         place = f" ({one.place})" if one.place else ""
         lines += _labelled("also", f"{_of_cause(one).removeprefix(NOT_THE_SAME)}{place}", 2, width)
@@ -348,7 +348,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     others = len(cause.layers) - 1
     more = f", and in {many(others, 'more layer')}" if others else ""
     lines += _fix(cause, more, width) if cause.fix else []
-    explains = cause.explained is not None and cause.code not in UNEXPLAINED
+    explains = cause.explained is not None and cause.is_known
     share = f"explains {cause.explained:.0%} of the difference; " if explains else ""
     lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
     stages = [

@@ -31,10 +31,14 @@ class Causes:
     def of(self, reference: Any, port: Any, inputs: Any, **options: Any) -> list[Any]:
         """Return what is told about the first verdict at fault, as a list."""
         from tipchain.explain.causes.search import diagnose
+        from tipchain.explain.locate.matching import pair_layers
+        from tipchain.explain.preflight.construction import check
 
         found, store = self.located(reference, port, inputs)
         assert found.first is not None, "the fault is located"
-        return list(diagnose(found, found.first, self.live.sides, store, models=(reference, port), **options))
+        findings = check(reference, port, pair_layers(reference, port), found.matching.pairs)
+        options = {"findings": findings, "models": (reference, port), **options}
+        return list(diagnose(found, found.first, self.live.sides, store, **options))
 
     def first(self, reference: Any, port: Any, inputs: Any) -> Any:
         """Return the likeliest cause; it explains the error."""

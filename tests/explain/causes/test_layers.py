@@ -54,7 +54,7 @@ def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, 
     )
     change(port[1], name, function)
     cause = causes.first(reference, port, random(*shape))
-    assert cause.code == code
+    assert (cause.code, cause.name) == ("parameter", code)
     assert cause.port_path == "1"
     assert cause.explained > 0.999
 
@@ -72,7 +72,7 @@ def test_exchanged_statistics(live, causes):
     port[1]._mean.set_value(variance)
     port[1]._variance.set_value(np.abs(mean))
     reference[1].running_mean.abs_()
-    assert causes.first(reference, port, random(2, 4, 5, 5)).code == "swapped-statistics"
+    assert causes.first(reference, port, random(2, 4, 5, 5)).name == "swapped-statistics"
 
 
 def test_weights_of_another_layer(live, causes):
@@ -83,7 +83,7 @@ def test_weights_of_another_layer(live, causes):
     )
     change(port[2], "weight", lambda _: port[0].weight.numpy())
     cause = causes.first(reference, port, random(3, 6))
-    assert (cause.code, cause.port_path) == ("weight-of-another-layer", "2")
+    assert (cause.name, cause.port_path) == ("weight-of-another-layer", "2")
     assert "`0.weight`" in cause.message
 
 
@@ -111,31 +111,23 @@ def test_gates_in_another_order(live, causes, kind, count, order):
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
         change(port.net, name, gates(count, *order))
     cause = causes.first(reference, port, random(2, 4, 5))
-    assert (cause.code, cause.port_path) == ("gate-order", "net")
+    assert (cause.name, cause.port_path) == ("gate-order", "net")
 
 
 ARGUMENTS = [
     ("BatchNorm2d", "BatchNorm2D", (4,), {}, {"epsilon": 1e-3}, "epsilon", "epsilon=1e-05"),
     ("GroupNorm", "GroupNorm", (2, 4), {}, (4, 4), "num-groups", "num_groups=2"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 1, "padding_mode": "reflect"}, "padding-mode", "zeros"),
-    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 2, "dilation": 2}, "dilation", "dilation=[1, 1]"),
-    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [0, 2, 0, 2]}, "padding", "padding=[1, 1]"),
-    (
-        "Conv2d",
-        "Conv2D",
-        (4, 4, 3),
-        {"padding": 1},
-        {"padding": [[0, 0]] * 2 + [[0, 2]] * 2},
-        "padding",
-        "padding=[1, 1]",
-    ),
-    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": "same"}, {}, "padding", "padding=[1, 1]"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 2, "dilation": 2}, "dilation", "dilation=1"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [0, 2, 0, 2]}, "padding", "padding=1"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [[0, 0]] * 2 + [[0, 2]] * 2}, "padding", "padding=1"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": "same"}, {}, "padding", "padding=1"),
     ("AvgPool2d", "AvgPool2D", (3, 1, 1), {}, {"exclusive": True}, "exclusive", "exclusive=False"),
     ("LeakyReLU", "LeakyReLU", (), {"negative_slope": 0.2}, {}, "negative-slope", "negative_slope=0.2"),
     ("GELU", "GELU", (), {}, {"approximate": True}, "gelu-form", "approximate=False"),
     ("Softmax", "Softmax", (), {"dim": 1}, {"axis": -1}, "softmax-axis", "axis=1"),
-    ("Hardswish", "Swish", (), {}, {}, "other-activation", "F.hardswish"),
-    ("ELU", "Identity", (), {}, {}, "missing-activation", "F.elu"),
+    ("Hardswish", "Swish", (), {}, {}, "Hardswish", "Hardswish"),
+    ("ELU", "Identity", (), {}, {}, "elu", "write `elu(alpha=1.0)` for `Identity`"),
 ]
 
 
@@ -145,7 +137,7 @@ def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, thei
     given = (wrong, {}) if isinstance(wrong, tuple) else (sizes, wrong)
     reference, port = pair(live, made, getattr(live.paddle.nn, theirs)(*given[0], **given[1]))
     cause = causes.first(reference, port, 3 * random(2, 4, 7, 7))
-    assert cause.code == code
+    assert code in f"{cause.name} {cause.fix}"
     assert fix in cause.fix
 
 
@@ -157,53 +149,7 @@ def test_interpolation(live, causes):
         ({"mode": "nearest"}, "interpolation-mode"),
     ):
         reference, port = pair(live, right, other.Upsample(scale_factor=2, **wrong))
-        assert causes.first(reference, port, random(2, 4, 5, 5)).code == code
-
-
-@pytest.mark.parametrize(
-    ("given", "fix"),
-    [
-        ({"padding": 3}, "pass `padding=3`"),
-        ({"padding": (1, 2)}, "pass `padding=[1, 2]`"),
-        ({"dilation": 2}, "pass `dilation=2`"),
-        ({"stride": (2, 1), "padding": 1}, "pass `stride=[2, 1]`, `padding=1`"),
-    ],
-    ids=str,
-)
-def test_what_a_convolution_of_a_users_own_class_keeps_is_tried(live, causes, given, fix):
-    class OwnConvolution(live.torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = live.torch.nn.Parameter(live.torch.randn(4, 3, 3, 3))
-            self.bias = live.torch.nn.Parameter(live.torch.randn(4))
-            vars(self).update(given)
-
-        def forward(self, x):
-            return live.torch.nn.functional.conv2d(x, self.weight, self.bias, **given)
-
-    reference, port = pair(live, OwnConvolution(), live.paddle.nn.Conv2D(3, 4, 3))
-    assert fix in causes.first(reference, port, random(2, 3, 11, 9)).fix
-
-
-@pytest.mark.parametrize(
-    ("kept", "pads"),
-    [(((1, 0), (2, 0)), [1, 0, 2, 0]), (np.array([1, 2]), [1, 2]), ((), [1, 1, 1, 1]), ((1,) * 6, [1, 1, 1, 1])],
-    ids=str,
-)
-def test_a_padding_in_a_form_of_an_own_class_is_read_or_passed_over(live, causes, kept, pads):
-    class OwnConvolution(live.torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = live.torch.nn.Parameter(live.torch.randn(4, 3, 3, 3))
-            self.bias = live.torch.nn.Parameter(live.torch.randn(4))
-            self.padding = kept
-
-        def forward(self, x):
-            functional, each = live.torch.nn.functional, pads if len(pads) > 2 else np.repeat(pads, 2).tolist()
-            return functional.conv2d(functional.pad(x, (*each[2:], *each[:2])), self.weight, self.bias)
-
-    reference, port = pair(live, OwnConvolution(), live.paddle.nn.Conv2D(3, 4, 3))
-    assert f"pass `padding={pads}`" in causes.first(reference, port, random(2, 3, 11, 9)).fix
+        assert causes.first(reference, port, random(2, 4, 5, 5)).name == code
 
 
 @pytest.mark.parametrize(
@@ -223,18 +169,18 @@ def test_a_convolution_with_its_channels_last(live, causes, settings, ported, co
 
     last = live.paddle.nn.Conv2D(3, 4, 3, data_format="NHWC", **ported)
     cause = causes.first(*pair(live, Reference(3, 4, 3, **settings), last), random(2, 11, 9, 3))
-    assert (cause.code, cause.explained > 0.999) == (code, True)
+    assert (cause.code, cause.name, cause.explained > 0.999) == ("argument", code, True)
 
 
 def test_modes(live, causes):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
     port[1].train()
     cause = causes.first(reference, port, random(3, 4, 5, 5))
-    assert cause.code == "batch-norm-mode"
-    assert "`1.eval()`" in cause.fix
+    assert (cause.code, cause.name) == ("setting", "mode")
+    assert "call `eval()` of `1`" in cause.fix
     reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(0.3))
     port[1].train()
-    assert causes.first(reference, port, random(3, 40)).code == "dropout-in-eval"
+    assert causes.first(reference, port, random(3, 40)).name == "mode"
 
 
 def test_dropout(live, causes):
@@ -242,7 +188,7 @@ def test_dropout(live, causes):
         reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(**given))
         reference.train()
         port.train()
-        assert causes.first(reference, port, random(3, 40)).code == code
+        assert causes.first(reference, port, random(3, 40)).name == code
 
 
 def test_lower_precision_is_told_with_its_bits():
@@ -265,7 +211,7 @@ def test_lower_precision_is_told_with_its_bits():
             reason="",
         )
         cause = lower_precision(verdict)
-        assert cause.code == "lower-precision"
+        assert cause.code == "precision"
         assert told in cause.message
 
 

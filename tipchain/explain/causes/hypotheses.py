@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 
 import numpy as np
 
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
-from tipchain.explain.causes.program import Act, Op
+from tipchain.explain.causes.program import LAYER, Act, Op
+from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Cause, Diagnosis, shown_path
 from tipchain.explain.locate.differences import arrange, name_number, relative, rms
 from tipchain.explain.locate.matching import common_path
@@ -58,8 +60,7 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
     place = min(right, key=len).rpartition(".")[0] if right else place
     layers = dict(piece.sides.port.layers(piece.port))
-    base = piece.paddle.nn.Layer
-    while place and type(layers[place]).forward is base.forward:
+    while place and type(layers[place]).forward.__module__.startswith("paddle."):
         place = place.rpartition(".")[0]
     return place
 
@@ -77,6 +78,7 @@ def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
 
     return Hypothesis(
         code=hypotheses[0].code,
+        name=hypotheses[0].name,
         message="; ".join(one.message for one in hypotheses),
         fix="; ".join(one.fix for one in hypotheses),
         acts={number: act for one in hypotheses for number, act in one.acts.items()},
@@ -131,6 +133,14 @@ class Trials:
         self.reserve: Sequence[Hypothesis] = ()
         self.failed = 0
 
+    @cached_property
+    def walk(self) -> Walk:
+        """Both programs side by side."""
+        alone = self.piece.backward and not self.piece.loss  # then the results agree
+        walk = Walk(self.piece, self.base.ops, 0.0 if alone else min(self.before))
+        walk.run()
+        return walk
+
     @property
     def left(self) -> int:
         """How many runs are left."""
@@ -180,14 +190,14 @@ class Trials:
         return trial if left <= SAME_SINGLE else None
 
     def found(self) -> list[Trial]:
-        """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
+        """Return the trials that explain the error, best first, one for each kind and name; wholes shut out what is not whole."""
         good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)
         if good and good[0].whole:
             good = [one for one in good if one.whole]
         if good and good[0].end:
             good = [one for one in good if one.end]
-        by_code = {one.hypothesis.code: one for one in reversed(good)}
-        return [one for one in good if by_code[one.hypothesis.code] is one]
+        by_kind = {(one.hypothesis.code, one.hypothesis.name): one for one in reversed(good)}
+        return [one for one in good if by_kind[one.hypothesis.code, one.hypothesis.name] is one]
 
     def settled(self) -> bool:
         """Whether something explains the error to rounding, at the piece's end."""
@@ -248,7 +258,8 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         else f"run {shown} in float32: switch TF32 off (`FLAGS_cudnn_allow_tf32`, `NVIDIA_TF32_OVERRIDE=0`), or leave out a cast to float16"
     )
     return Diagnosis(
-        code="lower-precision",
+        code="precision",
+        name=name,
         port_path=verdict.port_path,
         message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
@@ -288,7 +299,8 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
         names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
         if unused >= {*missing}:
             return Diagnosis(
-                code="missing-term",
+                code="operand",
+                name=names,
                 port_path=place,
                 message=f"{shown}: its `{names}` is not used, the reference's is",
                 evidence=f"it gets no gradient; the other {len(values)} gradients are the reference's",
@@ -296,7 +308,8 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
                 fix=f"use `{names}` in the forward of {shown} as the reference does",
             )
         return Diagnosis(
-            code="stop-gradient",
+            code="cut-gradient",
+            name=names,
             port_path=place,
             message=f"{shown}: {names} gets no gradient, the reference's does",
             evidence=f"the other {len(values)} gradients are the reference's",
@@ -306,7 +319,8 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
     if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
         told = name_number(values[0], ())
         return Diagnosis(
-            code="scaled-gradient",
+            code="cut-gradient",
+            name="scaled",
             port_path=piece.theirs.path,
             message=f"{piece.shown}: its gradients are {told} times the reference's",
             evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients",
@@ -314,3 +328,62 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
             fix=f"remove what multiplies the gradient by {told} in the forward or backward of {piece.shown}",
         )
     return None
+
+
+# How calls and layers are named in messages.
+
+
+def class_of(layer: object) -> str:
+    """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
+    for one in type(layer).__mro__:
+        if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
+            return str(one.__name__)
+    return type(layer).__name__
+
+
+def has_own_backward(op: Op) -> bool:
+    """Tell whether what was called is a `PyLayer`."""
+    return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
+
+
+def called(op: Op) -> str:
+    """Return what a call is called in messages."""
+    return f"`{op.path}`" if op.name == LAYER and op.path else f"`{op.name}`" if op.name != LAYER else "the layer"
+
+
+def place_of(op: Op, piece: Piece) -> str:
+    """Return where a call stands, for messages."""
+    return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
+
+
+def index_text(item: object) -> str:
+    """Return an index as code writes it."""
+    if isinstance(item, tuple):
+        return ", ".join(map(index_text, item))
+    if isinstance(item, slice):
+        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
+        return f"{ends}:{item.step}" if item.step is not None else ends
+    return "..." if item is Ellipsis else str(item)
+
+
+def same_setting(one: object, other: object) -> bool:
+    """Tell whether two settings are the same; a list is a tuple of the same, a flag is no number."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same_setting(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def has_axis(op: Op, axis: object) -> bool:
+    """Tell whether the first tensor of a call has some axes: some of Paddle's kernels read beyond it where not."""
+    given = op.args[0] if op.args else op.kwargs.get("x")
+    given = given[0] if isinstance(given, list | tuple) and given else given
+    rank = len(getattr(given, "shape", ())) + (op.name == "stack")
+    axes = axis if isinstance(axis, list | tuple) else (axis,)
+    return all(-rank <= one < rank for one in axes if isinstance(one, int))
+
+
+def below(path: str, around: str) -> str | None:
+    """Return a layer's path within another; None if it is not inside."""
+    if path == around or not around:
+        return path if not around else ""
+    return path.removeprefix(f"{around}.") if path.startswith(f"{around}.") else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +15,20 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
+from tipchain.explain.causes.program import (
+    LAYER,
+    OF_TORCH,
+    Act,
+    HopelessError,
+    Op,
+    Recorder,
+    Tap,
+    caller,
+    numpy_of,
+    signature_of,
+)
 from tipchain.explain.findings import shown_path
-from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative_arranged, rms
+from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
@@ -49,7 +59,6 @@ class ReferenceCall:
         made: numbers of the values that it returned.
         place: ``file:line`` of the user's code.
         line: that line.
-        scope: the user's function that it stands in.
     """
 
     number: int
@@ -60,7 +69,6 @@ class ReferenceCall:
     made: tuple[int, ...]
     place: str
     line: str
-    scope: str
     named: Mapping[str, int]
 
 
@@ -82,18 +90,14 @@ class CallRecord:
 
     Attributes:
         names: the functions that were called, torch's names.
-        sketches: of every tensor that they made.
-        constants: numbers among their arguments, by function, Paddle's names.
         steps: the calls of the code's own, with what they were given and returned.
         values: the tensors of these, by number.
         detached: of those whose gradient the code's own calls stop.
     """
 
-    def __init__(self, torch: ModuleType, *, every: bool = False) -> None:
-        self.torch, self.every = torch, every
+    def __init__(self, torch: ModuleType) -> None:
+        self.torch = torch
         self.names: list[str] = []
-        self.sketches: list[Sketch] = []
-        self.constants: dict[str, tuple[object, ...]] = defaultdict(tuple)
         self.steps: list[ReferenceCall] = []
         self.values: list[RecordedTensor] = []
         self.detached: list[Sketch] = []
@@ -105,17 +109,16 @@ class CallRecord:
 
     @classmethod
     @contextmanager
-    def over(cls, inner: Mapping[str, Model], *, every: bool = False) -> Iterator[CallRecord]:
+    def over(cls, inner: Mapping[str, Model]) -> Iterator[CallRecord]:
         """Watch everything that torch is called for while the context is open.
 
         Args:
             inner: modules by path that are one step each: their own calls are none.
-            every: whether calls that stand on no line of the user's are steps too.
         """
         import torch
         from torch.overrides import TorchFunctionMode
 
-        watch = cls(torch, every=every)
+        watch = cls(torch)
 
         class CallWatch(TorchFunctionMode):  # type: ignore[misc]
             """Hands each call on, and tells the watch about it."""
@@ -177,22 +180,13 @@ class CallRecord:
         self._live = False  # what is done here is not the model's
         try:
             self.names.append(name)
-            self.constants[OF_TORCH.get(name, name)] += tuple(
-                one for one in (*args[1:], *kwargs.values()) if isinstance(one, int | float | str | tuple | list)
-            )
             tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
             number = self._numbers.get(id(args[0])) if name == "detach" and args else None
             if number is not None:  # the same tensor
                 self.detached.append(self.values[number].sketch)
                 self._alive.append(result)
                 self._numbers[id(result)] = number
-            elif self._depth:
-                self.sketches += [
-                    Sketch(_array(one))
-                    for one in tensors
-                    if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS
-                ]
-            elif tensors:
+            elif tensors and not self._depth:
                 self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)
         finally:
             self._live = True
@@ -202,29 +196,22 @@ class CallRecord:
     ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
         named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
-        place, line, scope = caller("torch")
+        place, line = caller("torch")
         known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
         made = tuple(self._hold(one) for one in tensors)
-        self.sketches += [
-            self.values[number].sketch
-            for number, one in zip(made, tensors, strict=True)
-            if number >= 0 and one.is_floating_point()
-        ]
-        if place or self.every or name == LAYER:
-            self.steps.append(
-                ReferenceCall(
-                    number=len(self.steps),
-                    name=name,
-                    said=said,
-                    settings=settings,
-                    given=tuple(one for one in known if one is not None),
-                    made=tuple(one for one in made if one >= 0),
-                    place=place,
-                    line=line,
-                    scope=scope,
-                    named=named,
-                )
+        self.steps.append(
+            ReferenceCall(
+                number=len(self.steps),
+                name=name,
+                said=said,
+                settings=settings,
+                given=tuple(one for one in known if one is not None),
+                made=tuple(one for one in made if one >= 0),
+                place=place,
+                line=line,
+                named=named,
             )
+        )
 
     def _hold(self, tensor: Tensor) -> int:
         """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
@@ -436,13 +423,23 @@ class Piece:
         """Return the first of these; None without any."""
         return next(iter(self.floats_given(op)), None)
 
-    def is_mask(self, value: Nested) -> bool:
-        """Tell whether a value hides others: booleans, or large negative numbers."""
-        if not self.is_tensor(value) or not value.size:
-            return False
-        if "float" not in str(value.dtype):
-            return "bool" in str(value.dtype)
-        return bool((value <= HIDING).any())
+    @contextmanager
+    def given(self, name: str, tensor: Tensor) -> Iterator[None]:
+        """Let the port's layer be called with one more argument for a while."""
+        original, names = self.port.forward, list(signature_of(self.port.forward))
+
+        def forward(*args: object, **kwargs: object) -> Nested:
+            place = names.index(name)
+            if place < len(args):
+                return original(*args[:place], tensor, *args[place + 1 :], **kwargs)
+            return original(*args, **{**kwargs, name: tensor})
+
+        held = vars(self.port).get("forward")
+        object.__setattr__(self.port, "forward", forward)
+        try:
+            yield
+        finally:
+            object.__delattr__(self.port, "forward") if held is None else object.__setattr__(self.port, "forward", held)
 
     @contextmanager
     def open(self) -> Iterator[Piece]:
@@ -539,11 +536,6 @@ class Piece:
             ops=tuple(recorder.ops),
         )
 
-    @property
-    def consumer_call(self) -> int:
-        """The number of the call that is given something else than the reference's; -1 if there is none."""
-        return self._stop
-
     def _consumer_call(self, recorder: Recorder) -> int:
         if self.consumer is None:
             return -1
@@ -627,7 +619,7 @@ class Piece:
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.ours.call.arguments, given)
             inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
-            watch = stack.enter_context(CallRecord.over(inner, every=self.loss))
+            watch = stack.enter_context(CallRecord.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
             outputs = self._ends(0, take_out(result, side.is_tensor)[1])

@@ -127,11 +127,9 @@ class Op:
         result: what it returned.
         place: ``file:line`` of the user's code.
         line: that line.
-        scope: the user's function that it stands in.
         layer: the layer that was called.
         path: its path within the piece.
         holder: the path within the piece of the layer whose own code made the call.
-        helpers: the functions of the user's inside which it was made, the innermost first, each with where it was called.
         function: what was called.
         written: the tensor that the call wrote to; its first argument is then a copy of what that was.
     """
@@ -143,11 +141,9 @@ class Op:
     result: Nested
     place: str
     line: str
-    scope: str = ""
     layer: Model = None
     path: str = ""
     holder: str = ""
-    helpers: tuple[tuple[str, str], ...] = ()
     function: Nested = None
     written: Tensor = None
 
@@ -250,7 +246,7 @@ class Recorder:
         finally:
             self.depth -= 1
         if self.keep:
-            place, line, scope = caller()
+            place, line = caller()
             self.ops.append(
                 Op(
                     number=number,
@@ -260,11 +256,9 @@ class Recorder:
                     result=self._hold(made, made=True),
                     place=place,
                     line=line,
-                    scope=scope,
                     layer=layer,
                     path=path,
                     holder=self.inside[-1] if self.inside else "",
-                    helpers=helpers(),
                     function=original,
                     written=written,
                 )
@@ -451,8 +445,8 @@ def _within_bounds(getitem: Function) -> Function:
     return checked
 
 
-def caller(framework: str = "paddle") -> tuple[str, str, str]:
-    """Return ``file:line``, the line and the function of the innermost code that is not the framework's."""
+def caller(framework: str = "paddle") -> tuple[str, str]:
+    """Return ``file:line`` and the line of the innermost code that is not the framework's."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         file = frame.f_code.co_filename
@@ -462,28 +456,8 @@ def caller(framework: str = "paddle") -> tuple[str, str, str]:
             break
         else:
             line = linecache.getline(file, frame.f_lineno).strip()
-            return f"{Path(file).name}:{frame.f_lineno}", line, frame.f_code.co_name
-    return "", "", ""
-
-
-def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
-    """Return the user's functions that are running inside of a layer's forward, each with ``file:line`` of its call."""
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
-    found: list[tuple[str, str]] = []
-    inner: str | None = None
-    while frame is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_name
-        own = Path(file).is_relative_to(_HERE)
-        if not own and f"{os.sep}{framework}{os.sep}" not in file:
-            if inner is not None:
-                found.append((inner, f"{Path(file).name}:{frame.f_lineno}"))
-            if name == "forward":
-                break
-            inner = name
-        elif own and Path(file).parent != _OWN:
-            break
-        frame = frame.f_back
-    return tuple(found)
+            return f"{Path(file).name}:{frame.f_lineno}", line
+    return "", ""
 
 
 def numpy_of(tensor: Tensor) -> Array:
@@ -522,11 +496,6 @@ def instead(change: Unary) -> Act:
 def argument(number: int) -> Act:
     """Return what gives back one of the arguments."""
     return lambda _original, args, _kwargs: args[number]
-
-
-def on_input(change: Unary) -> Act:
-    """Return what changes the first argument of a call."""
-    return lambda original, args, kwargs: original(change(args[0]), *args[1:], **kwargs)
 
 
 def with_argument(number: int, value: object, name: str = "") -> Act:
@@ -573,17 +542,6 @@ def constant(result: Nested) -> Act:
     return lambda _original, _args, _kwargs: result
 
 
-def in_order(order: Sequence[int], name: str = "x") -> Act:
-    """Return a call whose list of tensors is in another order."""
-
-    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        given = args[0] if args else kwargs[name]
-        turned = [given[number] for number in order]
-        return original(turned, *args[1:], **kwargs) if args else original(**{**kwargs, name: turned})
-
-    return act
-
-
 def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
     """Return a call with other tensors in the places of some, by the identities of these, also in lists among the arguments."""
     places = [
@@ -603,21 +561,3 @@ def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
         return original(*changed, **kwargs)
 
     return act
-
-
-def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
-    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given."""
-    seen: list[Tensor] = []
-
-    def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        seen[:] = [args[place]]
-        return original(*args, **kwargs)
-
-    def give(result: Tensor) -> Tensor:
-        kept = seen[0].reshape(result.shape)
-        return kept + (result - kept).detach()
-
-    def both(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        return give(take(original, args, kwargs))
-
-    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

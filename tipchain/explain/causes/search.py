@@ -14,39 +14,32 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
-from tipchain.explain.causes.functions import (
-    by_activation,
-    by_arguments,
-    by_dropout,
-    by_floor,
-    by_function_arguments,
-    by_geometry,
-    by_ignored,
-    called,
-    has_own_backward,
-    place_of,
-)
-from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
-from tipchain.explain.causes.piece import Consumer, Piece, PieceOutcome, PieceSide
-from tipchain.explain.causes.program import LAYER, Op
-from tipchain.explain.causes.steps import (
-    available_before,
-    by_masks,
-    by_orders,
-    by_step,
-    everywhere,
-    exchanged,
-    gradients,
-    in_helpers,
-    in_order,
-    moves,
-    norms,
+from tipchain.explain.causes.edits import (
+    alike,
+    by_substitution,
+    cut_gradients,
+    edits,
+    missing_inputs,
+    only_in_one,
     output_order,
 )
-from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments, own_tensors
+from tipchain.explain.causes.hypotheses import (
+    Hypothesis,
+    Trial,
+    Trials,
+    below,
+    called,
+    has_own_backward,
+    lower_precision,
+    place_of,
+    told_by_gradients,
+)
+from tipchain.explain.causes.piece import Consumer, Piece, PieceOutcome, PieceSide
+from tipchain.explain.causes.program import LAYER
+from tipchain.explain.causes.settings import by_findings, by_floor, by_ignored
+from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, at_source, shown_path
+from tipchain.explain.findings import CONSTRUCTED, Diagnosis, Finding, at_source, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative, relative_arranged, rms
 from tipchain.explain.locate.locate import Located
@@ -316,12 +309,10 @@ def _turn(trace: Trace, call: Call, around: Call) -> int:
     return sum(one.path == call.path for one in before)
 
 
-MOST_RUNS, LEAST_RUNS = 1200, 60
+MOST_RUNS, LEAST_RUNS = 200, 40
 """How often a piece is run at most for one diagnosis: less often the larger it is."""
 WORK = 400_000_000
 """Elements that all runs together may make, unless `LEAST_RUNS` need more."""
-SHARPENED = 240
-"""How often a piece is run at most where the place is known, to say more of it: a fifth of `MOST_RUNS`."""
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
 """How sentences quote a line that is not known: layers that are called by a container stand on no line of the user's."""
 TOLD = 3
@@ -447,7 +438,13 @@ def _told_by_ties(piece: Piece, outcome: PieceOutcome, findings: Sequence[Findin
         return None
     (tie,) = ties
     return Diagnosis(
-        code=tie.code, port_path=tie.port_path, message=tie.message, evidence=CONSTRUCTED, explained=1.0, fix=tie.fix
+        code="structure",
+        name=tie.code,
+        port_path=tie.port_path,
+        message=tie.message,
+        evidence=CONSTRUCTED,
+        explained=1.0,
+        fix=tie.fix,
     )
 
 
@@ -457,8 +454,7 @@ def _alike(one: Array | None, other: Array | None) -> bool:
 
 def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
     """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
-    walk = Walk(piece, trials.base.ops, min(trials.before))
-    walk.run()
+    walk = trials.walk
     if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
     for one in _of_one_line(piece, walk, groups):
@@ -472,7 +468,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
             continue
         others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
         walk.partings, walk.leaves = group, {}
-        for one in (*by_counterparts(piece, walk), *by_substitution(piece, walk)):
+        for one in (*edits(piece, walk), *by_substitution(piece, walk)):
             place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
             trial = trials.mends(replace(one, acts={**others, **one.acts}, place=one.place or place))
             if trial is not None:
@@ -485,9 +481,8 @@ def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) 
     """Yield what the calls of one place in a code do otherwise, for all calls from that line: a helper in a loop is one cause."""
     every, by_number = walk.partings, {op.number: op for op in walk.ops}
     for group in groups:
-        op = group[0].op
         walk.partings = list(group)
-        found = [*by_orders(op, piece, ()), *by_counterparts(piece, walk)]
+        found = list(edits(piece, walk))
         walk.partings = every
         for one in found:
             lines = {(by_number[number].name, by_number[number].place) for number in one.acts}
@@ -512,35 +507,24 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
     place where the two programs part is told: the tensors of the reference's that stand in for the port's have no gradients.
     """
     with piece.open():
-        trials = Trials(piece, MOST_RUNS // 2)
+        trials = Trials(piece, MOST_RUNS)
         ops = trials.base.ops
-        walk = Walk(piece, ops, trials.before[0])
-        if not piece.backward:
-            walk.run()
-            shown = show(piece, walk)
-            if trials.before[0] > NOISE:
-                trials.run(needed(piece, walk, trials.explains))
+        if piece.backward:
+            if trials.before[0] <= NOISE:
+                return None
+            trials.run(chain(by_ignored(piece, ops), cut_gradients(piece, ops)))
+            if not trials.settled():
+                trials.run(edits(piece, trials.walk))
             found = trials.found()
-            if not found:
-                return shown
-            cause = _told(found, trials)
-            return replace(cause, evidence=f"{cause.evidence}; {shown.message}")
-        if trials.before[0] <= NOISE:
-            return None
-        trials.run(chain(by_ignored(piece, ops), gradients(piece, ops)))
-        if not trials.settled():
-            walk.run()
-            trials.run(straight_through(piece, walk))
-            trials.run(by_counterparts(piece, walk))
-            near = walk.around()
-            for group in _searched(
-                piece, trials, [one for one in in_order(ops, piece) if one.number in near or not near]
-            ):
-                if trials.settled() or trials.left <= 0:
-                    break
-                trials.run(group)
+            return _told(found, trials) if found else None
+        shown = show(piece, trials.walk)
+        if trials.before[0] > NOISE:
+            trials.run(needed(piece, trials.walk, trials.explains))
         found = trials.found()
-        return _told(found, trials) if found else None
+        if not found:
+            return shown
+        cause = _told(found, trials)
+        return replace(cause, evidence=f"{cause.evidence}; {shown.message}")
 
 
 def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -> list[Hypothesis]:
@@ -588,8 +572,6 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
         trials.run(group)
         if trials.settled():
             return
-        if trials.left <= 0:
-            break
     trials.most = piece.runs + len(trials.reserve)
     trials.run(trials.reserve)
 
@@ -597,10 +579,7 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
 def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
     ops = trials.base.ops
     if piece.backward:
-        yield gradients(piece, ops)
-        forward = Walk(piece, ops, 0.0)
-        forward.run()
-        yield straight_through(piece, forward)
+        yield cut_gradients(piece, ops)
     reference, port = (model.state_dict() for model in models)
     states = (
         {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
@@ -610,102 +589,11 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_unsaved(piece, states)
     yield by_floor(piece, ops)
     yield by_ignored(piece, ops)
-    layers = [op for op in ops if op.name == LAYER]
-    if len(ops) == 1 and layers:
-        yield _of_layer(layers[0], piece, piece.reference)
-    elif not any(op.name == LAYER and not op.path for op in ops):
-        yield by_arguments(piece.port, piece.reference, piece.theirs.path or "the model")
-    yield missing_arguments(piece)
+    yield missing_inputs(piece)
     yield output_order(piece, trials.base.outputs, ops)
-    walk = Walk(piece, ops, min(trials.before))
-    if not piece.backward and len(ops) > 1:
-        walk.run()
-        yield by_counterparts(piece, walk)
-    trials.reserve = needed(piece, walk, trials.explains)
-    if trials.reserve:  # nothing else can be wrong: with the reference's tensors at these places the rest is right
-        near = walk.around()
-        trials.most = min(trials.most, piece.runs + SHARPENED)
-        yield from _searched(piece, trials, [op for op in in_order(ops, piece) if op.number in near])
-    else:
-        yield from _searched(piece, trials, in_order(ops, piece) if ops else [])
-
-
-def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Iterable[Hypothesis]]:
-    """Yield changes of some calls, those that come first in an order first."""
-    ops = trials.base.ops
-    yield norms(piece, ops)
-    inside = sorted(order, key=lambda op: op.number)
-    for op in inside:  # few, and seldom by chance
-        yield everywhere(by_orders(op, piece, piece.floats(op.result)), op, ops)
-    for op in inside:
-        yield exchanged(op, piece, ops)
-        yield by_masks(op, piece, ops)
-    yield in_helpers(piece, ops)
-    for start in range(0, len(order), 2):
-        for op in order[start : start + 2]:
-            yield everywhere(_quick(op, piece), op, ops)
-        for op in order[start : start + 2]:
-            yield everywhere(by_step(op, piece, available_before(op, ops, piece)), op, ops)
-            yield by_named_functions(op, piece, ops)
-        if not start:
-            yield moves(piece, ops)
-
-
-def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield what is wrong with the function that is called, its arguments, and what follows it."""
-    if op.name == LAYER:
-        if op.path and op.path not in piece.judged:  # what was judged is right
-            yield from _of_layer(op, piece, None)
-    else:
-        yield from by_function_arguments(op, piece)
-    made = piece.floats(op.result)
-    if made:
-        yield from by_activation(op, piece, made[0])
-        yield from by_dropout(op, piece)
-
-
-CONSTRUCTED = "the reference is built so"
-"""What is known of a cause that construction tells."""
-
-
-def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
-    """Yield what construction tells, applied: each layer of the piece that is built otherwise, with the reference's settings."""
-    layers, port_layers = dict(piece.sides.reference.layers(piece.reference)), dict(piece.sides.port.layers(piece.port))
-    told: list[Hypothesis] = []
-    for ours, theirs in dict.fromkeys(
-        (one.reference_path, one.port_path) for one in findings if one.kind == "argument"
-    ):
-        one, other = below(ours, piece.ours.path), below(theirs, piece.theirs.path)
-        if one not in layers or other not in port_layers:
-            continue
-        reference, layer = layers[one], port_layers[other]
-        path = theirs or "the model"
-        found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
-        for op in [op for op in ops if op.name == LAYER and op.path == other]:
-            made = piece.floats(op.result)
-            found += [one for one in by_geometry(op, reference, piece.paddle, path) if one.confirmed]
-            found += (
-                [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
-                if made
-                else []
-            )
-        told += [replace(one, evidence=CONSTRUCTED, place=other) for one in found]
-    yield from told
-    if len(told) > 1:
-        yield replace(together(told), evidence=CONSTRUCTED)
-
-
-def below(path: str, around: str) -> str | None:
-    """Return a layer's path within another; None if it is not inside."""
-    if path == around or not around:
-        return path if not around else ""
-    return path.removeprefix(f"{around}.") if path.startswith(f"{around}.") else None
-
-
-def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
-    path = join(piece.theirs.path, op.path) or "the model"
-    for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, piece.paddle, path)):
-        yield replace(one, place=op.path)
+    if not piece.backward:
+        yield edits(piece, trials.walk)
+        trials.reserve = needed(piece, trials.walk, trials.explains)
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
@@ -713,13 +601,12 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     one = trial.hypothesis
     before = trials.before[0 if trial.end else 1]
     numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
-    others = ", ".join(
-        dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code)
-    )
+    others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
+        name=one.name,
         port_path=place,
         message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
@@ -744,17 +631,20 @@ def forward_place(layer: Model) -> str:
 
 
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
+    """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
-    tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
+    tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
     tried += only_in_one(trials.base.ops, piece.truth.record.steps) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
-        told = f"its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
-        verdict = replace(verdict, reason=f"{verdict.reason}; {told}")
-    if best is None or not best.explained:
-        return _unknown(verdict, tried, 0.0 if trials.trials else None)
-    told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
-    return _unknown(verdict, told, best.explained)
+        tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"
+    if best is not None and best.explained:
+        tried += f"; the best ({best.hypothesis.message}) explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
+    share = None if best is None else best.explained
+    if verdict.nan or not trials.base.ops or not piece.truth.record.steps:
+        return _unknown(verdict, tried, share)
+    shown = show(piece, trials.walk)
+    return replace(shown, evidence=f"{verdict.reason}; {shown.evidence}; {tried}", explained=share)
 
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
@@ -771,9 +661,9 @@ def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagn
             fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf",
         )
     return Diagnosis(
-        code="unknown",
+        code="parting",
         port_path=path,
-        message=f"{shown}: the cause is not known: {verdict.reason}",
+        message=f"{shown}: {verdict.reason}",
         evidence=evidence,
         explained=share,
         fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.functions import called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
 from tipchain.explain.causes.piece import Piece
-from tipchain.explain.causes.program import LAYER, Op, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.parameters import FEW, describe_values, is_constant, port_array, same_values
-from tipchain.framework_types import Array, Model, Nested, Tensor
-from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_ENLARGED, SAME_SINGLE
+from tipchain.explain.preflight.parameters import describe_values, is_constant, port_array, same_values
+from tipchain.framework_types import Array, Tensor
+from tipchain.numbers.tolerance import CONSTANT
 from tipchain.weights.matching import STATISTICS
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
@@ -153,65 +149,6 @@ def describe(
     )
 
 
-WINDOWS = {"Hann": (0.5, 0.5), "Hamming": (0.54, 0.46), "Blackman": (0.42, 0.5, 0.08)}
-"""Coefficients of windows, ``a0 - a1 cos + a2 cos2`` (Harris 1978)."""
-
-
-def told_by_name(ours: Array, theirs: Array) -> tuple[str, str] | None:
-    """Return the slug and words where both tensors are known ones of one kind: frequencies of positions, windows."""
-    base, actual = rotary_base(ours), rotary_base(theirs)
-    if base and actual and abs(base / actual - 1) > ROUGH:
-        return "rope-theta", f"has the base (theta) {actual:.3g}, the reference's {base:.3g}"
-    window, held = window_name(ours), window_name(theirs)
-    if window and held and window != held:
-        return "window", f"holds {held}, the reference's {window}"
-    return None
-
-
-def window_name(array: Array) -> str:
-    """Return which window an array holds, periodic or symmetric; empty if it is none."""
-    values = np.asarray(array, np.float64).squeeze()
-    if values.ndim != 1 or len(values) < FEW:  # too short to be told from others
-        return ""
-    if (values == 1).all():
-        return "a window of ones"
-    for (name, terms), (kind, period) in product(
-        WINDOWS.items(), (("periodic", len(values)), ("symmetric", len(values) - 1))
-    ):
-        angles = 2 * np.pi * np.arange(len(values)) / period
-        window = sum((-1) ** order * term * np.cos(order * angles) for order, term in enumerate(terms))
-        if np.allclose(values, window, rtol=0, atol=SAME_SINGLE):
-            return f"a {kind} {name} window"
-    return ""
-
-
-def rotary_base(array: Array) -> float | None:
-    """Return the base (theta) of positions' frequencies, or of a table of their cosines or sines; None if it is none.
-
-    Frequencies are ``base ** (-i / n)``: they begin with 1, and each is the same fraction of the one before it.
-    """
-    table = array.squeeze()
-    if table.ndim == 2 and len(table) > 1:
-        first, second = table[0], table[1]
-        if np.allclose(first, 1):
-            table = np.arccos(np.clip(second, -1, 1))
-        elif np.allclose(first, 0):
-            table = np.arcsin(np.clip(second, -1, 1)) if second[0] <= 1 - SAME_SINGLE else second
-        else:
-            return None
-        half = len(table) // 2
-        if len(table) % 2 == 0 and np.allclose(table[:half], table[half:]):
-            table = table[:half]
-        elif len(table) % 2 == 0 and np.allclose(table[::2], table[1::2]):
-            table = table[::2]
-    if table.ndim != 1 or len(table) < 2 or not np.all(table > 0) or not np.isclose(table[0], 1, atol=SAME_ENLARGED):
-        return None
-    ratios = table[1:] / table[:-1]
-    if ratios[0] >= 1 or not np.allclose(ratios, ratios[0], rtol=ROUGH):
-        return None
-    return float(np.exp(-len(table) * np.log(ratios).mean()))
-
-
 def _exchanged(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, str, str] | None:
     """Tell tensors of one layer that stand in each other's place."""
     path, _, leaf = one.name.rpartition(".")
@@ -274,10 +211,8 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
     for one in wrong:
         yield _given_values(piece, [one], told[one.name])
     if len(wrong) > 1:
-        codes = {told[one.name][0] for one in wrong}
         code, what, fix = told[wrong[0].name]
         names = ", ".join(one.name for one in wrong[:6])
-        code = code if len(codes) == 1 else _joint(codes)
         yield _given_values(piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {what}", fix))
     bias = missing.get("bias")
     if bias is None or bias.ndim != 1 or piece.theirs.call.children:
@@ -291,7 +226,8 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
         return [first + side.tensor(bias.reshape(shape), gradient=False), *rest]
 
     yield Hypothesis(
-        code="missing-bias",
+        code="structure",
+        name="bias",
         message="it has no bias, the reference has",
         confirmed=True,
         edit=add,
@@ -304,10 +240,10 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
     """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
     wrong = [one for one in unsaved(piece) if one.differs]
     for one in wrong:
-        code, what = told_by_name(one.ours, one.theirs) or describe(one, wrong, piece, states)[:2]
-        code = "wrong-buffer" if code in ("wrong-weight", "wrong-bias") else code
+        _, what, _ = describe(one, wrong, piece, states)
         yield Hypothesis(
-            code=code,
+            code="buffer",
+            name=one.name,
             message=f"its buffer `{one.name}`, which no checkpoint holds, {what}",
             fix=f"fill `{one.name}` of {piece.shown} as the reference does",
             within=partial(replaced, [one]),
@@ -317,23 +253,12 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
         )
 
 
-def _joint(codes: set[str]) -> str:
-    order = (
-        "swapped-qkv",
-        "swapped-layers",
-        "gate-order",
-        "swapped-statistics",
-        "swapped-affine",
-        "weight-of-another-layer",
-    )
-    return next((one for one in order if one in codes), min(codes))
-
-
 def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, str, str]) -> Hypothesis:
     code, what, fix = told
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
     return Hypothesis(
-        code=code,
+        code="parameter",
+        name=code,
         message=message,
         fix=fix.format(path=piece.theirs.path or "the model", name=held[0].name),
         within=partial(replaced, held),
@@ -360,72 +285,3 @@ def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
             held = [*layer.named_parameters(**own), *layer.named_buffers(**own)]
             found += [(join(path, name), one) for name, one in held if "bool" not in str(one.dtype)]
     return found
-
-
-def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
-    """Yield the piece given a tensor that the reference is given and it is not, by the name of a free argument."""
-    linked = {ours for ours, _ in piece.links}
-    extra = [number for number in range(len(piece.ours.inputs)) if number not in linked]
-    try:
-        names = list(inspect.signature(piece.port.forward).parameters)
-    except (TypeError, ValueError):
-        return
-    positional, keywords = piece.theirs.call.arguments
-    free = [name for name in names[len(positional) :] if keywords.get(name) is None]
-    free += [name for name, one in zip(names, positional, strict=False) if one is None]
-    for number in extra:
-        told = piece.ours.call.input_names[number]
-        tensor = piece.sides.port.tensor(piece.ours.inputs[number], gradient=False)
-        for name in free:
-            code = "missing-mask" if piece.is_mask(tensor) or "mask" in f"{name}{told}" else "missing-input"
-            yield Hypothesis(
-                code=code,
-                within=partial(_with_argument, piece.port, names, name, tensor),
-                message=f"it is not given `{name}`, which the reference is given: a {'mask' if code == 'missing-mask' else 'tensor'} of shape {list(tensor.shape)}",
-                fix=f"pass `{name}` to {piece.shown} where it is called",
-            )
-
-
-@contextmanager
-def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object) -> Iterator[None]:
-    """Let a layer be called with one more argument for a while."""
-    original = layer.forward
-
-    def forward(*args: object, **kwargs: object) -> Nested:
-        place = names.index(name)
-        if place < len(args):
-            return original(*args[:place], tensor, *args[place + 1 :], **kwargs)
-        return original(*args, **{**kwargs, name: tensor})
-
-    held = vars(layer).get("forward")
-    object.__setattr__(layer, "forward", forward)
-    try:
-        yield
-    finally:
-        object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
-
-
-_UNARY = "log log1p log2 log10 exp expm1 sqrt rsqrt abs square reciprocal sin cos tan erf sign floor ceil round".split()
-UNARY = {**{name: name for name in _UNARY}, "absolute": "abs"}
-"""Functions of single numbers: Paddle's name by torch's."""
-
-
-def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield a call followed by, or a layer given the result of, a function of numbers that only the reference calls."""
-    here = {one.name for one in ops}
-    made = piece.floats(op.result)
-    for name in dict.fromkeys(one for one in piece.truth.record.names if one in UNARY and UNARY[one] not in here):
-        if not made:
-            return
-        function, told = getattr(piece.paddle, UNARY[name]), f"`paddle.{UNARY[name]}`"
-        places = [("after", then_first(function))]
-        if op.name == LAYER and op.args and any(op.args[0] is one for one in piece.floats(op.args)):
-            places.append(("in front of", on_input(function)))
-        for place, act in places:
-            yield Hypothesis(
-                code="missing-function",
-                acts={op.number: act},
-                confirmed=True,
-                message=f"it lacks {told} {place} {called(op)}{place_of(op, piece)}",
-                fix=f"apply {told} {place} {called(op)}{place_of(op, piece)}: `{op.line}`",
-            )

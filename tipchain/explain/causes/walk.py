@@ -109,25 +109,26 @@ class Walk:
                     self.shared.add(found[0])
         for op in self.ops:
             self._follow(op)
-        for op in self.ops:
-            self._end(op)
+        last = {key: op for op in self.ops for key in self.made(op)}  # the last of those that hand a tensor on
+        for key, op in last.items():
+            self._end(op, key)
         return self.partings
 
-    def _end(self, op: Op) -> None:
+    def _end(self, op: Op, key: Key) -> None:
         """Note where the reference goes on after the port's last call."""
         ours = self.piece.truth.outputs
-        for key, made in self.made(op).items():
-            array = numpy_of(made)
-            ended = not self.consumers.get(key) and self.matched[key]
-            if not ended or any(one.size == array.size and self._same(one, array) for one in ours):
-                continue
-            for number in self.sizes.get(array.size, ()):
-                value = self.values[number].array
-                wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
-                if wanted and number in self.makers and number not in self.shared and value is not None:
-                    new = self._as_ports(next(arranged(value, array.shape, flat=True)))
-                    self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
-                    break
+        made = self.made(op)[key]
+        array = numpy_of(made)
+        ended = self.matched[key] and all(key in self.made(one) for one in self.consumers.get(key, ()))
+        if not ended or any(one.size == array.size and self._same(one, array) for one in ours):
+            return
+        for number in self.sizes.get(array.size, ()):
+            value = self.values[number].array
+            wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
+            if wanted and number in self.makers and number not in self.shared and value is not None:
+                new = self._as_ports(next(arranged(value, array.shape, flat=True)))
+                self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
+                break
 
     def _key(self, tensor: object, number: int, *, after: bool = False) -> Key:
         """Return what tells a tensor, and how often it was written to, before a call or after it."""
@@ -560,7 +561,7 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
         statements = f"the values agree, and the gradients do not: {statements}"
         fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
     return Diagnosis(
-        code="unknown",
+        code="parting",
         port_path=path,
         message=f"{shown_path(path)}: {statements}",
         evidence=after or "all that both make before is equal",

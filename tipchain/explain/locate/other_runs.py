@@ -453,18 +453,19 @@ def judge_draws(unlike: Sequence[UnlikeDraw], models: Sequence[Model]) -> list[L
 def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: bool) -> list[Diagnosis]:
     """Return a cause for each kind of difference between the draws of two runs in train mode, or in eval mode."""
     ours, theirs = (len(run.draws.made) for run in (found.reference, found.port))
-    causes: dict[str, list[tuple[UnlikeDraw, Cause]]] = {}
+    causes: dict[tuple[str, str], list[tuple[UnlikeDraw, Cause]]] = {}
     for one in unlike:
         cause = _tell(one, training=training)
-        causes.setdefault(cause.code, []).append((one, cause))
+        causes.setdefault((cause.code, cause.name), []).append((one, cause))
     made = []
-    for code, several in causes.items():
+    for (code, name), several in causes.items():
         (first, cause), *others = several
         path = first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
         made.append(
             Diagnosis(
                 code=code,
+                name=name,
                 port_path=path,
                 message=f"{shown_path(path)}: {cause.message}{more}",
                 evidence=f"random draws of one call: the reference {ours}, the port {theirs}",
@@ -486,19 +487,21 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
     mask, place = str(theirs), _line(theirs)
     if ours is None and not training:
         told, fix = f"in eval mode it draws {mask} at {place}", f"pass `training=self.training` at {place}"
-        return Cause(code="dropout-in-eval", message=told, fix=fix)
+        return Cause(code="setting", name="mode", message=told, fix=fix)
     if ours is None:
         told, fix = f"the reference does not draw {mask} as it does at {place}", f"remove what draws at {place}"
-        return Cause(code="extra-dropout", message=told, fix=fix)
+        return Cause(code="extra-call", name="dropout", message=told, fix=fix)
     both = f"it draws {mask} at {place}, {_referred(ours)}"
     if one.port_between != one.between:
         told = f"{both}: there {_beside(one.between)}, here {_beside(one.port_between)}"
         fix = f"move what draws at {place}: it belongs {_beside(one.between)}"
-        return Cause(code="dropout-place", message=told, fix=fix)
+        return Cause(code="call-order", name="dropout", message=told, fix=fix)
     if ours.shape == theirs.shape and ours.rate is not None:
-        return Cause(code="dropout-p", message=both, fix=f"make p={ours.rate:g} of what draws at {place}")
+        return Cause(
+            code="argument", name="dropout-p", message=both, fix=f"make p={ours.rate:g} of what draws at {place}"
+        )
     fix = f"draw a mask of shape {list(ours.shape)} at {place}: `F.dropout` drops elements, `F.dropout2d` channels"
-    return Cause(code="dropout-shape", message=both, fix=fix)
+    return Cause(code="function", name="dropout", message=both, fix=fix)
 
 
 def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Cause:
@@ -510,7 +513,7 @@ def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Cause:
         told = f"in eval mode {told}"
     elif one.port_path and not one.called:
         told, fix = f"`{one.port_path}` is never called: {told}", f"call `{one.port_path}` {where}"
-    return Cause(code="missing-dropout", message=told, fix=fix)
+    return Cause(code="missing-call", name="dropout", message=told, fix=fix)
 
 
 def _beside(place: Place) -> str:

@@ -1,4 +1,4 @@
-"""Causes told by the reference's code: what it does where the port's parts from it, and with which settings."""
+"""The catalogue of edits: the port's calls as the reference makes them, at the places where both programs part."""
 
 from __future__ import annotations
 
@@ -6,48 +6,47 @@ import inspect
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.functions import (
-    ACTIVE,
-    MOST_EPSILON,
-    arguments_of,
+from tipchain.explain.causes.hypotheses import (
+    Hypothesis,
     called,
     class_of,
     has_axis,
+    holder_of,
     index_text,
     place_of,
     same_setting,
 )
-from tipchain.explain.causes.hypotheses import Hypothesis, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
-    CREATORS,
-    FUSED,
     LAYER,
     LIKES,
     Act,
     Op,
+    argument,
     called_as,
     constant,
     numpy_of,
-    passed_through,
     signature_of,
+    then_first,
     with_argument,
+    with_argument_detached,
     with_arguments,
     with_tensors,
 )
-from tipchain.explain.causes.steps import layout_code
-from tipchain.explain.causes.tensors import own_tensors, told_by_name
+from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
-from tipchain.explain.locate.differences import HIDING
+from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.matching import common_path
-from tipchain.framework_types import Tensor
+from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 NAMES = {
     "dim": "axis",
@@ -66,48 +65,10 @@ ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings that say where a result is kept, not what it is."""
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d*)?(?:[eE][+-]?\d+)?(?!\w)")
-"""A number in a line of code."""
 FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
-GROUPS: tuple[tuple[str, frozenset[str]], ...] = tuple(
-    (code, frozenset(names))
-    for code, names in (
-        (
-            "mask",
-            "where masked_fill masked_fill_ tril triu less less_equal greater greater_equal "
-            "logical_not logical_and logical_or".split(),
-        ),
-        ("position-table", "outer arange linspace rpow meshgrid".split()),
-        (
-            "wrong-index",
-            "getitem gather gather_nd index_select take_along_axis index_sample setitem "
-            "put_along_axis topk argmax argmin argsort sort".split(),
-        ),
-        ("shift", "roll pad".split()),
-        ("repeat-order", "tile repeat_interleave".split()),
-        ("other-activation", ACTIVE),
-        ("concat-order", "concat stack split chunk unbind flip".split()),
-        ("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d".split()),
-        ("interpolation-mode", "interpolate grid_sample affine_grid".split()),
-        (
-            "arithmetic",
-            "add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt "
-            "abs square matmul clip".split(),
-        ),
-    )
-)
-"""Slugs by the functions that only one of two programs calls, the most telling first."""
-NUMBERED = {
-    **dict.fromkeys(("rpow", "pow"), "exponent"),
-    **dict.fromkeys(("multiply", "divide", "rdiv"), "scale-factor"),
-    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal"), "threshold"),
-}
-"""Slugs of functions of a tensor and a number."""
-
-
 BY = {
     "multiply": "multiplies by",
     "divide": "divides by",
@@ -119,100 +80,24 @@ BY = {
     "maximum": "takes at least",
     "minimum": "takes at most",
 }
-"""What functions of a tensor and a number do with the number."""
+"""Functions of a tensor and a number, in words."""
 
 
-def by_counterparts(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port's calls as the reference makes them where the two programs part: settings, functions, operands."""
+def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
     if walk.leaves:
         yield _other_leaves(piece, walk)
     for group in alike(walk.partings):
-        yield from _settings(group, piece, walk)
-        yield from _other_function(group, piece, walk)
+        yield from _arguments(group, piece, walk)
+        yield from _function(group, piece, walk)
+        yield from _operand_order(group, piece, walk)
         yield from _operands(group, piece, walk)
         yield from _given_otherwise(group, piece, walk)
         yield from _given_less(group, piece, walk)
-        yield from _missing_step(group, piece, walk)
-
-
-def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield tensors whose gradient goes on to another one as if they were that, as the reference has it.
-
-    It writes ``x + (q - x).detach()``, which is ``q`` and has the gradient of ``x``.
-    """
-    for step in walk.steps:
-        if step.name != "add" or len(step.given) != 2:
-            continue
-        for kept, apart in (step.given, step.given[::-1]):
-            less = walk.makers.get(apart)
-            if less is None or less.name != "subtract" or less.given[1:] != (kept,):
-                continue
-            keys = walk.key_of(less.given[0]), walk.key_of(kept)
-            maker = None if keys[0] is None else walk.makers_of.get(keys[0])
-            taker = None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
-            if taker is None or keys[1] is None:
-                continue
-            place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), -1)
-            if place < 0:
-                continue
-            ends = [
-                op for op in walk.ops if set(step.made) & {one for key in walk.made(op) for one in walk.matched[key]}
-            ]
-            makers = {one.number: one for one in (maker, *ends) if one is not None and one.number >= taker.number}
-            for one in makers.values():
-                told, where = walk.told(keys[1]), place_of(one, piece)
-                yield Hypothesis(
-                    code="straight-through",
-                    acts=passed_through(taker.number, place, one.number),
-                    confirmed=True,
-                    message=f"the gradient of what {called(one)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
-                    fix=f"use `x + (q - x).detach()` for q, the result of {called(one)}{where}, and x, {told}",
-                )
-
-
-def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
-    """Return the port with the tensors that its code is given, or keeps, as the reference has them."""
-    acts: dict[int, dict[int | str, object]] = {}
-    for key, (_, new) in walk.leaves.items():
-        for op in walk.consumers[key]:
-            places: dict[int | str, object] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
-            acts.setdefault(op.number, {}).update(places)
-    key, (old, new) = next(iter(walk.leaves.items()))
-    ours, theirs = numpy_of(new), numpy_of(old)
-    given = zip(piece.theirs.call.input_names, piece.theirs.inputs, strict=False)
-    name = next((name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), "")
-    name = _argument(piece, name) if name else ""
-    what = f"`{name}`" if name else walk.told(key)
-    told = (
-        f"it is given another {what} than the reference"
-        if name
-        else f"it keeps another tensor than the reference: {what}"
-    )
-    code = "wrong-input" if name else "wrong-buffer"
-    known = told_by_name(ours, theirs)
-    if known is not None:
-        code, words = known
-        told = f"{told}: it {words}"
-    elif theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any()):
-        code, told = "mask", f"{told}: a mask"
-    return Hypothesis(
-        code=code,
-        message=told,
-        fix=f"make {what} of {piece.shown} as the reference makes it",
-        acts={number: with_arguments(values) for number, values in acts.items()},
-        confirmed=True,
-        changes=len(walk.leaves),
-        evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
-    )
-
-
-def _argument(piece: Piece, name: str) -> str:
-    """Return what forward calls an argument that is known by its number (``0.1``) or by its name (``1.mask``)."""
-    which, _, rest = name.partition(".")
-    parameters = list(inspect.signature(piece.port.forward).parameters)
-    if which == "0" and rest.isdigit() and int(rest) < len(parameters):
-        return parameters[int(rest)]
-    return rest or name
+        yield from _missing_call(group, piece, walk)
+        yield from _missing_behind(group, piece, walk)
+        yield from _extra_call(group, piece, walk)
+    yield from _extra_behind(piece, walk)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -224,12 +109,81 @@ def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
     return list(found.values())
 
 
-def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls with the settings that the reference's calls of the same function have."""
+def _counted(message: str, group: Sequence[object]) -> str:
+    return f"{message}, in {len(group)} calls" if len(group) > 1 else message
+
+
+# Tensors that no call makes.
+
+
+def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
+    """Return the port with the reference's tensors in place of those that its code is given, or keeps."""
+    acts: dict[int, dict[int | str, object]] = {}
+    for key, (_, new) in walk.leaves.items():
+        for op in walk.consumers[key]:
+            places: dict[int | str, object] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
+            acts.setdefault(op.number, {}).update(places)
+    key, (old, _) = next(iter(walk.leaves.items()))
+    theirs = numpy_of(old)
+    given = zip(piece.theirs.call.input_names, piece.theirs.inputs, strict=False)
+    name = next((name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), "")
+    name = _argument_of(piece, name) if name else ""
+    what = f"`{name}`" if name else walk.told(key)
+    message = (
+        f"it is given another {what} than the reference"
+        if name
+        else f"it keeps another tensor than the reference: {what}"
+    )
+    return Hypothesis(
+        code="operand" if name else "buffer",
+        name=name,
+        message=message,
+        fix=f"make {what} of {piece.shown} as the reference makes it",
+        acts={number: with_arguments(values) for number, values in acts.items()},
+        confirmed=True,
+        changes=len(walk.leaves),
+        evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
+    )
+
+
+def _argument_of(piece: Piece, name: str) -> str:
+    """Return what forward calls an argument that is known by its number (``0.1``) or by its name (``1.mask``)."""
+    which, _, rest = name.partition(".")
+    parameters = list(inspect.signature(piece.port.forward).parameters)
+    if which == "0" and rest.isdigit() and int(rest) < len(parameters):
+        return parameters[int(rest)]
+    return rest or name
+
+
+def missing_inputs(piece: Piece) -> Iterator[Hypothesis]:
+    """Yield the piece given a tensor that only the reference is given, as each argument that is free."""
+    linked = {ours for ours, _ in piece.links}
+    extra = [number for number in range(len(piece.ours.inputs)) if number not in linked]
+    names = list(signature_of(piece.port.forward))
+    positional, keywords = piece.theirs.call.arguments
+    free = [name for name in names[len(positional) :] if keywords.get(name) is None]
+    free += [name for name, one in zip(names, positional, strict=False) if one is None]
+    for number in extra:
+        tensor = piece.sides.port.tensor(piece.ours.inputs[number], gradient=False)
+        for name in free:
+            yield Hypothesis(
+                code="operand",
+                name=name,
+                within=partial(piece.given, name, tensor),
+                message=f"it is not given `{name}`, the reference is given a tensor of shape {list(tensor.shape)}",
+                fix=f"pass `{name}` to {piece.shown} where it is called",
+            )
+
+
+# Arguments of a call that are no tensors.
+
+
+def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls with the arguments of the reference's calls of the same function."""
     segments = [walk.layout_before(one.ops) for one in group]
     steps = walk.layout_steps_before(group[0].steps)
     whole: dict[int, dict[int | str, object]] = {}
-    told = []
+    apart = []
     for place, op in enumerate(segments[0]):
         for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
             changes = differences(op, step, walk)
@@ -238,34 +192,34 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
             ]
             for size in range(1, min(len(changes), 3) + 1):
                 for chosen in combinations(changes, size):
-                    values = {slot: value for slot, _, _, value in chosen}
-                    yield _with_settings(op, chosen, numbers, values, piece, walk)
+                    yield _with_arguments(op, chosen, numbers, piece)
             for slot, name, present, value in changes:
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
-                told.append((op, name, present, value))
-    yield from _settings_in_turn(segments, steps, piece, walk)
-    if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
-        (op, name, present, value), *_ = told
-        shaped = next((one for one, *_ in told if one.name == "reshape"), op)
+                apart.append((op, name, present, value))
+    yield from _arguments_in_turn(segments, steps, piece, walk)
+    if len(apart) > 1 and all(op.name in LAYOUT for op, *_ in apart):
+        op, name, present, value = apart[0]
+        where = place_of(op, piece)
         yield Hypothesis(
-            code=layout_code(shaped, shaped.args[0], shaped.result),
+            code="argument",
+            name=name,
             confirmed=True,
-            changes=len(told),
+            changes=len(apart),
             acts={number: with_arguments(values) for number, values in whole.items()},
-            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
+            message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{where} is {present!r}, the reference's {value!r}, and so on",
             fix="; ".join(
-                f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told
+                f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in apart
             ),
         )
 
 
-def _settings_in_turn(
+def _arguments_in_turn(
     segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
 ) -> Iterator[Hypothesis]:
-    """Yield several calls with the reference's settings at once, where both call the same functions as often, in turn."""
+    """Yield several calls with the reference's arguments at once, where both call the same functions as often, in turn."""
     acts: dict[int, Act] = {}
-    told: list[tuple[Op, str, object, object]] = []
+    apart: list[tuple[Op, str, object, object]] = []
     for name in dict.fromkeys(op.name for op in segments[0] if op.name != LAYER and op.name not in LAYOUT):
         places = [place for place, op in enumerate(segments[0]) if op.name == name]
         counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
@@ -274,61 +228,49 @@ def _settings_in_turn(
         for place, step in zip(sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True):
             op = segments[0][place]
             changes = differences(op, step, walk)
-            told += [(op, name, present, value) for _, name, present, value in changes]
+            apart += [(op, name, present, value) for _, name, present, value in changes]
             values = {slot: value for slot, _, _, value in changes}
             acts |= {
                 one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])
             }
-    if len({op.number for op, *_ in told}) < 2:
+    if len({op.number for op, *_ in apart}) < 2:
         return
-    first, name, present, value = told[0]
-    expected, actual = ", ".join(f"{one!r}" for *_, one in told), ", ".join(f"{was!r}" for _, _, was, _ in told)
+    first, name, _, _ = apart[0]
+    expected, actual = ", ".join(f"{one!r}" for *_, one in apart), ", ".join(f"{was!r}" for _, _, was, _ in apart)
     where = place_of(first, piece)
+    functions = " and ".join(f"`{one}`" for one in dict.fromkeys(op.name for op, *_ in apart))
     yield Hypothesis(
-        code=_code(first, name, present, value, walk),
+        code="argument",
+        name=name,
         confirmed=True,
-        changes=len(told),
+        changes=len(apart),
         acts=acts,
-        message=f"its settings{where} are {actual}, the reference's {expected}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
+        message=f"its arguments{where} are {actual}, the reference's {expected}, in {functions}",
         fix=f"write {expected} for {actual}{where}: `{first.line}`",
     )
 
 
-def _with_settings(
-    op: Op,
-    chosen: Sequence[tuple[int | str, str, object, object]],
-    numbers: Sequence[int],
-    values: Mapping[int | str, object],
-    piece: Piece,
-    walk: Walk,
+def _with_arguments(
+    op: Op, chosen: Sequence[tuple[int | str, str, object, object]], numbers: Sequence[int], piece: Piece
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
-    code = _code(op, name, present, value, walk)
-    count = f", in {len(numbers)} calls" if len(numbers) > 1 else ""
-    listed = ", ".join(f"`{each}={one!r}`" for _, each, _, one in chosen)
-    if code in ("rope-theta", "position-base"):
-        what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
-        message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
-    elif name == "item":
-        message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]{count}"
+    if name == "item":
+        message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
+        fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
-        message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
-        listed = f"{value:.10g}"
+        message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
+        fix = f"write {value:.10g} in `{op.name}`{where}"
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
-        message += count
-    if name == "item":
-        fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
-    elif name == "y" and op.name in BY:
-        fix = f"write {listed} in `{op.name}`{where}"
-    else:
-        fix = f"pass {listed} to `{op.name}`{where}"
+        fix = f"pass {', '.join(f'`{each}={one!r}`' for _, each, _, one in chosen)} to `{op.name}`{where}"
+    values = {slot: value for slot, _, _, value in chosen}
     return Hypothesis(
-        code=code,
-        message=message,
+        code="argument",
+        name=name,
+        message=_counted(message, numbers),
         confirmed=True,
         changes=len(chosen),
         acts={number: with_arguments(values) for number in numbers},
@@ -349,11 +291,13 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
             named = [one for one in placed if _kind(one[2]) in (_kind(value), "none")] or by_place[:1]
             named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
         for slot, name, present in named[:1]:
-            told = _as_ports(value, present)
-            if _kind(told) == "none" or same_setting(told, present) or (name == "axis" and not has_axis(op, told)):
+            wanted = _as_ports(value, present)
+            if _kind(wanted) == "none" or same_setting(wanted, present):
                 continue
-            found.append((slot, name, present, told))
-    told_of = {name for _, name, _, _ in found} | set(settings)
+            if name == "axis" and not has_axis(op, wanted):
+                continue
+            found.append((slot, name, present, wanted))
+    named_settings = {name for _, name, _, _ in found} | set(settings)
     numbered = {_kind(one) for name, one in settings.items() if name.isdigit()}  # one of them may be what a slot holds
     found += [
         (slot, name, present, default)
@@ -361,7 +305,7 @@ def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str
         if is_plain(default)
         and default is not None
         and not same_setting(default, present)
-        and name not in told_of
+        and name not in named_settings
         and _kind(present) not in numbered
     ]
     return found
@@ -447,90 +391,82 @@ def _kind(value: object) -> str:
     return "index" if indexes else "list"
 
 
-def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
-    known = next((one.code for one in arguments_of(op.name) if name in one.arguments), None)
-    if known is not None:
-        return known
-    if op.name in ("add", "subtract", "rsub"):
-        small = all(isinstance(one, float) and 0 < abs(one) <= MOST_EPSILON for one in (present, value))
-        return "epsilon" if small else "shift"
-    angles = position_code(op, walk) if op.name in ("rpow", "pow") else ""
-    if angles or op.name in NUMBERED:
-        return angles or NUMBERED[op.name]
-    if op.name in LAYOUT:
-        return layout_code(op, op.args[0], op.result)
-    if op.name in CREATORS and op.name in dict(GROUPS)["position-table"]:
-        return "position-table"
-    return "wrong-index" if name == "item" else name.replace("_", "-")
+# Another function.
 
 
-def position_code(op: Op, walk: Walk) -> str:
-    """Return the slug of a call that makes angles: of rotary positions, which multiply, or of others; empty if it does not."""
-    reached = after(op, walk)
-    turned = {one.name for one in reached} & {"cos", "sin"}
-    if len(turned) < 2:
-        return ""
-    angles = [one for one in reached if one.name == "cos"]
-    return (
-        "rope-theta" if any(one.name == "multiply" for each in angles for one in after(each, walk)) else "position-base"
+def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call of the function that the reference calls, on the tensors that the port's call is given."""
+    op, step = group[0].op, group[0].step
+    single = len(group[0].ops) == 1 and len(group[0].steps) == 1
+    if not single or step.name in (LAYER, op.name) or op.written is not None:
+        return
+    if op.name == LAYER and len(piece.floats_given(op)) != 1:
+        return
+    paddle = piece.paddle
+    function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
+    parameters = signature_of(function)
+    if function is None or not parameters:
+        return
+    settings = _passed(step, walk, parameters)
+    count = len([one for one in op.args if piece.is_tensor(one)])
+    act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
+    where, name = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name
+    how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
+    yield Hypothesis(
+        code="function",
+        name=step.name,
+        confirmed=True,
+        acts={one.op.number: act for one in group},
+        message=_counted(f"it calls `{name}`{where}, the reference `{step.said}{how}`{_at(step)}", group),
+        fix=f"write `{step.name}{how}` for `{name}`{where}: `{op.line}`",
+        place=op.path if op.name == LAYER else None,
     )
 
 
-def after(op: Op, walk: Walk) -> list[Op]:
-    """Return the calls that rest on a call."""
-    keys: set[Key] = set(walk.made(op))
-    found = []
-    for one in walk.ops:
-        if one.number > op.number and any(key in keys for key in walk.given(one)):
-            found.append(one)
-            keys.update(walk.made(one))
-    return found
-
-
-def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call of the function that the reference calls, on what the port's is given."""
-    first = group[0]
-    if len(first.ops) != 1 or len(first.steps) != 1 or LAYER in (first.op.name, first.step.name):
-        return
-    op, step = first.op, first.step
-    paddle = piece.paddle
-    function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
-    if function is None or step.name == op.name or op.written is not None:
-        return
-    parameters = signature_of(function)
-    if not parameters:
-        return
-    names = list(parameters)
-    settings: dict[str, object] = {}
+def _passed(step: ReferenceCall, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
+    """Return the reference's settings as arguments of Paddle's function."""
+    names, settings = list(parameters), dict[str, object]()
     for name, value in spelled(step, walk).items():
         given = names[int(name)] if name.isdigit() and int(name) < len(names) else name
         if given in parameters and value is not None:
-            settings[given] = list(value) if isinstance(value, tuple) else value
-    count = len([one for one in op.args if piece.is_tensor(one)])
-    act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
+            wanted = _as_ports(value, parameters[given].default)
+            settings[given] = list(wanted) if isinstance(wanted, tuple) else wanted
+    return settings
+
+
+def _at(step: ReferenceCall) -> str:
+    return f" at {step.place} (`{step.line}`)" if step.place else ""
+
+
+# Other tensors, or the same ones in another order.
+
+
+def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call whose tensors stand in the reference's order."""
+    acts, order = {}, list[int]()
+    for one in group:
+        op, step = one.op, one.step
+        tensors = piece.tensors((op.args, {}))
+        matched = [set(walk.matched_given(op, each)) for each in tensors]
+        order = [
+            next((at for at, found in enumerate(matched) if number in found and at not in step.given[:place]), -1)
+            for place, number in enumerate(step.given)
+        ]
+        if op.name != step.name or sorted(order) != list(range(len(tensors))) or order == sorted(order):
+            return
+        acts[op.number] = with_tensors(op.args, {id(old): tensors[at] for old, at in zip(tensors, order, strict=True)})
+    op, step = group[0].op, group[0].step
     where = place_of(op, piece)
-    how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
-    code = _function_code(op.name, step.name)
     yield Hypothesis(
-        code=code,
+        code="operand-order",
+        name=op.name,
         confirmed=True,
-        acts={one.op.number: act for one in group},
-        message=f"it does `{op.name}`{where}, the reference `{step.said}`",
-        fix=f"write `{step.name}{how}` for `{op.name}`{where}: `{op.line}`",
+        acts=acts,
+        message=_counted(
+            f"the tensors of {called(op)}{where} are in another order: the reference's is {order}{_at(step)}", group
+        ),
+        fix=f"give {called(op)}{where} its tensors in the order {order}: `{op.line}`",
     )
-
-
-def _function_code(ours: str, theirs: str) -> str:
-    if {ours, theirs} == {"add", "subtract"}:
-        return "sign"
-    if {ours, theirs} <= ACTIVE:
-        return "other-activation"
-    pools = ("mean", "sum", "max", "min", "pool", "median", "logsumexp")
-    if any(word in ours for word in pools) and any(word in theirs for word in pools):
-        return "reduction" if {ours, theirs} == {"sum", "mean"} else "pooling"
-    if {ours, theirs} == {"tile", "repeat_interleave"}:
-        return "repeat-order"
-    return "other-operation"
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -539,9 +475,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     if op.name != step.name or op.written is not None:
         return
     places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
-    matched = {}
-    for number in places:
-        matched[number] = walk.matched_given(op, op.args[number])
+    matched = {number: walk.matched_given(op, op.args[number]) for number in places}
     missing = [one for one in step.given if not any(one in found for found in matched.values())]
     wrong = [number for number in places if not set(matched[number]) & set(step.given)]
     for value in missing:
@@ -554,13 +488,14 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 continue  # then a call too many is made, which is what is told
             if list(tensor.shape) != list(op.args[number].shape):
                 continue
-            told, name = walk.told(key), argument_name(op, number)
+            wanted, name = walk.told(key), argument_name(op, number)
             yield Hypothesis(
-                code="residual" if op.name == "add" else "wrong-input",
+                code="operand",
+                name=op.name,
                 confirmed=True,
                 acts={op.number: with_argument(number, tensor)},
-                message=f"it gives {called(op)}{where} another tensor{name} than the reference, which gives it {told}",
-                fix=f"give {called(op)}{where} {told} as argument {number}: `{op.line}`",
+                message=f"it gives {called(op)}{where} another tensor{name} than the reference, which gives it {wanted}{_at(step)}",
+                fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
             )
 
 
@@ -573,14 +508,13 @@ class _Exchange:
     new: Key
 
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
-        """Return the slug, what is said, and what the call should be given."""
+        """Return the kind, a sentence, and the tensor that the call should be given."""
         given, wanted = walk.told(self.old), walk.told(self.new)
         wanted = f"{wanted} of another iteration" if given == wanted else wanted
         after_that = ", which the port makes only after it: the order is another one" if late else ""
-        code = "order" if late else "residual" if self.op.name == "add" else "wrong-input"
         where = place_of(self.op, piece)
         what = f"it gives {called(self.op)}{where} another argument than the reference: {given} in place of {wanted}{after_that}"
-        return code, what, wanted
+        return "call-order" if late else "operand", what, wanted
 
 
 def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_Exchange, dict[int, Act]] | None:
@@ -609,24 +543,11 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
         return
     # Of several turns one tells best that what it is given is made of what it should be given.
     late = [one for one, _ in found if walk.rests(one.new, one.old)]
-    told = (late or [found[0][0]])[0]
+    shown = (late or [found[0][0]])[0]
     acts = {number: act for _, several in found for number, act in several.items()}
-    code, what, wanted = told.words(piece, walk, late=bool(late))
-    fix = f"give {called(told.op)}{place_of(told.op, piece)} {wanted}: `{told.op.line}`"
-    alike = next((one.line for each in group for one in each.steps if _masked(one.line) == _masked(told.op.line)), "")
-    both = zip(*(NUMBER.findall(one) for one in (alike, told.op.line)), strict=False) if alike else ()
-    if apart := [
-        pair for pair in both if pair[0] != pair[1]
-    ]:  # exchanged factors give each call what the other is given
-        code, fix = "arithmetic", f"write as the reference does: `{alike}`"
-        numbers, port_numbers = (", ".join(side) for side in zip(*apart, strict=True))
-        what = f"it writes {port_numbers}{place_of(told.op, piece)}, the reference writes {numbers}: `{alike}`"
-    yield Hypothesis(code=code, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
-
-
-def _masked(line: str) -> str:
-    """Return a line of code without its numbers."""
-    return NUMBER.sub("#", line)
+    code, what, wanted = shown.words(piece, walk, late=bool(late))
+    fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
+    yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
 
 
 def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -645,10 +566,11 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
         tensor = piece.sides.port.tensor(value, gradient=False)
         shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
         yield Hypothesis(
-            code=f"missing-{given.replace('_', '-')}",
+            code="operand",
+            name=given,
             confirmed=True,
             acts={one.op.number: with_argument(place, tensor, given) for one in group},
-            message=f"it does not pass `{given}` to `{op.name}`{where}, the reference passes{shown_value}",
+            message=f"it does not pass `{given}` to `{op.name}`{where}, the reference passes{shown_value}{_at(step)}",
             fix=f"pass `{given}` as the reference does to `{op.name}`{where}: `{op.line}`",
         )
 
@@ -674,49 +596,111 @@ def _made_of(tensor: object, op: Op, walk: Walk) -> set[Key]:
     return found
 
 
-def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls that are given what one more call of the reference's makes of it."""
-    op, extra = group[0].op, [one for one in group[0].steps[:-1] if one.name not in CASTING]
-    same = op.name == group[0].step.name
-    if not same or len(extra) != 1 or len(group[0].ops) != 1 or op.written is not None:
+# A call too few, or too many.
+
+
+def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls that are given the result of one more call of the reference's."""
+    op, extra = group[0].op, _uncast(group[0].steps[:-1])
+    if op.name != group[0].step.name or len(extra) != 1 or len(group[0].ops) != 1 or op.written is not None:
         return
     acts = {}
     for one in group:
-        step = next((each for each in one.steps[:-1] if each.name not in CASTING), None)
+        step = next(iter(_uncast(one.steps[:-1])), None)
         place = None if step is None else _place_of_given(one.op, step, walk)
         made = None if step is None else _done(step, piece, walk)
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
             return
         acts[one.op.number] = with_argument(place, made)
     step, where = extra[0], place_of(op, piece)
-    numbers = [
-        value for value in step.settings.values() if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
-    scaled = step.name in ("multiply", "divide") and len(step.given) == 1 and numbers
-    by = (
-        f" by {numbers[0]:.6g}"
-        if scaled
-        else f" to the power of {numbers[0]:g}"
-        if step.name == "pow" and numbers
-        else ""
-    )
-    code = (
-        "scale-factor"
-        if scaled
-        else "sign"
-        if step.name == "neg"
-        else "missing-activation"
-        if step.name in ACTIVE
-        else "missing-residual"
-        if step.name == "add" and len(step.given) == 2
-        else _one_sided(next((code for code, known in GROUPS if step.name in known), ""), "missing")
-    )
+    numbers = [value for value in step.settings.values() if _kind(value) == "number"]
+    by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     yield Hypothesis(
-        code=code,
+        code="missing-call",
+        name=step.name,
         confirmed=True,
         acts=acts,
-        message=f"it lacks `{step.name}`{by} in front of {called(op)}{where}: the reference has `{step.line}`",
-        fix=f"apply `{step.name}`{by} to what {called(op)} is given{where}: `{op.line}`",
+        message=_counted(f"it lacks `{step.said}`{by} in front of {called(op)}{where}{_has(step)}", group),
+        fix=f"apply `{step.name}`{by} in front of {called(op)}{where}: `{op.line}`",
+    )
+
+
+def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls followed by one more call of the reference's."""
+    acts = {}
+    for one in group:
+        matched = {number for key in walk.made(one.op) for number in walk.matched[key]}
+        made = _done(one.step, piece, walk) if matched.intersection(one.step.given) else None
+        if made is None:
+            return
+        acts[one.op.number] = constant(made)
+    op, step = group[0].op, group[0].step
+    where = place_of(op, piece)
+    yield Hypothesis(
+        code="missing-call",
+        name=step.name,
+        confirmed=True,
+        acts=acts,
+        message=_counted(f"it lacks `{step.said}` after {called(op)}{where}{_has(step)}", group),
+        fix=f"apply `{step.name}` after {called(op)}{where}: `{op.line}`",
+    )
+
+
+def _has(step: ReferenceCall) -> str:
+    return f": the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
+
+
+def _uncast(calls: Sequence[Any]) -> list[Any]:
+    return [one for one in calls if one.name not in CASTING]
+
+
+def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls without one call in front of them that the reference does not make."""
+    for extra in _uncast(group[0].ops):
+        partner = piece.partners.get(extra.path)
+        made = any(one.name == extra.name and (extra.name != LAYER or one.said == partner) for one in group[0].steps)
+        if made or group[0].op.written is not None:
+            continue
+        acts = {
+            op.number: argument(place)
+            for one in group
+            for op in one.ops
+            if (op.name, op.path, op.place) == (extra.name, extra.path, extra.place)
+            and (place := _kept_argument(op, piece, walk)) is not None
+        }
+        if acts:
+            yield _without(extra, acts, piece)
+
+
+def _extra_behind(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port without a last call that makes something else of one of the reference's outputs."""
+    for op in walk.ops:
+        made = walk.made(op)
+        if op.written is not None or any(walk.matched[key] or walk.consumers.get(key) for key in made):
+            continue
+        place = _kept_argument(op, piece, walk)
+        if place is not None:
+            yield _without(op, {op.number: argument(place)}, piece)
+
+
+def _kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
+    """Return which argument of a call, of its result's shape, the reference has, or will have."""
+    made = piece.floats(op.result)
+    shape = list(made[0].shape) if len(made) == 1 else None
+    fitting = [at for at, one in enumerate(op.args) if piece.is_tensor(one) and list(one.shape) == shape]
+    return next((at for at in fitting if walk.matched_given(op, op.args[at])), next(iter(fitting), None))
+
+
+def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
+    where = place_of(op, piece)
+    numbers = [one for one in op.args if _kind(one) == "number"]
+    by = f" by {numbers[0]:.6g}" if op.name in BY and numbers else ""
+    return Hypothesis(
+        code="extra-call",
+        name=class_of(op.layer) if op.name == LAYER else op.name,
+        acts=acts,
+        message=_counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts)),
+        fix=f"remove {called(op)}{where}: `{op.line}`",
     )
 
 
@@ -750,9 +734,11 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     if function is None or not step.made:
         return None
     tensors = [walk.tensor_of(key) for key in keys if key is not None]
-    settings = [value for value in spelled(step, walk).values() if value is not None]
+    parameters = signature_of(function)
+    settings: dict[str, object] = {} if step.name in OPERATORS else _passed(step, walk, parameters)
+    numbers = [one for one in spelled(step, walk).values() if one is not None] if step.name in OPERATORS else []
     try:
-        made = function(*tensors, *settings) if len(tensors) == len(step.given) else None
+        made = function(*tensors, *numbers, **settings) if len(tensors) == len(step.given) else None
     except Exception:  # noqa: BLE001  (Paddle may write this function otherwise: then it is not said)
         return None
     if made is None or not piece.is_tensor(made) or step.made[0] not in walk.find(numpy_of(made)):
@@ -760,8 +746,139 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     return made
 
 
+# The outputs of a piece.
+
+
+def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield the piece with its outputs in the reference's order, or with another of its tensors as one of several outputs."""
+    truths = piece.truth.outputs
+    if len(outputs) < 2 or len(outputs) != len(truths):
+        return
+    order = [
+        next(
+            (at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE),
+            -1,
+        )
+        for truth in truths
+    ]
+    if sorted(order) == list(range(len(order))) != order:
+        ends = piece.ends or tuple((number, number) for number in order)
+        shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
+        yield Hypothesis(
+            code="operand-order",
+            name="outputs",
+            edit=lambda given: [given[at] for at in order],
+            confirmed=True,
+            message=f"its outputs are in another order: the reference's are its numbers {', '.join(map(str, shown))}",
+            fix=f"return the outputs of {piece.shown} in the order {shown}",
+        )
+    wrong = [number for number, at in enumerate(order) if at != number]
+    for number in wrong if len(wrong) == 1 else ():
+        returned, wanted = _made_as(outputs[number], ops, piece), _made_as(truths[number], ops, piece)
+        if wanted is not None:
+            (op, tensor), (here, _) = wanted, returned or (None, None)
+            present = "another tensor" if here is None else f"the result of {called(here)}{place_of(here, piece)}"
+            what = f"the result of {called(op)}{place_of(op, piece)}"
+            yield Hypothesis(
+                code="operand",
+                name="outputs",
+                edit=lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]],  # type: ignore[misc]
+                message=f"its output {number} is {present}, the reference's {what}",
+                fix=f"return {what} as output {number} of {piece.shown}",
+                place="",
+            )
+
+
+def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
+    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result) if tuple(one.shape) == array.shape)
+    return next(((op, one) for op, one in made if relative(array, numpy_of(one)) <= SAME_DOUBLE), None)
+
+
+# Gradients.
+
+
+def cut_gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield backward without calls that cut it, or cut where the reference cuts it."""
+    side: Any = piece.sides.port
+    cut: dict[int, Act] = {}
+    stopped: set[int] = set()
+    for op in ops:
+        given = piece.floats_given(op)
+        made = piece.floats(op.result)
+        takes = any(not one.stop_gradient or id(one) in stopped for one in given)
+        if takes and made and all(one.stop_gradient for one in made):
+            stopped.update(map(id, made))
+
+            def act(original: Function, args: tuple[Nested, ...], kwargs: Options, name: str = op.name) -> Nested:
+                if name == "detach":
+                    return args[0]
+                with side.recording(gradient=True):
+                    return original(*args, **kwargs)
+
+            cut[op.number] = act
+            yield Hypothesis(
+                code="cut-gradient",
+                name=op.name,
+                acts={op.number: act},
+                message=f"{called(op)}{place_of(op, piece)} stops the gradient, the reference does not",
+                fix=f"don't cut the gradient at {op.place}: `{op.line}`",
+            )
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
+        yield from _missing_detaches(piece, ops)
+    if len(cut) > 1:
+        places = list(dict.fromkeys(f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in cut))[:3]
+        yield Hypothesis(
+            code="cut-gradient",
+            acts=cut,
+            message=f"{len(cut)} of its calls stop the gradient: {', '.join(places)}",
+            fix=f"don't cut the gradient in the forward of {piece.shown}",
+        )
+
+
+def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield each tensor without its gradient, those first that the reference detaches."""
+    found: list[tuple[Tensor, Hypothesis]] = []
+    for op in ops:
+        made = piece.floats(op.result)
+        if any(not one.stop_gradient for one in made):
+            where = f"{called(op)}{place_of(op, piece)}"
+            detached = Hypothesis(
+                code="cut-gradient",
+                name="detach",
+                acts={op.number: then_first(lambda one: one.detach())},
+                message=f"the reference stops the gradient of the result of {where}",
+                fix=f"detach the result of {where}: `{op.line}`",
+            )
+            found.append((made[0], detached))
+    for op in ops:
+        given = [
+            at for at, one in enumerate(op.args) if piece.floats([one]) and not getattr(one, "stop_gradient", True)
+        ]
+        names = list(op.parameters)
+        for number in given if (len(given) > 1 or op.layer is not None) and op.written is None else ():
+            name = names[number] if number < len(names) else str(number)
+            where = f"`{name}` of {called(op)}{place_of(op, piece)}"
+            detached = Hypothesis(
+                code="cut-gradient",
+                name="detach",
+                acts={op.number: with_argument_detached(number)},
+                message=f"the reference stops the gradient of {where}",
+                fix=f"detach {where}: `{op.line}`",
+            )
+            found.append((op.args[number], detached))
+    wanted = piece.truth.record.detached
+    first = {
+        id(one): any(sketch.close(Sketch(numpy_of(one)), SAME_SINGLE) for sketch in wanted)
+        for one, _ in (found if wanted else ())
+    }
+    yield from (one for _, one in sorted(found, key=lambda each: not first.get(id(each[0]))))
+
+
+# The place where the programs part, if no edit mends it: the reference's tensors put in.
+
+
 def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> Iterator[Hypothesis]:
-    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there.
+    """Yield the port with the reference's tensors wherever the two part: it proves the place, and both statements are shown.
 
     ``every`` is where else they part, without effect: a tensor that is exchanged there with one that matters here tells why.
     """
@@ -781,42 +898,37 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
         wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
         same = False
-    code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
-    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
-    if told is None and code not in NAMED:
-        told = _exchanged(first, piece, walk, every or walk.partings)
-    code, lead = told or (code, "")
-    beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
-    known = told_by_name(numpy_of(first.new), numpy_of(first.old))
-    if known is not None:
-        code, words = known
-        beside = f": it {words}"
+    named = (
+        _left_unused(piece, walk, theirs)
+        or _turned_round(walk)
+        or _reordered(first, piece)
+        or _exchanged(first, piece, walk, every or walk.partings)
+    )
+    code, lead = named or ("parting", "")
     mine, others = _telling(op, step, ours, theirs)
     at = next((one for one in (others, *reversed(theirs)) if one.place), None)
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
     elif mine is not op and others is step:
-        fix = f"remove `{mine.name}`{place_of(mine, piece)}: `{mine.line}`"
+        fix = f"remove {called(mine)}{place_of(mine, piece)}: `{mine.line}`"
     else:
         fix = f"do{place_of(mine, piece)} (`{mine.line}`) what the reference does at {at.place}: `{at.line}`"
-    behind = f"{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}"
-    message = f"{lead}it makes {made}{where}, the reference {wanted}{behind}"
-    if same:
-        message = f"{lead}it makes {made}{where} of another tensor than the reference{behind}"
-        given = [walk.matched[key] for key in walk.given(op)]
-        if given and all(set(one) & set(step.given) for one in given):
-            code = "other-code"
-            message = f"{lead}it makes {made}{where} of the reference's tensors, with other values{behind}"
+    beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
+    given = [walk.matched[key] for key in walk.given(op)]
+    equal = bool(given) and all(set(one) & set(step.given) for one in given)
+    how = " of the reference's tensors, with other values" if equal else " of another tensor than the reference"
+    message = f"{lead}it makes {made}{where}{how if same else f', the reference {wanted}'}"
+    count = len(walk.partings)
+    proof = f"tensors at {count} calls" if count > 1 else "tensor there"
     yield Hypothesis(
         code=code,
+        name=class_of(op.layer) if op.name == LAYER else op.name,
         confirmed=False,
         changes=len(groups),
         acts=acts_of(walk.partings, piece.paddle.assign),
-        message=message,
+        message=f"{message}{beside}{only_in_one(ours, theirs)}",
         fix=fix,
-        evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone"
-        if len(walk.partings) > 1
-        else "with the reference's tensor there the error is gone",
+        evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op)}; the reference's {walk.statement(step)}",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
 
@@ -845,7 +957,7 @@ def _telling(
 
 
 def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parting]) -> tuple[str, str] | None:
-    """Return the slug and words where the same function is given one other tensor, or one too few."""
+    """Return the kind and words where the same function is given one other tensor, or one too few."""
     op = parting.op
     if op.name != parting.step.name:
         return None
@@ -857,7 +969,7 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parti
         if given == wanted:  # two steps of one line, which says nothing
             return None
         if any((walk.told(each.new), walk.told(each.old)) == (given, wanted) for each, _ in others):
-            return "swapped-inputs", f"{given} and {wanted} are exchanged{place_of(op, piece)}: "
+            return "operand-order", f"{given} and {wanted} are exchanged{place_of(op, piece)}: "
         code, what, _ = one.words(piece, walk, late=False)
         return code, f"{what}: "
     taken, numbers = walk.stretch(parting)
@@ -865,35 +977,27 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parti
     new = walk.key_of(missing[0], healed=True) if len(missing) == 1 and len(parting.ops) == 1 else None
     if new is None or not all(numbers.intersection(walk.matched[key]) for key in taken):
         return None
-    return (
-        "missing-input",
-        f"it does not give {called(op)}{place_of(op, piece)} {walk.told(new)}, the reference does: ",
-    )
+    return "operand", f"it does not give {called(op)}{place_of(op, piece)} {walk.told(new)}, the reference does: "
 
 
 def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
-    """Return the slug and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
+    """Return the kind and words of a layer, or a tensor of the layer's own, that the reference uses there and the port never."""
     for path, partner in piece.idle.items():
         step = next((one for one in theirs if one.name == LAYER and one.said == partner), None)
         if step is not None:
-            where = f" at {step.place} (`{step.line}`)" if step.place else ""
-            return "missing-layer", f"it never calls `{path}`, the reference does{where}: "
+            return "missing-call", f"it never calls `{path}`, the reference does{_at(step)}: "
     used = {key[0] for op in walk.ops for key in walk.given(op)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
-            return "missing-term", f"its `{name}` is not used, the reference's is: "
+            return "operand", f"its `{name}` is not used, the reference's is: "
     return None
 
 
-def _at(step: ReferenceCall) -> str:
-    return f" at {step.place} (`{step.line}`)" if step.place else ""
-
-
 def _turned_round(walk: Walk) -> tuple[str, str] | None:
-    """Return the slug and words of two layers that are called one after the other, in the reference the other way round."""
+    """Return the kind and words of two layers that are called one after the other, in the reference the other way round."""
     calls = [(op, step) for op in walk.ops if (step := walk.partner(op)) is not None]
-    ours = {op.number: {one.number for one in after(op, walk)} for op, _ in calls}
+    ours = {op.number: {one.number for one in _after(op, walk)} for op, _ in calls}
     theirs = {step.number: walk.resting_on(step) for _, step in calls}
     for one, step in calls:
         for other, another in calls:
@@ -901,15 +1005,24 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                 # Two paths up to where they part.
                 shared = common_path([one.path, other.path])
                 depth = len(shared.split(".")) if shared else 0
-                first, second = blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
-                if any(op.path in blocks and "Norm" in class_of(op.layer) for op in (one, other)):
-                    continue  # a norm in front of its branch or behind it has a name of its own
-                return "layer-order", f"it applies `{first}` before `{second}`, the reference after it: "
+                first, second = (".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path))
+                return "call-order", f"it applies `{first}` before `{second}`, the reference after it: "
     return None
 
 
+def _after(op: Op, walk: Walk) -> list[Op]:
+    """Return the calls that rest on a call."""
+    keys: set[Key] = set(walk.made(op))
+    found = []
+    for one in walk.ops:
+        if one.number > op.number and any(key in keys for key in walk.given(one)):
+            found.append(one)
+            keys.update(walk.made(one))
+    return found
+
+
 def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
-    """Return the slug and words of two functions that the reference applies in the other order."""
+    """Return the kind and words of two functions that the reference applies in the other order."""
     mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
     others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
     names = Counter(one.name for one in mine)
@@ -921,95 +1034,16 @@ def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
         return None
     op, step = mine[place], others[place]
     at = f" at {step.place}" if step.place else ""
-    return "order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
-
-
-WORDS = {
-    "rotate-half": ": one rotates halves (rotate_half), the other neighbours (interleaved)",
-    "norm-order": ": the norm stands elsewhere, in front of the branch or behind the sum",
-    "sign": ": the minus sign stands at another tensor",
-    "missing-rotation": ": rotary positions (rotate_half) are not applied here",
-    "axis-order": ": the axes are divided or transposed in another order (reshape, transpose, permute, shuffle)",
-}
-"""What is added to a message, by its slug."""
-
-
-NAMED = frozenset(("norm-order", "missing-norm", "rotate-half", "missing-rotation"))
-"""Slugs that say more than which tensor a call is given."""
-
-
-def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> str:
-    """Return the slug of what only one of two stretches of code does."""
-    mine = list({op.number: op for op in ours}.values())
-    others = list({step.number: step for step in theirs}.values())
-    layers = dict(piece.sides.reference.layers(piece.reference))
-
-    def port_norms(ops: Iterable[Op]) -> int:
-        return sum(op.name == LAYER and "Norm" in class_of(op.layer) for op in ops)
-
-    def reference_norms(steps: Iterable[ReferenceCall]) -> int:
-        return sum(one.name == LAYER and "Norm" in type(layers.get(one.said)).__name__ for one in steps)
-
-    if port_norms(mine) or reference_norms(others):
-        return "norm-order" if port_norms(walk.ops) >= reference_norms(walk.steps) else "missing-norm"
-    turned = _rotation(walk, mine, others)
-    if turned:
-        return turned
-    made = _count([(op.name, len(walk.given(op))) for op in mine])
-    wanted = _count([(one.name, len(one.given)) for one in others])
-    extra, missing = {*(made - wanted)} - LAYOUT, {*(wanted - made)} - LAYOUT
-    only, every = extra | missing, {*made, *wanted}
-    arranged = (every & LAYOUT) - CASTING
-    if not only and "neg" in made and not arranged:
-        return "sign"
-    if not only and (arranged or not made):
-        return "axis-order" if arranged else "wrong-input"
-    for names in (only, every - LAYOUT):
-        for code, known in GROUPS:
-            if names & known:
-                return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")
-    shuffled = any("shuffle" in name for name in every)
-    return "axis-order" if shuffled or not names else "other-code"
-
-
-def _rotation(walk: Walk, mine: Sequence[Op], others: Sequence[ReferenceCall]) -> str:
-    """Return the slug where both programs rotate pairs of channels otherwise, or the reference alone; empty where not."""
-    every = [op.name for one in walk.partings for op in walk.layout_before(one.ops)]
-    each_step = [step.name for one in walk.partings for step in walk.layout_steps_before(one.steps)]
-    angled = any(one.name in ("cos", "sin") for one in walk.ops)
-    turned = _rotates(every) and _rotates(each_step) and "neg" in {*every, *each_step}
-    if turned or (angled and {"repeat_interleave", "concat"} <= {*every, *each_step}):
-        return "rotate-half"
-    names = [one.name for one in others]
-    alone = "neg" in names and all(op.name != "neg" for op in mine)
-    return "missing-rotation" if alone and _rotates(names) else ""
-
-
-def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:
-    """Count functions, of fused ones what they do; attention that is given a fourth tensor masks."""
-    names = [part for name, _ in called if name != LAYER for part in FUSED.get(name, (name,))]
-    masked = [name for name, given in called if name == "scaled_dot_product_attention" and given > len("qkv")]
-    return Counter([*names, *("masked_fill" for _ in masked)])
-
-
-def _one_sided(code: str, which: str) -> str:
-    kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")
-    return f"{which}-{kind}"
+    return "call-order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
 
 def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> str:
     """Return in words which functions only one of two stretches of code calls."""
     mine = Counter(name for _, name in {(op.number, op.name) for op in ours if op.name != LAYER})
     others = Counter(name for _, name in {(one.number, one.name) for one in theirs if one.name != LAYER})
-    told = []
+    words = []
     for who, names in (("it alone", mine - others), ("the reference alone", others - mine)):
         listed = sorted(names.keys() - CASTING)
         if listed:
-            told.append(f"{who} calls {', '.join(f'`{one}`' for one in listed)}")
-    return f"; {', '.join(told)}" if told else ""
-
-
-def _rotates(names: Sequence[str]) -> bool:
-    """Tell whether some calls take a tensor apart, and put it together again."""
-    apart = {"getitem", "chunk", "split", "unbind"} & set(names)
-    return bool(apart) and bool({"concat", "stack"} & set(names))
+            words.append(f"{who} calls {', '.join(f'`{one}`' for one in listed)}")
+    return f"; {', '.join(words)}" if words else ""

@@ -1,0 +1,350 @@
+"""Faults in a model's own code: the place where it parts from the reference's, and the edit that mends it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tipchain.explain.causes import walk
+from tipchain.explain.causes.hypotheses import explained, name_number
+from tipchain.explain.causes.program import Tap
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def pair(live):
+    """Return a builder of two models with equal layers ``a``, ``b``, ``norm`` and ``relu`` and code of their own."""
+    torch, paddle = live.torch, live.paddle
+
+    def build(ours, theirs, *, images=False, table=None):
+        def fill(model, nn, keep, buffer):
+            first, second = (nn.Conv2d, nn.Conv2d) if hasattr(nn, "Conv2d") else (nn.Conv2D, nn.Conv2D)
+            if images:
+                model.a, model.b = first(3, 12, 1), second(12, 3, 1)
+            else:
+                model.a, model.b = nn.Linear(6, 6), nn.Linear(6, 6)
+            model.norm, model.relu = nn.LayerNorm(6), nn.ReLU()
+            if table is not None:
+                model.register_buffer("table", buffer, **keep)
+
+        class Reference(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                fill(self, torch.nn, {"persistent": False}, None if table is None else torch.tensor(table[0]))
+
+            def forward(self, *x):
+                return ours(self, *x)
+
+        class Port(paddle.nn.Layer):
+            def __init__(self):
+                super().__init__()
+                fill(self, paddle.nn, {"persistable": False}, None if table is None else paddle.to_tensor(table[1]))
+
+            def forward(self, *x):
+                return theirs(self, *x)
+
+        return live.equal(Reference(), Port())
+
+    return build
+
+
+def here(x):
+    """Return the framework of a tensor."""
+    import paddle
+    import torch
+
+    return torch if isinstance(x, torch.Tensor) else paddle
+
+
+def cat(tensors, axis):
+    return here(tensors[0]).concat(tensors, axis)
+
+
+def grouped(x, *sizes):
+    """Return an image with its channels divided and turned, as a shuffle of channels does."""
+    count, channels, *rest = x.shape
+    made, order = x.reshape([count, *sizes, *rest]), [0, 2, 1, 3, 4]
+    made = made.permute(*order) if "torch" in type(made).__module__ else made.transpose(order)
+    return made.reshape([count, channels, *rest])
+
+
+def shifted(x, *, later):
+    made = here(x).zeros_like(x)
+    if later:
+        made[:, 1:, :2] = x[:, :-1, :2]
+    else:
+        made[:, :-1, :2] = x[:, 1:, :2]
+    made[:, :, 2:] = x[:, :, 2:]
+    return made
+
+
+def attend(m, x, *, exchanged=False, axis=-1, scale=0.5, causal=False):
+    """Return attention with three heads; ``a`` makes the queries, ``b`` the keys."""
+    q, k = (one.reshape([*x.shape[:2], 3, 2]) for one in (m.a(x), m.b(x)))
+    q, k = (k, q) if exchanged else (q, k)
+    scores = here(x).einsum("bqhd,bkhd->bhqk", q, k)
+    scores = scores if scale is None else scores * scale
+    if causal:
+        seen = here(x).tril(here(x).ones_like(scores))
+        scores = scores + (seen - 1) * 1e9
+    weights = here(x).nn.functional.softmax(scores, axis)
+    return here(x).einsum("bhqk,bkhd->bqhd", weights, q)
+
+
+def functional(x):
+    return here(x).nn.functional
+
+
+ROWS, SEQUENCE, IMAGE = random(4, 6), 2 * random(2, 5, 6), random(2, 3, 6, 7)
+GRID = (np.random.default_rng(3).random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
+EDITS = {
+    "a flag": (
+        "argument", "align_corners", "pass `align_corners=False` to `grid_sample`", (IMAGE, GRID),
+        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g, align_corners=False)),
+        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
+    ),
+    "a mode": (
+        "argument", "padding_mode", "pass `padding_mode='border'`", (IMAGE, GRID),
+        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g, padding_mode="border", align_corners=True)),
+        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
+    ),
+    "a limit": (
+        "argument", "min", "pass `min=-0.4` to `clip`", (ROWS,),
+        lambda m, x: m.b(m.a(x).clamp(-0.4, 0.7)), lambda m, x: m.b(m.a(x).clip(-0.5, 0.7)),
+    ),
+    "a number": ("argument", "y", "write 0.07 in `divide`", (ROWS,), lambda m, x: m.b(m.a(x) / 0.07), lambda m, x: m.b(m.a(x) / 0.7)),
+    "an axis": ("argument", "axis", "pass `axis=-1` to `softmax`", (SEQUENCE,), attend, lambda m, x: attend(m, x, axis=1)),
+    "an index": ("argument", "item", "write [:, -1] for [:, 0]", (SEQUENCE,), lambda m, x: m.norm(m.a(x)[:, -1]), lambda m, x: m.norm(m.a(x)[:, 0])),
+    "what is written": ("argument", "item", "", (SEQUENCE,), lambda m, x: m.b(shifted(m.a(x), later=False)), lambda m, x: m.b(shifted(m.a(x), later=True))),
+    "groups of channels": (
+        "argument", "shape", "[2, 3, 4, 6, 7]", (IMAGE,), lambda m, x: m.b(grouped(m.a(x), 3, 4)), lambda m, x: m.b(grouped(m.a(x), 4, 3)),
+    ),
+    "another function": ("function", "mean", "write `mean", (SEQUENCE,), lambda m, x: m.norm(m.a(x).mean(1)), lambda m, x: m.norm(m.a(x).max(1))),
+    "a sum": ("function", "subtract", "write `subtract", (ROWS,), lambda m, x: m.norm(m.a(x) - m.b(x)), lambda m, x: m.norm(m.a(x) + m.b(x))),
+    "copies": ("function", "tile", "tile", (ROWS,), lambda m, x: m.b(m.a(x).repeat(3, 1)), lambda m, x: m.b(m.a(x).repeat_interleave(3, 0))),
+    "another activation": (
+        "function", "silu", "write `silu`", (ROWS,), lambda m, x: m.b(functional(x).silu(m.a(x))), lambda m, x: m.b(functional(x).gelu(m.a(x))),
+    ),
+    "a layer for a function": ("function", "sigmoid", "write `sigmoid`", (ROWS,), lambda m, x: m.b(m.a(x).sigmoid()), lambda m, x: m.b(m.relu(m.a(x)))),
+    "another tensor": (
+        "operand", "add", "as argument 1", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
+    ),
+    "tensors of a list": ("operand-order", "concat", "in the order [1, 0]", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
+    "a difference": ("operand-order", "subtract", "in the order [1, 0]", (ROWS,), lambda m, x: m.norm(m.a(x) - m.b(x)), lambda m, x: m.norm(m.b(x) - m.a(x))),
+    "a factor too few": ("missing-call", "multiply", "by 0.5", (SEQUENCE,), attend, lambda m, x: attend(m, x, scale=None)),
+    "a function too few": ("missing-call", "tanh", "apply `tanh` in front of `b`", (ROWS,), lambda m, x: m.b(m.a(x).tanh()), lambda m, x: m.b(m.a(x))),
+    "a residual too few": ("missing-call", "add", "apply `add` in front of", (ROWS,), lambda m, x: m.norm(m.a(x) + x), lambda m, x: m.norm(m.a(x))),
+    "a last call too few": ("missing-call", "sigmoid", "apply `sigmoid` after `b`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x))),
+    "a function too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.a(x).tanh())),
+    "a layer too many": ("extra-call", "ReLU", "remove `relu`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.relu(m.a(x)))),
+    "a last call too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x)).sigmoid().tanh()),
+    "layers exchanged": ("call-order", "", "", (ROWS,), lambda m, x: m.b(m.norm(m.a(x))), lambda m, x: m.b(m.a(m.norm(x)))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", EDITS)
+def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
+    kind, name, fix, inputs, ours, theirs = EDITS[fault]
+    cause = causes.first(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
+    assert cause.code == kind
+    assert name in cause.name
+    assert fix in cause.fix
+    assert "test_edits.py:" in cause.message + cause.fix
+    assert cause.explained > 0.999
+
+
+def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pair):
+    tables = [(base ** (-np.arange(6) / 6)).astype(np.float32) for base in (1e6, 1e4)]
+    models = pair(lambda m, x: m.b(m.a(x) * m.table), lambda m, x: m.b(m.a(x) * m.table), table=tables)
+    cause = causes.first(*models, ROWS)
+    assert (cause.code, cause.name) == ("buffer", "table")
+    assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
+
+
+def test_a_constant_that_is_made_otherwise_is_shown(live, causes, pair):
+    bases = [np.cos(np.outer(np.arange(5), base ** (-np.arange(6) / 6))) for base in (1e4, 5e5)]
+    torch, paddle = live.torch, live.paddle
+    cause = causes.first(
+        *pair(
+            lambda m, x: m.b(m.a(x) * torch.tensor(bases[0]).to(x)),
+            lambda m, x: m.b(m.a(x) * paddle.to_tensor(bases[1][None]).astype(x.dtype)),
+        ),
+        SEQUENCE,
+    )
+    assert cause.code == "parting"
+    assert "the reference `tensor()`" in cause.message
+
+
+def test_outputs_in_another_order(live, causes, pair):
+    cause = causes.first(
+        *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),
+        SEQUENCE,
+    )
+    assert (cause.code, cause.name) == ("operand-order", "outputs")
+    assert "in the order [2, 1, 0]" in cause.fix
+
+
+def test_another_tensor_as_one_of_several_outputs(live, causes, pair):
+    def both(m, x, number):
+        made = m.a(x)
+        after = m.b(made)
+        return (made, after)[number], after.tanh()
+
+    cause = causes.first(*pair(lambda m, x: both(m, x, 0), lambda m, x: both(m, x, 1)), ROWS)
+    assert (cause.code, cause.name) == ("operand", "outputs")
+    assert "its output 0 is the result of `b`" in cause.message
+    assert "the reference's the result of `a`" in cause.message
+
+
+@pytest.mark.parametrize("reference_cuts", [False, True])
+def test_a_cut_gradient_is_told_with_its_line(live, causes, pair, reference_cuts):
+    def cut(m, x):
+        return m.norm(m.b(m.a(x).detach()) + x)
+
+    def whole(m, x):
+        return m.norm(m.b(m.a(x)) + x)
+
+    cause = causes.first(*pair(*((cut, whole) if reference_cuts else (whole, cut))), ROWS)
+    assert cause.code == "cut-gradient"
+    assert ("the reference stops the gradient" in cause.message) is reference_cuts
+    assert "test_edits.py:" in cause.fix
+
+
+def test_a_scaled_gradient_is_told_with_its_factor(live, nets, causes):
+    reference, port = live.equal(nets.torch.residual(2), nets.paddle.residual("", "cut gradient"))
+    cause = causes.first(reference, port, random(2, 3, 12, 12))
+    assert (cause.code, cause.name, cause.port_path) == ("cut-gradient", "scaled", "2")
+    assert "1/2 times" in cause.message
+
+
+def test_functions_in_another_order_are_told_and_nothing_is_exchanged_with_itself(live, causes, pair):
+    def ours(m, x):
+        content, style = m.a(x), m.b(x)
+        stds = [(one.var(1, keepdim=True) + 0.01).sqrt() for one in (content, style)]
+        return (content - content.mean(1, keepdim=True)) / stds[0] * stds[1]
+
+    def spread(x):
+        return (x.var(1).sqrt() + 0.01).reshape([x.shape[0], 1])
+
+    def theirs(m, x):
+        content, style = m.a(x), m.b(x)
+        return (content - content.mean(1, keepdim=True)) / spread(content) * spread(style)
+
+    cause = causes.first(*pair(ours, theirs), ROWS)
+    assert cause.code == "call-order", cause
+    assert "it applies `sqrt` at test_edits.py" in cause.message
+    assert "the reference after `add`" in cause.message
+    assert "exchanged" not in cause.message
+
+
+def test_functions_of_a_table_are_watched(live, causes, pair):
+    table = {"act": live.paddle.nn.functional.gelu}
+    silu, gelu = live.torch.nn.functional.silu, table["act"]
+    models = pair(lambda m, x: m.b(silu(m.a(x))), lambda m, x: m.b(m.table_of["act"](m.a(x))))
+    models[1].table_of = table
+    cause = causes.first(*models, ROWS)
+    assert (cause.code, cause.name) == ("function", "silu")
+    assert table["act"] is gelu, "the user's table is as it was"
+
+
+# No edit mends it: the place and both statements are shown.
+
+
+SHOWN = [
+    (lambda m, x: m.norm(m.a(x).cumsum(1) * m.b(x).sin()), lambda m, x: m.norm(m.a(x) + m.b(x).cos()), ("sin", "cos")),
+    (lambda m, x: m.b(m.a(x).sort(-1).values.cumsum(-1)), lambda m, x: m.b(m.a(x)), ("cumsum", "sort")),
+    (lambda m, x: attend(m, x, causal=True), attend, ("add", "tril")),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "words"), SHOWN)
+def test_the_place_is_proved_and_both_statements_are_shown(live, causes, pair, ours, theirs, words):
+    cause = causes.first(*pair(ours, theirs), SEQUENCE)
+    assert cause.code == "parting"
+    assert all(f"{word}" in cause.message for word in words)
+    assert "what the reference does at test_edits.py:" in cause.fix
+    assert "the port's `" in cause.evidence
+    assert "the reference's `" in cause.evidence
+
+
+def test_an_expression_is_written_once_however_often_it_is_used(live, causes, pair, monkeypatch):
+    def doubled(m, x):
+        y = m.a(x)
+        for _ in range(12):
+            y = (y * 0.7 + y.sin()) * 0.9
+        return m.b(y)
+
+    seen = []
+    monkeypatch.setattr(walk, "_called", lambda name, parts, call=walk._called: seen.append(name) or call(name, parts))
+    cause = causes.first(*pair(lambda m, x: m.b(m.a(x).cumsum(-1)), doubled), SEQUENCE)
+    assert "cumsum(" in cause.message
+    assert len(seen) < 12**3
+
+
+def test_what_cannot_be_watched_is_no_known_cause(live, causes, pair):
+    def apart(m, x):
+        return live.paddle.to_tensor(np.sort(np.cumsum(m.a(x).numpy(), -1), -1))
+
+    found = causes.of(*pair(lambda m, x: m.a(x), apart), SEQUENCE)
+    assert [(one.code, one.is_known) for one in found] == [("parting", False)]
+    assert "edits were tried" in found[0].evidence
+
+
+def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, causes):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.relu = (torch.nn.Linear(6, 6), torch.nn.Linear(6, 6), torch.nn.ReLU(inplace=True))
+
+        def forward(self, x):
+            return self.relu(self.two(self.relu(self.one(x))) + x)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.relu = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 6), paddle.nn.ReLU()
+
+        def forward(self, x):
+            return self.relu(self.two(self.relu(self.one(x))))
+
+    cause = causes.first(*live.equal(Reference(), Port()), random(3, 6))
+    assert (cause.code, cause.name) == ("missing-call", "add")
+
+
+def test_an_index_that_an_edit_makes_beyond_a_tensors_end_raises_and_reads_nothing(live):
+    paddle = live.paddle
+    rows = paddle.arange(12).reshape([3, 4])
+    with Tap(paddle).open({}, lambda _: False):
+        for index in (
+            paddle.to_tensor([0, 3]),
+            (slice(None), None, paddle.to_tensor([-5])),
+            (..., np.array([4])),
+            [-1, 3],
+        ):
+            with pytest.raises(IndexError, match="out of bounds"):
+                rows[index]
+        assert rows[paddle.to_tensor([0, -3])].tolist() == rows[[0, -3]].tolist() == [[0, 1, 2, 3]] * 2
+        assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
+        assert rows[rows > 9].tolist() == [10, 11]
+        assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]
+
+
+def test_numbers_are_named():
+    assert name_number(0.125, (64,)) == "1/sqrt(64)"
+    assert name_number(8.0, (64, 3)) == "sqrt(64)"
+    assert name_number(1.2345, (64,)) == "1.2345"
+
+
+def test_what_is_left_of_an_error():
+    assert explained(1.0, 0.0) == 1.0
+    assert explained(0.5, 0.125) == 0.75
+    assert explained(456.0, 1.0) == 0.0, "zeros, which are as far away as the truth is large, explain nothing"
+    assert explained(456.0, 0.001) == 0.999
+    assert explained(1.0, 3.0) == 0.0
+    assert explained(float("inf"), 1e-9) == pytest.approx(1.0)
+    assert explained(1.0, float("inf")) == 0.0
