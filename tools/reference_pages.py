@@ -3,8 +3,7 @@
 The pages stand in git, so that links to them work in a plain clone; a test holds them to the code.
 Keys, types and defaults of YAML files are what the readers of these files ask for: a document that has every mapping once
 is read, and each call of `tipchain.core.yaml_reader.Reader` is one row; what a key means is the line about it in the ``Attributes`` of
-the dataclass that holds it. Commands come from their argparse parsers, diagnosis codes from docs/diagnoses.json
-(``tools/record_diagnoses.py``), exit codes, stages and tolerances from the tables that the program itself uses.
+the dataclass that holds it. Commands come from their argparse parsers, exit codes, stages and tolerances from the tables that the program itself uses.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import argparse
 import ast
 import atexit
 import inspect
-import json
 import os
 import re
 import shutil
@@ -469,107 +467,6 @@ def _sentence(text: str | None) -> str:
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "。")) else _either(".", "。")) if text else ""
 
 
-# Diagnosis codes
-
-
-def codes_in_code() -> set[str]:
-    """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import functions
-    from tipchain.explain.preflight import kinds
-
-    found = {one.code for kind in kinds.KINDS for one in kind.properties}
-    found |= {one.code for arguments in functions.OWN_ARGUMENTS.values() for one in arguments}
-    for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                given = [one.value for one in node.keywords if one.arg == "code"]
-                called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                given += node.args[:1] if called in ("DataCause", "_Guess", "certain", "finding") else []
-                found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
-    return found
-
-
-WITHOUT_PORT = {
-    (
-        "another code names the fault first, as soon as the layer or the code runs",
-        "层或代码一运行，就有另一个代码先指出该错误",
-    ): (
-        "batch-norm-mode constant downscale-factor dtype k threshold "
-        "max-norm off-by-one padding-row shape statistics "
-        "unmatched-parameters "
-    ),
-    ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
-        "added-bias added-zeros cycle-momentum"
-    ),
-    (
-        "the fault needs a training loop, an evaluation or data of several samples, not a line",
-        "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
-    ): ("ignored-label max-length not-reset resize-size"),
-}
-"""Why no port is recorded for a code: a new code needs a port, or stands here."""
-
-
-def diagnoses_page() -> str:
-    """Return the page of diagnosis codes: each with a port that has it, and the line that mends it."""
-    examples: Mapping[str, Any] = json.loads((ROOT / "docs/diagnoses.json").read_text(encoding="utf-8"))
-    lines = [
-        _either("# Diagnosis codes", "# 诊断代码"),
-        "",
-        _either(
-            "`alignment.json` has the code of a cause (`diagnoses[].code`), and so have the history (`tipchain history causes "
-            "--code`) and JUnit. Each code below has a port with that fault. The lines with `-` are those of the port, the lines "
-            "with `+` correct them. They are shown with tipchain's message and fix. The ports are in `tests/zoo`; "
-            "`tools/record_diagnoses.py` records the messages.",
-            "`alignment.json`（`diagnoses[].code`）、历史（`tipchain history causes --code`）和 JUnit 中有原因的代码。下面每个代码都有一个带该错误的移植："
-            "`-` 是移植中的行，`+` 是修正后的行，并附 tipchain 的信息和修改方法。这些移植位于 `tests/zoo`，信息由 `tools/record_diagnoses.py` 记录。",
-        ),
-        "",
-        _made(),
-    ]
-    for code, one in examples.items():
-        diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
-        message = _cell(say(one["message"])).rstrip(".。") + _either(".", "。")
-        lines += ["", f"## {code}", "", message, ""]
-        net = f"of the net `{one['net']}` (`{one['id']}`)" if one["list"] != "codes" else "of a port of a few lines"
-        where = f"网络 `{one['net']}`（`{one['id']}`）" if one["list"] != "codes" else "几行的移植"
-        lines += [_either(f"_{one['part'].capitalize()} {net}._", f"_{where}，{PARTS[one['part']]}。_"), ""]
-        lines += ["```diff", *diff, "```"]
-        fix = _either("**Fix:** ", "**修改：**") + _cell(say(one["fix"]))
-        lines += ["", fix] if one["fix"] else []
-    unknown = _either(
-        "No cause explains the difference; the report says what was tried.",
-        "没有原因能够解释该差异；报告列出尝试过的内容。",
-    )
-    lines += ["", "## unknown", "", unknown, ""]
-    lines += [_either("## Codes without a recorded port", "## 没有记录移植的代码"), ""]
-    lines += [_either("| codes | why |", "| 代码 | 原因 |"), "|---|---|"]
-    lines += [
-        f"| {', '.join(f'`{code}`' for code in codes.split())} | {_either(*why)} |"
-        for why, codes in WITHOUT_PORT.items()
-    ]
-    return "\n".join(lines) + "\n"
-
-
-PARTS = {
-    "layer": "层",
-    "code": "层之间的代码",
-    "values": "数值与 buffer",
-    "weights": "权重",
-    "training": "训练模式",
-    "loss": "损失",
-    "optimizer": "优化器",
-    "scheduler": "学习率",
-    "schedule": "学习率",
-    "data": "数据",
-    "metric": "指标",
-}
-"""What of a port is wrong, in Chinese."""
-
-
-def _diff(sign: str, text: str) -> list[str]:
-    return [f"{sign} {line}" for line in inspect.cleandoc(text).splitlines()] or []
-
-
 # Exit codes, files, tolerances
 
 
@@ -720,7 +617,6 @@ MAKERS: Mapping[str, Callable[[], str]] = {
         "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends.",
     ),
     "reference/python.md": python_page,
-    "reference/diagnoses.md": diagnoses_page,
     "reference/files.md": files_page,
     "reference/constants.md": lambda: constants_page(translated),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 TREE = Path(__file__).resolve().parents[2]
 ZOOS = ("zoo", "held_out", "third", "fourth", "fifth", "training_held_out")
-LISTS = (*ZOOS, "data_faults", "codes", "case_faults", "configs")
+LISTS = (*ZOOS, "data_faults", "case_faults", "configs")
 
 
 @dataclass(frozen=True, kw_only=True)

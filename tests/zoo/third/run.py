@@ -43,13 +43,7 @@ class FaultList:
 
 
 def read_list(name: str) -> FaultList:
-    """Return a list by its name: `third`, `fourth`, `fifth`, `codes`."""
-    if name == "codes":
-        from zoo import codes
-
-        return FaultList(
-            faults=codes.FAULTS, clean=(), families=(), parts=codes.PARTS, placed=(), planted=codes.planted
-        )
+    """Return a list by its name: `third`, `fourth`, `fifth`."""
     faults, clean, planting = (
         importlib.import_module(f"zoo.{name}.{part}") for part in ("faults", "clean", "planting")
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from tipchain.explain.locate.matching import ACTIVATIONS
 from tipchain.explain.preflight.table import (
-    FLAGS,
     SPACE_KINDS,
     UNTOLD,
     LayerKind,
@@ -64,20 +63,7 @@ def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     return USUAL if told is None else BATCH
 
 
-EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
-"""Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
-TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
-RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
-"""Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
-SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
-"""Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
-ALPHAS = (1.0, 0.1, 0.2, 0.5, 2.0)
-"""Alphas of ELU and CELU that are tried where neither side tells one: the default 1 first."""
-GROUPS = (1, 2, 4, 8, 16, 32)
-"""Numbers of groups of a GroupNorm that are tried where neither side tells one: powers of two up to the usual 32."""
-AXES = (-1, 1, 0, 2, 3)
-"""Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
-EPSILON = Trait("epsilon", "eps", "epsilon", usual=EPSILONS)
+EPSILON = Trait("epsilon", "eps", "epsilon")
 
 
 def _padding_index(layer: Model, _shape: Shape | None) -> object:
@@ -107,7 +93,7 @@ VALUE_KINDS = (
     kind("Bilinear", bias_property()),
     kind(
         "Embedding",
-        Trait("padding-idx", "padding_idx", read=_padding_index, usual=(-1, 0)),
+        Trait("padding-idx", "padding_idx", read=_padding_index),
         Trait(
             "padding-row",
             "output at padding_idx",
@@ -169,14 +155,8 @@ VALUE_KINDS = (
         Trait("normalized-shape", "normalized_shape", write=list),
         *affine_properties("elementwise_affine"),
     ),
-    kind("GroupNorm", EPSILON, Trait("num-groups", "num_groups", usual=GROUPS), *affine_properties()),
-    kind(
-        "LocalResponseNorm",
-        Trait("size", "size", usual=(2, 3, 5)),
-        Trait("alpha", "alpha", usual=(1e-4, 1e-3, 1e-5)),
-        Trait("beta", "beta", usual=(0.75, 0.5)),
-        Trait("k", "k", usual=(1.0, 2.0)),
-    ),
+    kind("GroupNorm", EPSILON, Trait("num-groups", "num_groups"), *affine_properties()),
+    kind("LocalResponseNorm", Trait("size", "size"), Trait("alpha", "alpha"), Trait("beta", "beta"), Trait("k", "k")),
 )
 """Their kinds."""
 
@@ -191,11 +171,11 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 """Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
 
 
-def _axis(code: str, torch: str, paddle: str, usual: Sequence[int] | None = None) -> Trait:
+def _axis(code: str, torch: str, paddle: str) -> Trait:
     def read(layer: object, shape: Shape | None) -> Setting:
         return axis_of(held(layer, torch, f"_{paddle}", paddle), shape)
 
-    return Trait(code, torch, paddle, read=read, axis=True, usual=usual)
+    return Trait(code, torch, paddle, read=read, axis=True)
 
 
 def _approximation(layer: Model, _shape: Shape | None) -> str:
@@ -246,63 +226,48 @@ def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
             read=_dropped,
             write=lambda what: None if what == "elements" else [0, 1],
             visible=False,
-            usual=(None, [0, 1]),
         ),
-        Trait(
-            "dropout-mode",
-            "mode",
-            read=lambda layer, _: str(getattr(layer, "mode", "upscale_in_train")),
-            usual=("upscale_in_train", "downscale_in_infer"),
-        ),
+        Trait("dropout-mode", "mode", read=lambda layer, _: str(getattr(layer, "mode", "upscale_in_train"))),
     )
-    rate = Trait("dropout-p", "p", visible=False, usual=RATES)
+    rate = Trait("dropout-p", "p", visible=False)
     return kind(name, rate, *(own if name == "Dropout" else ()), torch=torch, paddle=paddle)
 
 
-SOFTMAX_AXIS = Trait("softmax-axis", "dim", "axis", read=_softmax_axis, axis=True, usual=AXES)
+SOFTMAX_AXIS = Trait("softmax-axis", "dim", "axis", read=_softmax_axis, axis=True)
 PLAIN = "ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhshrink Identity".split()
 """Kinds that nothing can be chosen about; both call them so."""
 FUNCTION_KINDS = (
     *map(kind, PLAIN),
     kind("SiLU", paddle=("Silu", "Swish", "SiLU")),
-    kind("GELU", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh", usual=FLAGS)),
-    kind("LeakyReLU", Trait("negative-slope", "negative_slope", usual=SLOPES)),
-    kind("ELU", Trait("alpha", "alpha", usual=ALPHAS)),
-    kind("CELU", Trait("alpha", "alpha", usual=ALPHAS)),
+    kind("GELU", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
+    kind("LeakyReLU", Trait("negative-slope", "negative_slope")),
+    kind("ELU", Trait("alpha", "alpha")),
+    kind("CELU", Trait("alpha", "alpha")),
     kind(
         "SELU",
         Trait("scale", "scale", read=lambda layer, _: plain(getattr(layer, "_scale", SELU[0]))),
-        Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1])), usual=ALPHAS),
+        Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1]))),
     ),
     kind(
         "Hardtanh",
-        Trait("bounds", "min_val", "min", read=lambda layer, _: _limits(layer, 0), usual=(-1.0, 0.0, -2.0)),
-        Trait("bounds", "max_val", "max", read=lambda layer, _: _limits(layer, 1), usual=(1.0, 6.0, 2.0)),
+        Trait("bounds", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
+        Trait("bounds", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
         torch=("Hardtanh", "ReLU6"),
         paddle=("Hardtanh", "ReLU6"),
     ),
-    kind("Hardshrink", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
-    kind("Softshrink", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
-    kind(
-        "Threshold",
-        Trait("threshold", "threshold", usual=(0.5, 1.0, 0.1)),
-        Trait("value", "value"),
-        paddle=("ThresholdedReLU",),
-    ),
-    kind("Softplus", Trait("beta", "beta", usual=(1, 2, 0.5)), Trait("threshold", "threshold", usual=(20, 10))),
+    kind("Hardshrink", Trait("threshold", "lambd", "threshold")),
+    kind("Softshrink", Trait("threshold", "lambd", "threshold")),
+    kind("Threshold", Trait("threshold", "threshold"), Trait("value", "value"), paddle=("ThresholdedReLU",)),
+    kind("Softplus", Trait("beta", "beta"), Trait("threshold", "threshold")),
     kind("RReLU", Trait("lower", "lower"), Trait("upper", "upper")),
     kind("PReLU", Trait("slopes", "num_parameters", read=_slopes)),
     kind("Softmax", SOFTMAX_AXIS, torch=("Softmax", "Softmax2d"), paddle=("Softmax", "Softmax2D")),
     kind("LogSoftmax", SOFTMAX_AXIS),
-    kind("GLU", _axis("axis", "dim", "axis", (-1, 1, 2))),
+    kind("GLU", _axis("axis", "dim", "axis")),
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
     _dropout("FeatureAlphaDropout"),
-    kind(
-        "Flatten",
-        _axis("start-axis", "start_dim", "start_axis", (0, 1, 2)),
-        _axis("stop-axis", "end_dim", "stop_axis", (-1, -2)),
-    ),
+    kind("Flatten", _axis("start-axis", "start_dim", "start_axis"), _axis("stop-axis", "end_dim", "stop_axis")),
     kind(
         "Unflatten",
         _axis("axis", "dim", "axis"),
@@ -392,7 +357,6 @@ TIME_ORDER = Trait(
     read=lambda layer, _: not layer.batch_first,
     read_paddle=lambda layer, _: bool(getattr(layer, "time_major", False)),
     write=lambda first: first,
-    usual=FLAGS,
 )
 
 
@@ -416,7 +380,6 @@ def _recurrent(name: str) -> Iterator[LayerKind]:
             "dropout",
             read=lambda layer, _: plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0,
             visible=False,
-            usual=RATES,
         ),
         TIME_ORDER,
         BIASES,
@@ -452,7 +415,7 @@ SEQUENCE_KINDS = (
     *(one for name in ("LSTM", "GRU", "RNN") for one in _recurrent(name)),
     kind(
         "MultiheadAttention",
-        Trait("num-heads", "num_heads", usual=(1, 2, 4, 8)),
+        Trait("num-heads", "num_heads"),
         Trait("dropout-p", "dropout", visible=False),
         Trait("key-size", "kdim"),
         Trait("value-size", "vdim"),
@@ -474,7 +437,7 @@ SEQUENCE_KINDS = (
     *(
         kind(
             name,
-            Trait("norm-order", "norm_first", "normalize_before", usual=FLAGS),
+            Trait("norm-order", "norm_first", "normalize_before"),
             Trait("activation", "activation", read=_transformer_activation),
         )
         for name in ("TransformerEncoderLayer", "TransformerDecoderLayer")

@@ -61,7 +61,6 @@ class PairedLayers(NamedTuple):
         )
 
 
-FLAGS = (True, False)
 Reader = Callable[[Model, Shape | None], Setting]
 """Gives a layer's setting as torch means it, for an input of a shape (None: not known), or `UNTOLD`."""
 
@@ -91,8 +90,6 @@ class Trait:
         hint: what else there is to do where the arguments look alike.
         lacking: what to do where Paddle has no such argument.
         measured: whether it matters depends on the inputs, so that it is told and fails nothing by itself.
-        usual: values of Paddle's layer that are common, likeliest first, which are tried where an error has no other cause; None: a
-            layer that is made cannot be given another.
     """
 
     code: str
@@ -110,7 +107,6 @@ class Trait:
     hint: str = ""
     lacking: str = ""
     measured: bool = False
-    usual: Sequence[object] | None = None
 
     @property
     def argument(self) -> str:
@@ -346,7 +342,6 @@ def write_presence(present: object) -> object:
 
 LINEAR_MODES = ("linear", "bilinear", "trilinear")
 MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
-PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def _sizes(axes: int, *names: str) -> Reader:
@@ -427,21 +422,12 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             kept=("", "ksize"),
             read=_sizes(axes, "ksize", "kernel_size"),
             write=write_sizes,
-            usual=(2, 3, 4, 5),
         ),
-        Trait("stride", "stride", read=_pool_stride, write=write_sizes, usual=(1, 2, 3, 4)),
+        Trait("stride", "stride", read=_pool_stride, write=write_sizes),
     )
     padded = (
         *size,
-        Trait(
-            "padding",
-            "padding",
-            read=_torch_pool_pads,
-            read_paddle=_paddle_pool_pads,
-            write=write_pads,
-            sized=True,
-            usual=(0, 1, 2, 3),
-        ),
+        Trait("padding", "padding", read=_torch_pool_pads, read_paddle=_paddle_pool_pads, write=write_pads, sized=True),
     )
     yield kind(
         f"MaxPool{axes}d",
@@ -457,7 +443,7 @@ def _pools(axes: int) -> Iterator[LayerKind]:
     )
     yield kind(f"AvgPool{axes}d", *padded, CEIL_MODE, EXCLUSIVE, *([DIVISOR] if axes > 1 else []))
     if axes < 3:
-        norm = Trait("norm-type", "norm_type", usual=(2, 1, 3, 4))
+        norm = Trait("norm-type", "norm_type")
         yield kind(f"LPPool{axes}d", *size, CEIL_MODE, norm)
     yield kind(f"MaxUnpool{axes}d", *padded, paddle=(f"MaxUnPool{axes}D",))
     for name in ("Avg", "Max"):
@@ -466,7 +452,6 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             "output_size",
             read=_adaptive_size(axes),
             write=lambda sizes: sizes if None in sizes else write_sizes(sizes),
-            usual=(),
         )
         yield kind(f"Adaptive{name}Pool{axes}d", output)
 
@@ -510,7 +495,7 @@ def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
     return not layer.exclusive if padded else UNTOLD
 
 
-CEIL_MODE = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode), usual=FLAGS)
+CEIL_MODE = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
 EXCLUSIVE = Trait(
     "exclusive",
     "count_include_pad",
@@ -518,14 +503,12 @@ EXCLUSIVE = Trait(
     read=_torch_counts,
     read_paddle=_paddle_counts,
     write=lambda value: not value,
-    usual=FLAGS,
 )
 DIVISOR = Trait(
     "divisor",
     "divisor_override",
     kept=("", "divisor"),
     read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
-    usual=(),
 )
 
 
@@ -550,10 +533,9 @@ def _paddings(axes: int) -> LayerKind:
             read=lambda layer, _: plain(layer.padding),
             read_paddle=lambda layer, _: ntuple(layer.padding, 2 * axes),
             write=list,
-            usual=(),
         ),
-        Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode, usual=PAD_MODES),  # noqa: SLF001
-        Trait("padding-value", "value", read=_pad_value, usual=(0.0, 1.0, -1.0)),
+        Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
+        Trait("padding-value", "value", read=_pad_value),
         torch=tuple(f"{name}Pad{axes}d" for name in names),
         paddle=(f"Pad{axes}D", *(f"{name}Pad{axes}D" for name in names)),
     )
@@ -573,23 +555,13 @@ def _pad_value(layer: object, shape: Shape | None) -> object:
 def _upsample() -> LayerKind:
     return kind(
         "Upsample",
-        Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer), usual=FLAGS),
-        Trait("interpolation-mode", "mode", read=lambda layer, _: _mode(layer), usual=MODES),
+        Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer)),
+        Trait("interpolation-mode", "mode", read=lambda layer, _: _mode(layer)),
         Trait(
-            "align-mode",
-            "align_mode",
-            read=lambda _layer, _shape: 0,
-            read_paddle=lambda layer, _: _align_mode(layer),
-            usual=(0, 1),
+            "align-mode", "align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)
         ),
-        Trait(
-            "output-size",
-            "size",
-            read=_target,
-            write=lambda size: list(size) if isinstance(size, tuple) else size,
-            usual=(),
-        ),
-        Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes, usual=()),
+        Trait("output-size", "size", read=_target, write=lambda size: list(size) if isinstance(size, tuple) else size),
+        Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes),
         torch=("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
         paddle=("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
     )
@@ -667,8 +639,8 @@ SPACE_KINDS = (
     *(_paddings(axes) for axes in (1, 2, 3)),
     _upsample(),
     *_folds(),
-    kind("PixelShuffle", Trait("upscale-factor", "upscale_factor", usual=(2, 3, 4))),
-    kind("PixelUnshuffle", Trait("downscale-factor", "downscale_factor", usual=(2, 3, 4))),
-    kind("ChannelShuffle", Trait("groups", "groups", usual=(2, 3, 4, 8))),
+    kind("PixelShuffle", Trait("upscale-factor", "upscale_factor")),
+    kind("PixelUnshuffle", Trait("downscale-factor", "downscale_factor")),
+    kind("ChannelShuffle", Trait("groups", "groups")),
 )
 """Their kinds."""
