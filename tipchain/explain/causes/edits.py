@@ -510,7 +510,6 @@ class _Exchange:
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
         """Return the kind, a sentence, and the tensor that the call should be given."""
         given, wanted = walk.told(self.old), walk.told(self.new)
-        wanted = f"{wanted} of another iteration" if given == wanted else wanted
         after_that = ", which the port makes only after it: the order is another one" if late else ""
         where = place_of(self.op, piece)
         what = f"it gives {called(self.op)}{where} another argument than the reference: {given} in place of {wanted}{after_that}"
@@ -544,6 +543,8 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
     # Of several turns one tells best that what it is given is made of what it should be given.
     late = [one for one, _ in found if walk.rests(one.new, one.old)]
     shown = (late or [found[0][0]])[0]
+    if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
+        return
     acts = {number: act for _, several in found for number, act in several.items()}
     code, what, wanted = shown.words(piece, walk, late=bool(late))
     fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"

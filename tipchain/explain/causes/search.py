@@ -593,7 +593,8 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield output_order(piece, trials.base.outputs, ops)
     if not piece.backward:
         yield edits(piece, trials.walk)
-        trials.reserve = needed(piece, trials.walk, trials.explains)
+        if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
+            trials.reserve = needed(piece, trials.walk, trials.explains)
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
