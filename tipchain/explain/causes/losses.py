@@ -106,7 +106,6 @@ def cause_in_code(
             ours=ours,
             theirs=theirs,
             backward=backward,
-            consumer=None,
             atomic=frozenset(),
             seed=seed,
             links=tuple(links),

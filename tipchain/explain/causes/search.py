@@ -34,7 +34,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     told_by_gradients,
 )
-from tipchain.explain.causes.piece import Consumer, Piece, PieceOutcome, PieceSide
+from tipchain.explain.causes.piece import Piece, PieceOutcome, PieceSide
 from tipchain.explain.causes.program import LAYER
 from tipchain.explain.causes.settings import by_findings, by_floor, by_ignored
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
@@ -48,7 +48,7 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.files import view_of
 from tipchain.weights.sides import join
 
@@ -98,7 +98,6 @@ def _build(
         ours=ours,
         theirs=theirs,
         backward=backward,
-        consumer=None if backward else _consumer(located, pair, store, verdict),
         seed=seed,
         atomic=judged | _innermost(theirs.layer, sides.port),
         judged=judged,
@@ -272,41 +271,12 @@ def _is_paddles(layer: Model) -> bool:
     return own and any(one.__name__ != "Layer" for one in bases)
 
 
-def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerdict) -> Consumer | None:
-    """Return the first layer inside the piece that is given something else than the reference's."""
-    noise = max(SAME_DOUBLE, ROUGH * min(verdict.own or 0.0, ROUGH))
-    ours, theirs = located.reference.trace, located.port.trace
-    for inner in located.matching.pairs:
-        if inner.whole or not (
-            _inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)
-        ):
-            continue
-        for number, other, axes in _links(inner.reference.inputs, inner.port.inputs, store):
-            one, two = (store.get(inner.reference.inputs[number].stored), store.get(inner.port.inputs[other].stored))
-            if relative(one.transpose(axes), two) > noise:
-                return Consumer(
-                    path=_within(inner.port, pair.port),
-                    turn=_turn(theirs, inner.port, pair.port),
-                    number=other,
-                    reference=_within(inner.reference, pair.reference),
-                    reference_turn=_turn(ours, inner.reference, pair.reference),
-                    reference_number=number,
-                )
-    return None
-
-
 def _inside(trace: Trace, call: Call, around: Call) -> bool:
     return holds(trace, around, call) and (call.path.startswith(f"{around.path}.") or not around.path)
 
 
 def _within(call: Call, around: Call) -> str:
     return call.path.removeprefix(f"{around.path}.") if around.path else call.path
-
-
-def _turn(trace: Trace, call: Call, around: Call) -> int:
-    """Return how many calls of the same layer came before inside ``around``."""
-    before: Iterable[Call] = (one for one in trace.calls if around.number < one.number < call.number)
-    return sum(one.path == call.path for one in before)
 
 
 MOST_RUNS, LEAST_RUNS = 200, 40
@@ -390,7 +360,7 @@ def _diagnose(
     """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most, pace)
-        if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
+        if trials.before <= NOISE:
             return []
         made = sum(int(np.prod(one.shape)) for op in trials.base.ops for one in piece.floats(op.result))
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
@@ -510,7 +480,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
         trials = Trials(piece, MOST_RUNS)
         ops = trials.base.ops
         if piece.backward:
-            if trials.before[0] <= NOISE:
+            if trials.before <= NOISE:
                 return None
             trials.run(chain(by_ignored(piece, ops), cut_gradients(piece, ops)))
             if not trials.settled():
@@ -518,7 +488,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
             found = trials.found()
             return _told(found, trials) if found else None
         shown = show(piece, trials.walk)
-        if trials.before[0] > NOISE:
+        if trials.before > NOISE:
             trials.run(needed(piece, trials.walk, trials.explains))
         found = trials.found()
         if not found:
@@ -600,8 +570,9 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     trial, piece = found[0], trials.piece
     one = trial.hypothesis
-    before = trials.before[0 if trial.end else 1]
-    numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    numbers = (
+        f"relative error {trials.before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    )
     others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
