@@ -154,12 +154,12 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
     from tipchain.history.ingest import history_with
     from tipchain.history.render import changes_text, first_text
 
-    with history_with(results, database) as history, history.reading() as connection:
-        entry = find_entry(connection, results.night.name, title=results.plan.name)
-        before = last_comparable(connection, entry)
+    with history_with(results, database) as history, history.reading() as session:
+        entry = find_entry(session, results.night.name, title=results.plan.name)
+        before = last_comparable(session, entry)
         if before is None:
             return first_text(entry).splitlines()
-        return changes_text(changes(connection, before, entry, root=Path(results.plan.root))).splitlines()
+        return changes_text(changes(session, before, entry, root=Path(results.plan.root))).splitlines()
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
