@@ -169,13 +169,14 @@ class _Part:
         bad, total = len(results.bad), many(sum(results.counts.values()), "item")
         word = f"{bad} of {total} did not pass" if bad else f"{results.counts[Outcome.PASS]} of {total} passed"
         commit = results.facts.get("commit", "")
+        state = "" if results.finished else ", so far: the night is not finished"
         parts = [
             element(
                 "p",
                 element("strong", head, class_=f"outcome {'error' if tone == 'unknown' else tone}"),
                 f"{self.line.name}, {when(column)}",
                 f", commit {commit}" if commit else "",
-                f": {word}{'' if results.finished else ', so far: the night is not finished'}.",
+                f": {word}{state}.",
             ),
             _list(element("li", text) for text in (*results.wrong, *results.notes)),
         ]
