@@ -310,12 +310,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> int:
     from tipchain.nightly.night_report import plan_lines
-    from tipchain.nightly.nights import plan_json, usual_seconds
+    from tipchain.nightly.nights import usual_seconds
 
     plan, nights = _chosen(args)
     show(
         getattr(args, "json", None),
-        lambda: plan_json(plan),
+        lambda: as_json(plan),
         lambda: "\n".join(plan_lines(plan, usual_seconds(nights), terminal_width())),
     )
     return _nothing_chosen(args) if not plan.items else ExitCode.PASSED

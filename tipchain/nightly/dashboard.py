@@ -77,7 +77,7 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
     }
     filters = {name: values for name, values in found.items() if len(values) > 1}
-    parts = [_Part(place, line, filters) for place, line in enumerate(sorted(timelines, key=_state))]
+    parts = [_ManifestNights(place, line, filters) for place, line in enumerate(sorted(timelines, key=_state))]
     script, style = (asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css"))
     names = ", ".join(one.line.name for one in parts)
     bad, state = sum(len(one.columns[-1].results.bad) for one in timelines), min(map(_state, timelines))
@@ -139,7 +139,7 @@ def _table(name: str, heads: Sequence[Markup], rows: Iterable[Markup], class_: s
     return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{name}, scrollable")
 
 
-class _Part:
+class _ManifestNights:
     """The nights of a manifest on the page.
 
     Attributes:
