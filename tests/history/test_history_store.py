@@ -12,20 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from history_samples import (
-    ERROR,
-    FAIL,
-    PASS,
-    end_item,
-    finish,
-    history_in,
-    item,
-    judged,
-    night,
-    night_folder,
-    report,
-    trained,
-)
+from history_samples import ERROR, FAIL, PASS, end_item, finish, history_in, item, judged, night, night_folder, report
 from night_samples import NightSample
 from night_samples import item as planned
 
@@ -35,7 +22,6 @@ from tipchain.history.entries import find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.schema import Base, CauseFacts, TablesVersion
 from tipchain.history.store import History, place_of
-from tipchain.nightly.items import ShardPart
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -227,9 +213,6 @@ def test_keys_of_other_tables_are_watched(history):
         )
 
 
-PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
-
-
 def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps({**report(), "chain": "paddle2onnx"}))
@@ -301,11 +284,3 @@ def test_places(tmp_path, monkeypatch):
     assert place.without_secrets("login s3cret failed") == "login *** failed"
     (tmp_path / "test_tipc").mkdir()
     assert project_above(tmp_path / "test_tipc" / "configs") == tmp_path
-
-
-def test_figures_of_two_items_stay_apart(history):
-    history.add(night(0), [trained("a", {"loss": 0.5}), trained("b", {"loss": 0.25, "top1": 1.0})])
-    with history.reading() as connection:
-        items = items_of(connection, find_entry(connection, "latest"))
-        found = {name: one.commands[0].figures for name, one in items.items()}
-    assert found == {"a": {"loss": 0.5}, "b": {"loss": 0.25, "top1": 1.0}}

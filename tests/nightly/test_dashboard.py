@@ -293,10 +293,7 @@ def test_a_curve_goes_from_its_least_to_its_largest_value_and_stops_where_nothin
             night.end(GOOD, seconds=seconds)
         night.finish()
     (curve,) = re.findall(r'<path d="([^"]*)"', page_of(tmp_path, tmp_path))
-    steps = re.findall(r"([ML])(\d+) (\d+)h0", curve)
-    assert [(pen, int(x)) for pen, x, _ in steps] == [("M", 4), ("M", 20), ("L", 28)]
-    low, high, last = (int(y) for *_, y in steps)
-    assert high < last == (low + high) / 2 < low
+    assert curve == "M4 36h0M20 4h0l8 16"
 
 
 def test_figures_that_have_no_room_are_counted(tmp_path):
@@ -308,12 +305,12 @@ def test_figures_that_have_no_room_are_counted(tmp_path):
     assert f"{9 - FIGURES} more figures are in the reports" in text
 
 
-def test_500_items_and_30_nights_take_less_than_2_mb(tmp_path):
+def test_500_items_and_30_nights_take_less_than_1_5_mb(tmp_path):
     # A tenth of the items, with what does not grow with them left out: the full size takes ten seconds to make.
     sizes = {}
     for items in (50, 90):  # beyond what stands at the top
         sizes[items] = len(page_of(many_nights(tmp_path / str(items), items, 30), tmp_path).encode())
-    assert sizes[50] + (sizes[90] - sizes[50]) / 40 * 450 < 2e6
+    assert sizes[50] + (sizes[90] - sizes[50]) / 40 * 450 < 1.5e6
 
 
 def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):

@@ -404,7 +404,7 @@ def _go_on(
         require_gpu=bool(execution.get("require_gpu")),
         keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
-        sinks=(history,),
+        sink=history,
     )
     view.number = number - coordinator.left
     if not args.quiet:

@@ -65,7 +65,23 @@ class IngestSource:
         if self.night is not None:
             chains = {item.id: item.chain for item in self.night.plan.items}
             for record in self.night.records():
-                yield _item_of_record(self.night.folder, record, self.entry, chains[record.id])
+                reason, found = record.reason, {}
+                try:
+                    report = load_report(self.night.folder / record.report) if record.report else None
+                    found = {"environment": dict(report.versions), **_parts(report)} if report else {}
+                except InputError as error:
+                    trouble = f"its report cannot be read: {error.message}"
+                    reason = f"{reason}; {trouble}" if reason else trouble
+                host, its_class = record.machine or self.entry.machine, self.entry.machine_class
+                yield taken(
+                    ItemFacts,
+                    record,
+                    reason=reason,
+                    machine=host,
+                    machine_class=its_class,
+                    chain=chains[record.id],
+                    **found,
+                )
 
 
 def read_source(path: Path, machine: str = "") -> IngestSource:
@@ -157,20 +173,6 @@ def _epoch(started: str, file: Path) -> float:
             found=repr(started),
             expected="a time such as 2026-01-31T22:15:00+00:00",
         ) from error
-
-
-def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
-    """Return an item from its record and its report; the reason says if the report cannot be read."""
-    reason, report = record.reason, None
-    if record.report:
-        try:
-            report = load_report(night / record.report)
-        except InputError as error:
-            trouble = f"its report cannot be read: {error.message}"
-            reason = f"{reason}; {trouble}" if reason else trouble
-    host, its_class = record.machine or entry.machine, entry.machine_class
-    found = {"environment": report.versions, **_parts(report)} if report else {}
-    return taken(ItemFacts, record, reason=reason, machine=host, machine_class=its_class, chain=chain, **found)
 
 
 def _parts(report: RunReport) -> dict[str, Json]:

@@ -301,11 +301,9 @@ class History:
 def _configure(connection: sqlite3.Connection, _: object) -> None:
     """Prepare a new connection to an SQLite file: transactions begin when we say so."""
     connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute(
-        "PRAGMA synchronous=NORMAL"
-    )  # in WAL mode a crash loses no consistency. Source: sqlite.org/pragma
-    connection.execute("PRAGMA cache_size=-65536")
+    # With synchronous=NORMAL a crash loses no consistency in WAL mode. Source: sqlite.org/pragma
+    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "cache_size=-65536"):
+        connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin(connection: Connection) -> None:

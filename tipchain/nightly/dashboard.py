@@ -377,10 +377,11 @@ def _curve(title: str, values: Sequence[float]) -> Markup:
     low, high, last = (f"{value:.4g}" for value in (min(finite), max(finite), finite[-1]))
     told = f"{title}: {low} to {high} in {len(finite)} nights, latest {last}"
     level = Scale(*linear(values), 38, 2)
-    steps, pen = [], "M"
+    steps, before = [], None
     for at, value in enumerate(values):
-        if isfinite(value):
-            steps.append(f"{pen}{8 * at + 4} {level(value):.0f}h0")
-        pen = "L" if isfinite(value) else "M"
+        height = round(level(value)) if isfinite(value) else None
+        if height is not None:  # the line ends where nothing ran; h0 makes a point of a single run
+            steps.append(f"M{8 * at + 4} {height}h0" if before is None else f"l8 {height - before}")
+        before = height
     path = element("path", d="".join(steps))
     return element("li", told, element("svg", path, viewBox=f"0 0 {8 * len(values)} 40", aria_hidden="true"))

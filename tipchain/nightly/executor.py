@@ -90,7 +90,9 @@ class Ports:
             first, name = FIRST_PORT + number * PORTS, f"ports-{number}"
             if self._leases.take((name,), holder):
                 continue
-            if _is_free(first):
+            with suppress(OSError), socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("", first))
                 self._held[first] = name
                 return first
             self._leases.give_back((name,))
@@ -99,16 +101,6 @@ class Ports:
     def give_back(self, first: int) -> None:
         """Give a block back."""
         self._leases.give_back((self._held.pop(first),))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +245,9 @@ def run_attempt(
             )
     except Exception as error:  # noqa: BLE001 - what goes wrong with one item ends no night
         ending = Ending(failure=f"{type(error).__name__}: {error}")
+    failure = ending.failure
+    if ending.exit_code in NOT_STARTED and failure:  # without what is said to the users of chains
+        failure = failure.partition(";")[0].replace("interpreter", "program", 1)
     return taken(
         Ended,
         ending,
@@ -260,16 +255,9 @@ def run_attempt(
         attempt=work.attempt,
         seconds=round(ending.seconds, 3),
         started=started,
-        failure=_failure(ending),
+        failure=failure,
         machine=socket.gethostname(),
     )
-
-
-def _failure(ending: Ending) -> str:
-    """Return why a program could not be started, without what is said to the users of chains."""
-    if ending.exit_code in NOT_STARTED and ending.failure:
-        return ending.failure.partition(";")[0].replace("interpreter", "program", 1)
-    return ending.failure
 
 
 @dataclass(slots=True)
