@@ -136,7 +136,13 @@ def changes(session: Session, before: Entry, after: Entry, *, root: Path) -> Cha
     )
     if before.where != after.where:
         old["machine"], new["machine"] = before.where, after.where
-    commands = [(item.id, *pair) for first, item in both for pair in _paired(first.commands, item.commands)]
+    commands = [
+        (item.id, earlier, ran)
+        for first, item in both
+        for ran in item.commands
+        for earlier in first.commands
+        if earlier.id == ran.id
+    ]
     flips, inside = _flips([("", *pair) for pair in both]), _flips(commands)
     fresh = () if before.missing else tuple(item for item in now if item not in was)
     verdicts, new_verdicts, gone_verdicts = _verdicts(session, both)
@@ -173,13 +179,6 @@ def last_comparable(session: Session, entry: Entry) -> Entry | None:
     return next((one for one in candidates if not sharing.isdisjoint(one.rows)), None)
 
 
-def _paired(
-    before: Sequence[CommandFacts], after: Sequence[CommandFacts]
-) -> Iterator[tuple[CommandFacts, CommandFacts]]:
-    was = {one.id: one for one in before}
-    yield from ((was[one.id], one) for one in after if one.id in was)
-
-
 _Pair = tuple[ItemFacts, ItemFacts]
 _CommandPair = tuple[str, CommandFacts, CommandFacts]
 
@@ -206,9 +205,12 @@ def _verdicts(session: Session, both: Sequence[_Pair]) -> tuple[list[Flip], dict
         .join(now, sa.and_(now.item_run_id == new.row, now.subject == was.subject))
         .where(old.entry_id.in_(entries[0]))
     )
-    matched = query.add_columns(sa.func.count()).group_by(old.row, new.row)
-    counts = {(first, item): count for first, item, count in session.execute(matched)}
-    differing = query.add_columns(now.subject, was.outcome, now.outcome, now.reason).where(was.outcome != now.outcome)
+    differs = was.outcome != now.outcome
+    matched = query.add_columns(sa.func.count(), sa.func.count(sa.case((differs, 1)))).group_by(old.row, new.row)
+    counts = {(first, item): numbers for first, item, *numbers in session.execute(matched)}
+    differing = query.add_columns(now.subject, was.outcome, now.outcome, now.reason).where(
+        differs, new.row.in_([item for (_, item), (_, count) in counts.items() if count])
+    )
     flips = [
         Flip(item=rows[first, item][1].id, part=subject, before=before, after=after, reason=reason)
         for first, item, subject, before, after, reason in session.execute(differing.order_by(new.row, now.subject))
@@ -216,7 +218,7 @@ def _verdicts(session: Session, both: Sequence[_Pair]) -> tuple[list[Flip], dict
     ]
     found: list[dict[str, int]] = []
     for side in (1, 0):
-        more = {pair[1].id: pair[side].verdict_count - counts.get(key, 0) for key, pair in rows.items()}
+        more = {pair[1].id: pair[side].verdict_count - counts.get(key, (0,))[0] for key, pair in rows.items()}
         found.append({item: count for item, count in more.items() if count})
     return flips, found[0], found[1]
 

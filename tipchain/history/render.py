@@ -307,7 +307,7 @@ def export(session: Session, stream: TextIO, *, table: str, form: str, chosen: S
         query = query.join(kind, columns.item_run_id == ItemFacts.row)
     query = query.order_by(Entry.began, Entry.row, *sa.inspect(kind).primary_key)
     query = query if chosen is None else query.where(Entry.row.in_([row for one in chosen for row in one.rows]))
-    rows = session.execute(query, execution_options={"yield_per": AT_ONCE})
+    rows = session.execute(query, execution_options={"yield_per": 2000})
     writer = csv.writer(stream, lineterminator="\n")
     if form == "csv":
         writer.writerow(rows.keys())
@@ -320,7 +320,3 @@ def export(session: Session, stream: TextIO, *, table: str, form: str, chosen: S
         else:
             stream.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
     return count
-
-
-AT_ONCE = 2000
-"""Rows that are fetched at once."""
