@@ -367,7 +367,7 @@ def read_night(folder: Path) -> Night:
 
 def nights_below(folder: Path) -> list[Path]:
     """Return the folders of nights, the latest first; one that was killed before it was written down is none."""
-    return sorted((one.parent for one in folder.glob(f"*/{NIGHT}")), reverse=True)
+    return sorted((one.parent for one in folder.glob(f"[!.]*/{NIGHT}")), reverse=True)
 
 
 def find_nights(folder: Path) -> list[Path]:
