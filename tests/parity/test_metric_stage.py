@@ -10,7 +10,6 @@ import pytest
 from in_process import failed
 
 from tipchain.core.blame import UsersError
-from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe
 from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
@@ -102,19 +101,6 @@ def test_a_fault_of_the_code_is_told_from_one_of_the_evaluation(sides, port, mon
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("stage", ["metric", "loss"])
-def test_a_fault_fails_exactly_its_stage(both_sides, port, monkeypatch, stage):
-    from tipchain.pairs import paddle_losses
-
-    metric, loss = port.build_metric(), paddle_losses.build_loss
-    if stage == "metric":
-        monkeypatch.setattr(port, "build_metric", lambda: Batched(metric, by_batch=True))
-    else:
-        monkeypatch.setattr(paddle_losses, "build_loss", lambda **args: loss(**args, reduction="sum"))
-    assert {one for one in ("forward", "data", "metric", "loss") if failed(both_sides.judge(one))} == {stage}
-
-
-@pytest.mark.frameworks
 def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, monkeypatch):
     both, reference = sides
     original = port.Folder.__getitem__
@@ -147,20 +133,6 @@ def test_dumps_without_the_codes_own_numbers_are_judged_as_ever():
     found = judge({"acc_top1": [75]}, {"acc_top1": [70]})
     assert failed(found)["metric/acc_top1"].startswith("not close")
     assert "code" not in failed(found)["metric/acc_top1"]
-
-
-def test_what_is_no_classifier_is_remarked():
-    assert any("not tried alone" in note for note in judge({"iou": [75]}, {"iou": [75]}, {"classes": None}).notes)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 5, 10, 1000])
-def test_the_probe_has_what_ways_of_counting_differ_in(classes):
-    probe = make_probe(classes)
-    assert [len(label) for _, label in probe.batches()] == list(BATCH_SIZES)
-    assert BATCH_SIZES[-1] < BATCH_SIZES[0], "the last batch is smaller"
-    assert all(len(np.unique(row)) == classes for row in probe.logits), "no ties"
-    assert any(len(np.unique(row)) < classes for row in probe.tied) or classes <= 5
-    assert classes == 2 or not (probe.label == classes - 1).any(), "one class has no sample"
 
 
 def test_counts_by_class():

@@ -105,14 +105,6 @@ def test_decay_before_clipping_is_seen(case):
     assert any("decayed otherwise" in reason for reason in reasons.values()), reasons
 
 
-def test_variants_are_judged_apart(case):
-    updates = replace(case.updates, variants={"l1": {**L2, "decay": "l1"}, "plain": {"name": "sgd"}})
-    wrong = replace(updates, variants={**updates.variants, "l1": L2})
-    verdicts = align("regularization", replace(case, updates=updates), replace(case, updates=wrong))
-    assert {name.partition("/")[0] for name in failed(verdicts)} == {"l1"}
-    assert verdicts["plain/decayed"].outcome is Outcome.SKIP
-
-
 def test_sides_that_started_from_other_values_are_not_compared(case):
     reference = record_side(case, "torch", "regularization")
     port = record_side(replace(case, updates=replace(case.updates, seed=1)), "paddle", "regularization")

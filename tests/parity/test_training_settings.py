@@ -44,18 +44,6 @@ def test_the_defaults(load):
 
 
 @pytest.mark.parametrize(
-    ("text", "modes"), [("modes: [eval, train]", ("eval", "train")), ("modes: [train]", ("train",))]
-)
-def test_modes(load, text, modes):
-    assert load(f"backward: {{{text}}}\n").backward.modes == modes
-
-
-@pytest.mark.parametrize(("text", "dropout"), [("off", "off"), ("'off'", "off"), ("equal", "equal")])
-def test_dropout(load, text, dropout):
-    assert load(f"train: {{dropout: {text}}}\n").train.dropout == dropout
-
-
-@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("backward: {modes: [evl]}", ["backward.modes", "found: evl", "did you mean 'eval'"]),
