@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import accumulate
 from math import isclose, prod
 from types import FrameType
 from typing import Literal
@@ -259,22 +260,14 @@ def partners_of(
         ]
         for side in (ours, theirs)
     )
-    numbers = [_counted(side) for side in (ours, theirs)]
+    # How many draws come before each event.
+    numbers = [list(accumulate((isinstance(one, Draw) for one in side), initial=0)) for side in (ours, theirs)]
     found = {}
     for block in SequenceMatcher(a=mine, b=other, autojunk=False).get_matching_blocks():
         for step in range(block.size):
             one, its = ours[block.a + step], theirs[block.b + step]
             if isinstance(one, Draw) and isinstance(its, Draw) and one.fits(its):
                 found[numbers[1][block.b + step]] = numbers[0][block.a + step]
-    return found
-
-
-def _counted(events: Sequence[object]) -> list[int]:
-    """Return for each event how many draws come before it."""
-    found, count = [], 0
-    for one in events:
-        found.append(count)
-        count += isinstance(one, Draw)
     return found
 
 
