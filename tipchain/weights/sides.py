@@ -718,18 +718,10 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
-    """Yield every parameter and persistent buffer of a Paddle model as torch has it.
+    """Yield every parameter and persistent buffer of a Paddle model as torch has it, each once.
 
-    This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,
-    and `layouts.assemble` and `divide` turn arrays of its parts (values, gradients, moments) into torch's array and
-    back, also where the match transposes a tensor, joins several, or differs in axes of 1.
-
-    A tensor that several layers share comes once, under its first name; a bias that a recurrent layer of Paddle
-    keeps as a constant zero, and torch not at all, does not come, nor what a match says that only the port keeps.
-
-    Args:
-        model: a ``paddle.nn.Layer``.
-        names: as for `paddle_layers`; those of a match hold its layouts.
+    With the names of a match each slot has torch's name and shape; `assemble` and `divide` turn arrays of its parts
+    (values, gradients, moments) into torch's array and back. What only Paddle keeps does not come.
 
     Raises:
         WeightsError: a layer's type decides about its tensors in a way not known here.

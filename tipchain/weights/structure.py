@@ -206,11 +206,10 @@ def joins(shape: Shape, other: Shape) -> bool:
 
 
 LEVELS = 5
-"""Levels of likeness."""
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
-    """Return the common properties of matching leaves, the strictest first.
+    """Return the common properties of matching leaves at each level, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
@@ -254,15 +253,7 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A container, or a leaf.
-
-    Attributes:
-        path: in torch's terms.
-        leaves: all that it holds, in order of declaration.
-        children: what it holds; empty of a leaf.
-        content: how many leaves of each key it holds.
-        start: where its first leaf was declared.
-    """
+    """A container, or a leaf: its leaves in order of declaration, and how many of each key."""
 
     path: Path
     leaves: list[Leaf]
@@ -324,18 +315,13 @@ def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, fo
 
 
 class _Scope:
-    """What two containers hold, opened as far as their contents differ.
-
-    Attributes:
-        decided: Paddle's node and the evidence by torch's node.
-        doubts: what could not be decided.
-    """
+    """Two containers' nodes, opened as far as their contents differ."""
 
     def __init__(self, torch: Sequence[_Node], paddle: Sequence[_Node], depths: Sequence[int]) -> None:
         self.depths = depths
         self.opened: tuple[list[_Node], list[_Node]] = ([], [])
         self.sides = self._open(list(torch), list(paddle))
-        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}
+        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}  # Paddle's node by torch's
         self.taken: set[_Node] = set()
         self.doubts: list[Doubt] = []
         self.inside = self._holders(0), self._holders(1)
