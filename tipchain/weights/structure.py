@@ -206,6 +206,7 @@ def joins(shape: Shape, other: Shape) -> bool:
 
 
 LEVELS = 5
+"""Levels of likeness."""
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
