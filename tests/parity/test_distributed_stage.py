@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -16,33 +15,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from stage_records import judge_arrays, open_paddle, outcomes, reasons, tiny_bench
 
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import UsageError
 from tipchain.modes import tensors_name
-from tipchain.numbers.dumps import Record
 from tipchain.parity.case import load_case
-from tipchain.parity.stages import judge_dumps
-from tipchain.parity.stages.judging import Dumps, Judged, Rules
+from tipchain.parity.stages import record
+from tipchain.parity.stages.judging import Judged
 
 TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
 
 
 @pytest.fixture(scope="module")
 def side(tmp_path_factory):
-    """A project of the tiny case's Paddle side its framework and weights."""
-    if importlib.util.find_spec("paddle") is None:
-        pytest.skip("needs paddle")
-    from tipchain.frameworks import load_framework
-    from tipchain.modes import parse_device
-
-    framework = load_framework("paddle")
-    framework.configure(parse_device("cpu"), 0, 1)
-    from tests.cases.tiny.tiny_paddle import build_model
-
-    folder = tmp_path_factory.mktemp("side")
-    framework.paddle.save(build_model().state_dict(), str(folder / "weights.pdparams"))
-    (folder / "pyproject.toml").touch()
-    return framework, folder
+    return open_paddle(tmp_path_factory.mktemp("side"))
 
 
 @pytest.fixture(autouse=True)
@@ -50,74 +36,28 @@ def _tests_can_be_imported(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(TINY.parents[3]))
 
 
-def bench_of(side, tmp_path, *changes: tuple[str, str], **settings):
-    """Return a bench of the tiny case with some builders replaced by name."""
-    from tipchain.parity.stages import Bench
-
-    framework, folder = side
-    text = TINY.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / f"{tmp_path.name}.yaml"
-    path.write_text(f"{text}distributed: {json.dumps(settings)}\n")
-    return Bench(
-        framework=framework,
-        case=load_case(path),
-        weights=folder / "weights.pdparams",
-        inputs={},
-        epochs=1,
-        train_data=tmp_path,
-        eval_data=tmp_path,
-        folder=tmp_path,
-    )
-
-
-def judge(side, tmp_path, *changes: tuple[str, str], names=None, **settings) -> Judged:
-    """Record the stage, and judge it from what it leaves."""
-    from tipchain.parity.stages import record
-
-    bench = bench_of(side, tmp_path, *changes, **settings)
-    if names:
-        bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=names)))
-    recording = record("distributed", bench)
-    return judge_recorded(
-        tmp_path,
-        recording.arrays,
-        recording.reference,
-        dict(recording.tensors),
-        dict(recording.reference_tensors),
-        dict(recording.details),
-    )
+def bench_of(side, tmp_path, **settings):
+    path = side[1] / f"{tmp_path.name}.yaml"
+    path.write_text(f"{TINY.read_text()}distributed: {json.dumps(settings)}\n")
+    return tiny_bench(side, load_case(path), tmp_path)
 
 
 def judge_recorded(folder, port, reference, tensors, reference_tensors, details) -> Judged:
     for name, arrays in (("paddle", tensors), ("torch", reference_tensors)):
         if arrays:
             save_file(arrays, folder / tensors_name("distributed", name))
-    meta = {"details": json.loads(json.dumps(details))}
-    dumps = Dumps(
-        stage="distributed",
-        reference=Record(side="single", arrays=reference, meta=meta),
-        port=Record(side="paddle", arrays=port, meta=meta),
-        reference_path=folder / "one",
-        port_path=folder / "other",
-    )
-    return judge_dumps(dumps, Rules(own={}))
-
-
-def outcomes(judged: Judged) -> dict[str, str]:
-    return {verdict.subject.partition("/")[2]: verdict.outcome.value for verdict in judged.verdicts}
-
-
-def reasons(judged: Judged) -> dict[str, str]:
-    return {verdict.subject.partition("/")[2]: verdict.reason for verdict in judged.verdicts}
+    sides = ("single", "paddle")
+    return judge_arrays("distributed", reference, port, details=(details, details), sides=sides, folder=folder)
 
 
 @pytest.mark.frameworks
 def test_two_processes_do_what_one_does(side, tmp_path):
     told = {"classifier.bias": "head.bias"}  # by structure, while the weights were converted; the file does not say it
-    judged = judge(side, tmp_path, names=told, batch_size=6, iterations=2)
+    bench = bench_of(side, tmp_path, batch_size=6, iterations=2)
+    bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=told)))
+    made = record("distributed", bench)
+    tensors = dict(made.tensors), dict(made.reference_tensors)
+    judged = judge_recorded(tmp_path, made.arrays, made.reference, *tensors, dict(made.details))
     found = outcomes(judged)
     assert set(found.values()) == {"PASS"}
     parameters = {
@@ -155,7 +95,6 @@ def drawing(forward):
 
 @pytest.mark.frameworks
 def test_processes_that_take_too_long_are_ended(side, tmp_path):
-    from tipchain.parity.stages import record
     from tipchain.parity.stages.distributed import GroupError
 
     with pytest.raises(
@@ -167,7 +106,6 @@ def test_processes_that_take_too_long_are_ended(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_batch_statistics_of_shares_are_refused(side, tmp_path):
-    from tipchain.parity.stages import record
 
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
@@ -327,22 +265,6 @@ def test_a_parameter_that_only_one_run_has_fails(tmp_path):
 def test_too_few_gpus_are_a_skip(tmp_path):
     judged = judge_recorded(tmp_path, {}, {}, {}, {}, {"skipped": "2 processes need 2 GPUs, one each; visible: 1"})
     assert outcomes(judged) == {"processes": "SKIP"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ("{batch_size: 5}", "batch_size: cannot be shared equally"),
-        ("{processes: 1}", "processes: is too small"),
-        ("{iterations: 0}", "iterations: is too small"),
-        ("{process: 2}", "did you mean 'processes'"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(tmp_path, settings, words):
-    path = tmp_path / "case.yaml"
-    path.write_text(f"{TINY.read_text()}distributed: {settings}\n")
-    with pytest.raises(CaseError, match=words):
-        load_case(path)
 
 
 @pytest.mark.parametrize(("given", "kept"), [("", None), ("1", "1"), (None, None)])

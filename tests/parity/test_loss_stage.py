@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from in_process import failed
-from test_case import GOOD, write
+from stage_records import judge_arrays
 
-from tipchain.errors import CaseError, Outcome
-from tipchain.numbers.dumps import Record
+from tipchain.errors import Outcome
 from tipchain.parity import stages
-from tipchain.parity.case import load_case
 from tipchain.parity.inputs import make_loss_label
 from tipchain.parity.settings import LossSettings
-from tipchain.parity.stages import judge_dumps
-from tipchain.parity.stages.judging import Dumps, Rules
 
 
 @pytest.fixture(scope="module")
@@ -112,30 +107,8 @@ def test_the_cases_arguments_hold_wherever_its_loss_is_built(sides):
     assert float(arrays["loss"][0]) == pytest.approx(4 * float(arrays["mean/loss"][0]), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{args: [0.1]}", ["loss.args", "a mapping of arguments"]),
-        ("{variants: {a/b: {x: 1}}}", ["loss.variants.a/b", "cannot name a variant"]),
-        ("{variants: {gradient: {x: 1}}}", ["loss.variants.gradient", "cannot name a variant"]),
-        ("{variants: {plain: {}}}", ["loss.variants.plain", "changes no argument"]),
-        ("{variant: {}}", ["loss.variant", "did you mean 'variants'"]),
-    ],
-)
-def test_loss_settings_that_cannot_be_are_named(tmp_path, text, words):
-    with pytest.raises(CaseError) as caught:
-        load_case(write(tmp_path, f"{GOOD}loss: {text}\n"))
-    for word in words:
-        assert word in str(caught.value)
-
-
-def judge(expected, actual, meta=None):
-    records = [
-        Record(side=side, meta={"details": facts or {}}, arrays={key: np.asarray(v) for key, v in arrays.items()})
-        for side, arrays, facts in zip(("torch", "paddle"), (expected, actual), meta or (None, None), strict=True)
-    ]
-    dumps = Dumps(stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    return judge_dumps(dumps, Rules(own={}))
+def judge(expected, actual):
+    return judge_arrays("loss", expected, actual)
 
 
 def outcomes(judged):

@@ -178,12 +178,6 @@ def test_arguments_that_cannot_be_are_refused(case, args, words):
             record_side(with_args(case, **args), side, "lr")
 
 
-@pytest.mark.parametrize("line", ["lr: {steps: 1}", "lr: {learning_rate: 0}", "lr: {step: 3}"])
-def test_settings_that_cannot_be_are_refused(tmp_path, line):
-    with pytest.raises(CaseError, match=r"pairs\.yaml:\d+: lr\."):
-        pairs_case(tmp_path, f"{PAIRS}{line}\n")
-
-
 def test_the_documents_script_compares_both_curves_and_ends_by_result(tmp_path):
     project = make_tiny_project(tmp_path / "project")
     project.edit("case.yaml", "stages: [", "stages: [lr, ")

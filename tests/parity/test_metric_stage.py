@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from in_process import failed
+from stage_records import judge_arrays
 
 from tipchain.core.blame import UsersError
-from tipchain.numbers.dumps import Record
-from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
-from tipchain.parity.stages.judging import Dumps, Rules
 
 NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)
 
@@ -118,19 +115,8 @@ def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, mon
     assert "right expected, 0 of 0 actual; class 3: " in found["metric/counts/samples"]
 
 
-def judge(expected, actual, facts=None):
-    records = [
-        Record(
-            side=side, meta={"details": facts or {}}, arrays={k: np.asarray(v, np.float32) for k, v in arrays.items()}
-        )
-        for side, arrays in (("torch", expected), ("paddle", actual))
-    ]
-    dumps = Dumps(stage="metric", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    return judge_dumps(dumps, Rules(own={}))
-
-
 def test_dumps_without_the_codes_own_numbers_are_judged_as_ever():
-    found = judge({"acc_top1": [75]}, {"acc_top1": [70]})
+    found = judge_arrays("metric", {"acc_top1": [75]}, {"acc_top1": [70]})
     assert failed(found)["metric/acc_top1"].startswith("not close")
     assert "code" not in failed(found)["metric/acc_top1"]
 

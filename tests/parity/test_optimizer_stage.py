@@ -138,12 +138,3 @@ def test_arguments_that_cannot_be_are_refused(case, side, args, words):
         record_side(with_args(case, **args), side, "optimizer")
     for word in (str(case.path), *words):
         assert word in str(caught.value)
-
-
-def test_updates_of_another_number_are_an_error(tmp_path):
-    from updates_bench import PAIRS
-
-    with pytest.raises(CaseError, match=r"updates\.iterations: is too small"):
-        pairs_case(tmp_path, PAIRS + "updates: {iterations: 2}\n")
-    with pytest.raises(CaseError, match=r"updates\.variants\.a/b"):
-        pairs_case(tmp_path, PAIRS + "updates: {variants: {a/b: {name: sgd}}}\n")

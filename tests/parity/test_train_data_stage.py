@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
 
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import UsageError
 from tipchain.parity.settings import TrainDataSettings
 from tipchain.parity.stages.train_data import record
 
@@ -335,24 +335,3 @@ def test_an_augmentation_that_breaks_its_contract_is_refused(draw, words):
 def test_a_loader_that_breaks_its_contract_is_refused():
     with pytest.raises(UsageError, match=r"sides\.torch\.loader: a batch is wrong"):
         compare({"loader": lambda *_: [np.ones(3)]})
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{epochs: 1}", "is too small"),
-        ("{batch_size: 0}", "is too small"),
-        ("{drop_last: 3}", "true or false"),
-        ("{draw: 5}", "draw"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(tmp_path, text, words):
-    from test_case import GOOD as CASE
-    from test_case import write
-
-    from tipchain.parity.case import load_case
-
-    with pytest.raises(CaseError, match=words):
-        load_case(write(tmp_path, CASE + f"train_data: {text}\n"))
-    case = load_case(write(tmp_path, CASE + "train_data: {epochs: 3, drop_last: true, draws: 500}\n"))
-    assert case.training_data == TrainDataSettings(epochs=3, drop_last=True, draws=500)
