@@ -234,13 +234,7 @@ def check_batch(batch: object, dataset: Any) -> tuple[Any, Any, Any]:
 
 
 def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[..., Any]:
-    """Return ``builder`` with its result checked.
-
-    Args:
-        name: what it builds, a key of a case's side.
-        side: ``"torch"`` or ``"paddle"``.
-        builder: the user's.
-    """
+    """Return a builder of a side, by its key in the case, with its result checked."""
 
     @wraps(builder)
     def build_checked(*args: object, **settings: object) -> object:
@@ -310,16 +304,9 @@ def _is_kind(name: str, side: str, made: Any) -> bool:
 
 
 def make_optimizer(builder: Callable[..., Any], model: Model, learning_rate: Any, args: Mapping[str, Any]) -> Any:
-    """Return ``builder(model.parameters(), learning_rate, **args)``.
+    """Return ``builder(model.parameters(), learning_rate, **args)``, and the model where the builder asks for it.
 
-    A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,
-    another rate for the head) need names or layer types.
-
-    Args:
-        builder: one side's ``build_optimizer``.
-        model: the module or layer.
-        learning_rate: a number, or Paddle's schedule.
-        args: the case's ``optimizer:`` arguments.
+    Rules for some of the parameters need names or layer types.
     """
     asks = "model" in inspect.signature(builder).parameters
     return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))

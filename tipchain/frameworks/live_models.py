@@ -152,10 +152,7 @@ class TorchSide(FrameworkSide):
         yield from model.named_modules()
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of the module; return what ends this.
-
-        What the second returns, if that is anything, stands in place of the module's result.
-        """
+        """Call the two around each forward, the second's result in place of the module's; return what ends this."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
@@ -208,11 +205,7 @@ class TorchSide(FrameworkSide):
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
-        """Let a float64 copy's parameters be the model's own tensors for a while; gradients stay.
-
-        Returns:
-            What gives one of the copy's modules its values back; that may not be run before.
-        """
+        """Let a float64 copy's parameters be the model's own for a while; return what undoes it for a layer."""
         lent: dict[int, object] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
             if one.shape == own.shape:

@@ -277,10 +277,7 @@ class RunningVariances:
         self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
 
     def biased(self, name: str, buffer: Any) -> Any:
-        """Return ``buffer``, called ``name``, as Paddle would have it if it is a variance of the model watched.
-
-        Another model's buffer of the same name is returned as it is.
-        """
+        """Return a watched model's variance as Paddle would have it; any other buffer as it is."""
         if name not in self._layers or self._layers[name].running_var is not buffer:
             return buffer
         return self._biased[name].to(buffer.dtype)
@@ -308,13 +305,7 @@ class RunningVariances:
 
 
 def perturb(model: Model, ulps: float, number: int) -> None:
-    """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
-
-    Args:
-        model: the module, changed in place.
-        ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
-        number: which of the perturbations; every odd one is the mirror image of the one before.
-    """
+    """Move each element of each parameter by ``ulps`` of float32, by a seeded coin; odd numbers mirror even ones."""
     import torch
 
     generator = np.random.default_rng(number // 2)

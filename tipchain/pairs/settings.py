@@ -164,13 +164,7 @@ def _known_options(kind: str, defaults: Mapping[str, Options], name: str, option
 
 
 def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
-    """Return which `KINDS` a parameter is of.
-
-    Args:
-        layer: the module that holds it; it normalizes if one of its classes is called so (``BatchNorm2d``).
-        leaf: the parameter's name in it.
-        dimensions: its number of dimensions.
-    """
+    """Return which `KINDS` a parameter is of; a layer normalizes if one of its classes is called so."""
     classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
     kinds = {
         "bias": leaf.endswith("bias"),

@@ -48,10 +48,6 @@ class NameMap:
     def check(self, reference: object, port: object) -> None:
         """Refuse names that the models do not have.
 
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
-
         Raises:
             InputError: of the first of them.
         """
@@ -112,13 +108,7 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
 
 
 def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: object, port: object) -> dict[str, str]:
-    """Return names, ``*`` replaced, with those that only one model has.
-
-    Args:
-        names: Paddle's name by torch's.
-        ignore: layers or tensors of either model that the other one lacks; where both have it, it is neither's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
+    """Return names, ``*`` replaced, with the layers or tensors to ignore that only one of the models has.
 
     Raises:
         UsageError: neither model has one of them.
@@ -146,11 +136,6 @@ def _fill(pattern: str, parts: Sequence[str]) -> str:
 
 def check_names(names: Mapping[str, str], reference: object, port: object) -> None:
     """Refuse names that a model lacks, or under which only one model holds tensors.
-
-    Args:
-        names: Paddle's name by torch's, of layers or of tensors.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
 
     Raises:
         UsageError: of all of them, with the closest names that there are.

@@ -110,10 +110,7 @@ def near_hint(name: str, names: Sequence[str]) -> str:
 
 
 def _unlike(structure: Structure) -> Structure:
-    """Return the unmatched tensors without those of equal name, kind and shape.
-
-    They are left over where their container has something that the other one lacks, and are no fault of theirs.
-    """
+    """Leave out unmatched tensors of equal name, kind and shape: their containers are at fault."""
     key, sides = attrgetter("path", "kind", "shape"), (structure.unknown, structure.missing)
     both = set(map(key, structure.unknown)) & set(map(key, structure.missing))
     unknown, missing = ([leaf for leaf in side if key(leaf) not in both] for side in sides)
@@ -221,10 +218,7 @@ def _yaml(name: str) -> str:
 
 
 def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Return the layers that some leaves are of, with the shapes of the leaves.
-
-    A tensor of a user's own class is one; so is one of a layer that is ``divided``: others of it have been matched.
-    """
+    """Return the layers of some leaves, or single tensors where others of a layer are matched, with their shapes."""
     shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
         layer = _layer(leaf)
@@ -435,12 +429,8 @@ def match_models(
 ) -> Match:
     """Match the tensors of a torch model with those of its Paddle port.
 
-    Args:
-        torch_model: a ``torch.nn.Module``.
-        paddle_model: a ``paddle.nn.Layer``.
-        names: Paddle's name by torch's, of tensors or of layers; what they say is not questioned. What is below a layer
-            is matched below its partner. ``*`` stands for any name between dots; for the right side see `Target`.
-        ignore: layers or tensors of either model that the other one lacks.
+    Given names are not questioned: what is below a layer is matched below its partner. ``*`` stands for any name 
+    between dots; for the right side see `Target`.
 
     Raises:
         UnmatchedError: something could not be matched; all of it is listed, of both models.
@@ -675,14 +665,7 @@ def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
 def matchable_layers(
     torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-    """Return both models' layers in one another's terms, without ignored ones.
-
-    Args:
-        torch_model: a ``torch.nn.Module``.
-        paddle_model: a ``paddle.nn.Layer``.
-        names: Paddle's name by torch's.
-        opened: paths of packed layers of Paddle's to open besides those for which torch has single layers.
-    """
+    """Return both models' layers in one another's terms, without ignored ones; ``opened``: further packed layers."""
     torch, port = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
     also = to_open(torch, port)
     if also:
@@ -816,13 +799,7 @@ def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> fr
 def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
 ) -> Held:
-    """Return the leaves of a torch model, each with its layer and its slot.
-
-    Args:
-        layers: its layers.
-        names: the names that the user gave, torch's first.
-        ties: by torch's name, the name under which the same tensor comes first.
-    """
+    """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
     ties = ties or {}
     return {
         _leaf(

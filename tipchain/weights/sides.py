@@ -319,10 +319,7 @@ def paddle_leaf(torch_leaf: str) -> str:
 
 
 def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
-    """Return Paddle's ``dim`` of weight_norm, -1 for a single magnitude.
-
-    A weight with one row and column has every ``dim``: then it is the first.
-    """
+    """Return Paddle's ``dim`` of weight_norm, the first that fits; -1 for a single magnitude."""
     kept = [axis for axis, size in enumerate(shape) if size > 1] or [0]
     if len(kept) > 1:
         return None
@@ -350,10 +347,7 @@ def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> 
 
 
 def torch_layers(model: object) -> list[LayerTensors]:
-    """Return a torch model's layers that hold tensors, in order of declaration.
-
-    Tensors that Paddle never has (``num_batches_tracked``) are left out.
-    """
+    """Return a torch model's layers that hold tensors which Paddle has too, in order of declaration."""
     return [layer for layer in _walk_torch(model, "") if layer.slots]
 
 
@@ -498,10 +492,7 @@ def _recurrent(layer: Model) -> Iterator[Packed]:
 
 
 def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
-    """Yield torch's tensors of one recurrent cell.
-
-    A bias that was switched off is still there in Paddle, as a constant zero.
-    """
+    """Yield torch's tensors of one recurrent cell; a bias that was switched off is a constant zero in Paddle."""
     for leaf in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         tensor = getattr(cell, leaf)
         absent = leaf.startswith("bias_") and tensor.stop_gradient and not cell.weight_ih.stop_gradient

@@ -229,10 +229,9 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
 
 
 def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
-    """Return each leaf's common properties with its candidates; lone leaves are left out.
+    """Return each leaf's common properties with its candidates, at the level at which both models have as many.
 
-    A level of likeness holds for all leaves that are alike by it, if both models have as many of them. Tensors that are
-    shared with an earlier layer are left out where only one of the models has such a layer.
+    Tensors shared with an earlier layer are left out where only one of the models has such a layer.
     """
     keys: dict[Leaf, Key] = {}
     rest = [list(torch), list(paddle)]
@@ -544,10 +543,7 @@ class _Scope:
         return ""
 
     def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
-        """Return a node that is declared across a pair and could be taken for it.
-
-        Such is one that holds nothing else, in whatever number; of several pairs, one with a layer of the same kind.
-        """
+        """Return a node declared across a pair that holds the same keys, or, by kinds, a layer of the same kind."""
         kinds, keys = {leaf.kind for leaf in one.leaves}, {key for key, _ in one.content}
         for near, (image, how) in self.decided.items():
             crosses = (one.start < near.start) != (other.start < image.start)
