@@ -36,7 +36,12 @@ def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
     distance = float(np.max(np.abs(below - np.searchsorted(right, values, side="right") / right.size)))
     if left.size == right.size:
         return distance, _exact_tail(left.size, round(distance * left.size))
-    return distance, _limiting_tail(distance * math.sqrt(left.size * right.size / (left.size + right.size)))
+    scaled = distance * math.sqrt(left.size * right.size / (left.size + right.size))
+    if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
+        return distance, 1.0
+    # Kolmogorov's 2 sum (-1)^(j+1) exp(-2 j^2 x^2).
+    terms = ((1 if number % 2 else -1) * math.exp(-2 * (number * scaled) ** 2) for number in range(1, 101))
+    return distance, min(1.0, max(0.0, 2 * sum(terms)))
 
 
 def least_p_value(size: int) -> float:
@@ -54,14 +59,6 @@ def _exact_tail(size: int, steps: int) -> float:
         ratio = 2 * math.lgamma(size + 1) - math.lgamma(size - shift + 1) - math.lgamma(size + shift + 1)
         total += (1 if number % 2 else -1) * math.exp(ratio)
     return min(1.0, max(0.0, 2 * total))
-
-
-def _limiting_tail(scaled: float) -> float:
-    """Return Kolmogorov's 2 sum (-1)^(j+1) exp(-2 j^2 x^2)."""
-    if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
-        return 1.0
-    terms = ((1 if number % 2 else -1) * math.exp(-2 * (number * scaled) ** 2) for number in range(1, 101))
-    return min(1.0, max(0.0, 2 * sum(terms)))
 
 
 def compare_mean(expected: Array, actual: Array) -> float:
@@ -213,7 +210,12 @@ def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float,
         answer, more = Answer.DIFFERENT, None
     else:
         answer = Answer.NOT_ENOUGH_RUNS
-        more = _more_runs((variances[0], variances[1]), counts, difference, margin)
+        more = 1
+        for assumed in (0.0, difference):
+            needed = runs_needed((variances[0], variances[1]), assumed, margin)
+            if needed is None or needed > min(counts):
+                more = None if needed is None else needed - min(counts)
+                break
     return Equivalence(
         answer=answer,
         difference=difference,
@@ -240,15 +242,6 @@ def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[flo
         return 0.0, float(sum(counts) - 2)
     scatter = sum((share / total) ** 2 / (count - 1) for share, count in zip(shares, counts, strict=True))
     return sqrt(total), 1 / scatter
-
-
-def _more_runs(variances: tuple[float, float], counts: tuple[int, int], difference: float, margin: float) -> int | None:
-    have = min(counts)
-    for assumed in (0.0, difference):
-        needed = runs_needed(variances, assumed, margin)
-        if needed is None or needed > have:
-            return None if needed is None else needed - have
-    return 1
 
 
 def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:

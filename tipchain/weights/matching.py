@@ -429,7 +429,7 @@ def match_models(
 ) -> Match:
     """Match the tensors of a torch model with those of its Paddle port.
 
-    Given names are not questioned: what is below a layer is matched below its partner. ``*`` stands for any name 
+    Given names are not questioned: what is below a layer is matched below its partner. ``*`` stands for any name
     between dots; for the right side see `Target`.
 
     Raises:

@@ -124,14 +124,8 @@ def _rule_of(kind: type, framework: Literal["torch", "paddle"]) -> LayerRule | N
     base = nn.Module if framework == "torch" else nn.Layer
     # Every base class counts: a user's subclass of a type without a rule stores its weights as that type does.
     kinds = [one for one in kind.__mro__ if not issubclass(base, one)]
-    return None if any(_decides(one, framework) for one in kinds) else OWN
-
-
-def _decides(kind: type, framework: str) -> bool:
-    """Tell whether ``kind`` is the framework's own and decides how tensors are stored."""
-    module = kind.__module__
-    own = module.startswith(f"{framework}.") and not module.startswith(f"{framework}.vision.")
-    return own and kind.__name__ not in CONTAINERS
+    own = [one for one in kinds if one.__module__.startswith(f"{framework}.") and one.__name__ not in CONTAINERS]
+    return None if any(not one.__module__.startswith(f"{framework}.vision.") for one in own) else OWN
 
 
 def join(path: str, leaf: str) -> str:
