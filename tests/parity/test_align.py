@@ -248,6 +248,19 @@ def test_a_port_whose_export_was_recorded_alone_equals_nothing(port):
     assert "the recorded numbers are within their tolerances: 2 stages" in done.stdout
 
 
+def test_only_the_stage_at_fault_fails_in_a_whole_run(port):
+    port.edit("tiny_paddle.py", "return like_torch(Tiny(num_classes, dropout))", "return Tiny(num_classes, dropout)")
+    done = port.align("--only", "data,train_data,init")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAIL     init/head.bias: expected random values" in done.stdout
+    rows = {line.split()[1]: line for line in done.stdout.splitlines() if re.match("PASS   |FAIL   ", line)}
+    assert re.match(r"PASS   data +\d+ checks", rows["data"])
+    assert re.match(r"PASS   train_data +32 checks", rows["train_data"])
+    assert re.match(r"FAIL   init +5 of 9 checks failed: ", rows["init"]), "never green"
+    assert (port.latest() / "init_diff.log").read_text().endswith("diff check failed\n")
+    assert (port.latest() / "train_data_diff.log").read_text().endswith("diff check passed\n")
+
+
 def test_a_published_number_is_the_benchmark(port):
     port.edit(
         "case.yaml", "learning_rate: 1.0e-3}", "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}"

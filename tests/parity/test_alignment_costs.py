@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,86 +11,7 @@ from safetensors.numpy import load_file
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.paddle_ import held_parameters
 from tipchain.numbers.compare import PIECE
-from tipchain.parity.stages import Bench
 from tipchain.parity.stages.tensors import TensorFile, TensorWriter, room_for
-
-
-class CountingFramework:
-    name = "torch"
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    @contextmanager
-    def undrawn(self):
-        self.calls.append("undrawn")
-        yield
-        self.calls.append("drawn")
-
-    @contextmanager
-    def inference(self):
-        yield
-
-    @contextmanager
-    def randomness(self, draws):
-        yield
-
-    def build(self, builder, args):
-        self.calls.append("build")
-        return Layer()
-
-    def tensor(self, array):
-        return array
-
-    def load_weights(self, model, path):
-        self.calls.append("load")
-        model.weight = path.name
-
-    def set_training(self, model, training):
-        model.training = training
-
-
-class Layer:
-    weight, training, runs = None, None, 0
-
-    def __call__(self, image):
-        self.runs += 1
-        return self.runs, image
-
-
-def make_bench() -> Bench:
-    side = SimpleNamespace(model="json:loads")
-    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={}, seed=0)
-    return Bench(
-        framework=CountingFramework(),
-        case=case,
-        weights=Path(__file__),
-        inputs={},
-        train_data=Path(),
-        eval_data=Path(),
-        epochs=1,
-        folder=Path(),
-    )
-
-
-def test_eval_model_is_built_once_and_always_has_the_weights():
-    bench = make_bench()
-    first = bench.eval_model()
-    first.weight, first.training = "changed by the model itself", True
-    again = bench.eval_model()
-    assert again is first
-    assert (again.weight, again.training) == (Path(__file__).name, False)
-    assert bench.framework.calls == ["undrawn", "build", "drawn", "load", "load"]
-
-
-def test_a_model_to_train_is_never_one_that_was_used():
-    bench = make_bench()
-    used = bench.eval_model()
-    trained = bench.model(training=True)
-    assert trained is not used
-    again = bench.eval_model()
-    assert again is not used
-    assert again is not trained
 
 
 @pytest.mark.frameworks

@@ -27,32 +27,23 @@ def test_a_key_that_no_rule_knows_must_be_equal():
     assert tolerance_for("backward", "surprise", {}).threshold == 0.0
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "looser"),
-    [
-        (Tolerance(threshold=1e-5), False),
-        (Tolerance(threshold=1e-6), False),
-        (Tolerance(method="max", threshold=1e-5), False),
-        (Tolerance(threshold=2e-5), True),
-        (Tolerance(method="min", threshold=1e-9), True),
-        (Tolerance(threshold=1e-6, equal_nan=True), True),
-        (Tolerance(rtol=1e-9, atol=1e-9), True),
-    ],
-)
-def test_what_needs_a_reason(tolerance, looser):
-    assert is_looser(tolerance, Tolerance(threshold=1e-5)) is looser
+BY_MEAN, BY_ELEMENT = Tolerance(threshold=1e-5), Tolerance(rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "looser"),
+    ("tolerance", "default", "looser"),
     [
-        (Tolerance(rtol=1e-4, atol=1e-9), False),
-        (Tolerance(rtol=1e-5, atol=0.0), False),
-        (Tolerance(rtol=2e-4, atol=0.0), True),
-        (Tolerance(rtol=0.0, atol=1e-8), True),
-        (Tolerance(rtol=1e-4, atol=1e-9, equal_nan=True), True),
-        (Tolerance(threshold=1e-12), True),
+        (Tolerance(threshold=1e-5), BY_MEAN, False),
+        (Tolerance(method="max", threshold=1e-5), BY_MEAN, False),
+        (Tolerance(threshold=2e-5), BY_MEAN, True),
+        (Tolerance(method="min", threshold=1e-9), BY_MEAN, True),
+        (Tolerance(threshold=1e-6, equal_nan=True), BY_MEAN, True),
+        (Tolerance(rtol=1e-9, atol=1e-9), BY_MEAN, True),
+        (Tolerance(rtol=1e-5, atol=0.0), BY_ELEMENT, False),
+        (Tolerance(rtol=2e-4, atol=0.0), BY_ELEMENT, True),
+        (Tolerance(rtol=0.0, atol=1e-8), BY_ELEMENT, True),
+        (Tolerance(threshold=1e-12), BY_ELEMENT, True),
     ],
 )
-def test_what_needs_a_reason_where_elements_are_compared(tolerance, looser):
-    assert is_looser(tolerance, Tolerance(rtol=1e-4, atol=1e-9)) is looser
+def test_what_needs_a_reason(tolerance, default, looser):
+    assert is_looser(tolerance, default) is looser

@@ -21,9 +21,7 @@ SCHEDULES = {
     "multistep": {"name": "multistep", "milestones": [3, 20, 50], "gamma": 0.2},
     "exponential": {"name": "exponential", "gamma": 0.9},
     "cosine": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
-    "cosine, to the end and beyond": {"name": "cosine", "total_steps": 40},
     "polynomial": {"name": "polynomial", "total_steps": 70, "power": 2.0},
-    "polynomial with an end": {"name": "polynomial", "total_steps": 30, "power": 0.9, "end_rate": 0.01},
     "polynomial in cycles": {"name": "polynomial", "total_steps": 30, "end_rate": 0.01, "cycle": True},
     "onecycle": {"name": "onecycle", "total_steps": 110},
     "onecycle in three phases": {

@@ -18,10 +18,8 @@ BN = "bn.weight, bn.bias, norm.weight, norm.bias"
 FAULTS = {
     "decay missing": (L2, {"name": "momentum"}, "decayed in the reference only"),
     "decay too much": ({"name": "momentum"}, L2, "decayed in the port only"),
-    "another coefficient": (L2, {**L2, "weight_decay": 1.1e-4}, "decay moves it by "),
     "one part in a hundred": (L2, {**L2, "weight_decay": 1.01e-4}, "decay moves it by "),
     "L1 for L2": (L2, {**L2, "decay": "l1"}, "decayed otherwise"),
-    "L1 for L2, adam": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1e-3, "decay": "l1"}, "decayed otherwise"),
     "coupled for decoupled": ({"name": "adamw", "weight_decay": 1e-2}, {"name": "adam", "weight_decay": 1e-2}, "decayed otherwise"),
     "another coefficient behind a division": ({"name": "adam", "weight_decay": 1e-3}, {"name": "adam", "weight_decay": 1.01e-3}, "decayed otherwise"),
     "decay of biases": ({**L2, "no_decay": ["bias"]}, L2, "decayed in the port only"),

@@ -136,7 +136,6 @@ FAULTS = {
     "rate +0.1 %": (faster, "train", "train/loss_curve", "equal before the first update: look at the learning rate"),
     "momentum": (lambda tiny: optimizer(tiny, momentum=0.99), "train", "train/loss_curve", "close until step 1: look at the optimizer (momentum"),
     "dropout 0.51": (lambda tiny: model(tiny, dropout=0.51), "train", "train/loss_curve", "at step 0: expected"),
-    "order in training": (other_order, "train", "train/batches", "first at batch 0, sample 0: expected train/"),
 }  # fmt: skip
 
 

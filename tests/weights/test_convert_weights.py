@@ -207,17 +207,10 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
         "from paddle import nn\ndef build(more=False):\n    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))\n"
     )
     monkeypatch.chdir(tmp_path)
-    argv = [
-        "convert-weights",
-        "--torch",
-        "a.pth",
-        "--paddle",
-        "a.pdparams",
-        "--reference",
-        "renamed_torch:build",
-        "--port",
-        "renamed_paddle:build",
-    ]
+    argv = (
+        "convert-weights --torch a.pth --paddle a.pdparams --reference renamed_torch:build --port renamed_paddle:build"
+    )
+    argv = argv.split()
     torch.save(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(), "a.pth")
     assert main(argv) == 0
     assert "matched by structure: 2 -> 1\n" in capsys.readouterr().out
@@ -270,17 +263,8 @@ def test_a_refusal_in_chinese(tmp_path, capsys, monkeypatch, sides):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
     shapes = {"0.projection_of_all_heads": (6, 6), "1.weight": (4, 3), "1.bias": (4,), "2.weight": (4,)}
     torch.save({name: torch.ones(shape) for name, shape in shapes.items()}, "a.pth")
-    words = (
-        "--torch",
-        "a.pth",
-        "--paddle",
-        "a.pdparams",
-        "--reference",
-        "own_torch:build",
-        "--port",
-        "own_paddle:build",
-    )
-    assert main(["convert-weights", *words]) == 2
+    words = "convert-weights --torch a.pth --paddle a.pdparams --reference own_torch:build --port own_paddle:build"
+    assert main(words.split()) == 2
     text = capsys.readouterr().err
     assert text == REFUSED
     assert all(columns(line) <= 80 for line in text.splitlines())
