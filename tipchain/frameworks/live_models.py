@@ -71,15 +71,20 @@ class FrameworkSide:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
 
-    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``.
+    @contextmanager
+    def precision(self, *, double: bool, casts: bool = False) -> Iterator[None]:
+        """Let new floating-point tensors be float64 for a while, if ``double``.
 
         As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
         does nothing to a model in float32, so that in float64 it is no part of what the model computes.
         """
+        if not double:
+            yield
+            return
         plain = casts or self.way == "plain"
         wide = nullcontext() if plain else self.framework.widening(claims=self.way == "claims")
-        return _both(self.framework.double_precision(), wide) if double else nullcontext()
+        with self.framework.double_precision(), wide:
+            yield
 
     def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether a tensor takes a gradient."""
@@ -505,12 +510,6 @@ def _removing(*hooks: Hook) -> Callable[[], None]:
             hook.remove()
 
     return end
-
-
-@contextmanager
-def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
-    with one, other:
-        yield
 
 
 @contextmanager

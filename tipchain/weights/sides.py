@@ -555,7 +555,7 @@ class _PaddleWalk:
                         one.leaf,
                         [(tensor, one.transpose) for tensor in one.tensors],
                         "parameter",
-                        self._inside_names(path, one.tensors[0]),
+                        [name for name in self._names(one.tensors[0]) if name.startswith(f"{path}." if path else "")],
                         fixed=one.fixed,
                     )
                     for one in tensors
@@ -590,20 +590,17 @@ class _PaddleWalk:
         start = f"{path}." if path else ""
         for name in self.targets:
             if name.startswith(start) and name != path:
-                inside = [ids for ids in tensors if any(self._below(name, one) for one in ids)]
+                inside = [
+                    ids
+                    for ids in tensors
+                    if any(f"{one}.".startswith(f"{name}.") for tensor in ids for one in self._names(tensor))
+                ]
                 if inside and (len(inside[0]) > 1 or name not in self._names(inside[0][0])):
                     return True
         return False
 
-    def _below(self, name: str, tensor: object) -> bool:
-        return any(one == name or one.startswith(f"{name}.") for one in self._names(tensor))
-
     def _names(self, tensor: object) -> list[str]:
         return self.names.get(id(tensor), [])
-
-    def _inside_names(self, path: str, tensor: object) -> list[str]:
-        start = f"{path}." if path else ""
-        return [name for name in self._names(tensor) if name.startswith(start)]
 
     def _plain(
         self, layer: Model, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]

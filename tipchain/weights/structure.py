@@ -511,24 +511,20 @@ class _Scope:
     def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
         if len(torch) != len(paddle):
             return  # some are unknown, or missing: which is not known either
-        reason = self._against_order(torch, paddle)
+        several, reason = len(torch) > 1, ""
+        if several and self.doubts:
+            reason = f"{self.doubts[0].expected[0]} beside it is uncertain, too"
+        elif several:
+            reason = self._order_is_doubtful(torch, paddle)
+        pairs = list(zip(torch, paddle, strict=True))
+        nears = (self._crossed(one, other, "kinds" if several else "keys") for one, other in pairs)
+        if not reason and (near := next(filter(None, nears), None)):
+            reason = f"the two models declare it and {near.own_name} in different orders"
         if reason:
             self._doubt(torch, paddle, reason)
             return
-        for one, other in zip(torch, paddle, strict=True):
-            self._take(one, other, "order" if len(torch) > 1 else "content")
-
-    def _against_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
-        """Say why the order of declaration must not decide, "" if it may."""
-        if len(torch) > 1 and self.doubts:
-            return f"{self.doubts[0].expected[0]} beside it is uncertain, too"
-        if len(torch) > 1 and (reason := self._order_is_doubtful(torch, paddle)):
-            return reason
-        for one, other in zip(torch, paddle, strict=True):
-            near = self._crossed(one, other, "kinds" if len(torch) > 1 else "keys")
-            if near:
-                return f"the two models declare it and {near.own_name} in different orders"
-        return ""
+        for one, other in pairs:
+            self._take(one, other, "order" if several else "content")
 
     def _order_is_doubtful(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
         for side, nodes in enumerate((torch, paddle)):
