@@ -266,17 +266,15 @@ def partners_of(
 @contextmanager
 def attributes(holder: object, /, **values: object) -> Iterator[None]:
     """Set attributes of a layer, a module or a class for a while."""
-    held = {name: getattr(holder, name) for name in values if hasattr(holder, name)}
+    absent = object()
+    held = {name: getattr(holder, name, absent) for name in values}
     try:
         for name, value in values.items():
             setattr(holder, name, value)
         yield
     finally:
-        for name in values:
-            if name in held:
-                setattr(holder, name, held[name])
-            else:
-                delattr(holder, name)
+        for name, value in held.items():
+            delattr(holder, name) if value is absent else setattr(holder, name, value)
 
 
 def switched_off(functional: object) -> AbstractContextManager[None]:

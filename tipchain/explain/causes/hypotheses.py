@@ -119,11 +119,15 @@ class Trial:
         return not self.whole, share, not found.confirmed, found.changes, self.number
 
 
-class Trials:
-    """Runs hypotheses, up to a number of runs, and keeps how they did."""
+MOST_RUNS = 200
+"""How often a piece is run at most for one diagnosis."""
 
-    def __init__(self, piece: Piece, most: int, pace: Pace | None = None) -> None:
-        self.piece, self.most, self.pace = piece, most, pace or Pace()
+
+class Trials:
+    """Runs hypotheses and keeps how they did."""
+
+    def __init__(self, piece: Piece, pace: Pace | None = None) -> None:
+        self.piece, self.pace = piece, pace or Pace()
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
@@ -138,15 +142,14 @@ class Trials:
         walk.run()
         return walk
 
-    @property
-    def left(self) -> int:
-        """How many runs are left."""
-        return 0 if self.pace.over else self.most - self.piece.runs
+    def over(self) -> bool:
+        """Whether there is no time, or no run, left."""
+        return self.pace.over or self.piece.runs >= MOST_RUNS
 
     def run(self, hypotheses: Iterable[Hypothesis]) -> None:
-        """Try hypotheses until the runs are spent."""
+        """Try hypotheses until time or runs are spent."""
         for one in hypotheses:
-            if self.left <= 0:
+            if self.over():
                 return
             outcome = self._outcome(one)
             if outcome is None:

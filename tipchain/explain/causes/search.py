@@ -279,10 +279,6 @@ def _within(call: Call, around: Call) -> str:
     return call.path.removeprefix(f"{around.path}.") if around.path else call.path
 
 
-MOST_RUNS, LEAST_RUNS = 200, 40
-"""How often a piece is run at most for one diagnosis: less often the larger it is."""
-WORK = 400_000_000
-"""Elements that all runs together may make, unless `LEAST_RUNS` need more."""
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
 """How sentences quote a line that is not known: layers that are called by a container stand on no line of the user's."""
 TOLD = 3
@@ -297,7 +293,6 @@ def diagnose(
     *,
     models: tuple[object, object],
     seed: int = 0,
-    most: int = MOST_RUNS,
     findings: Sequence[Finding] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
@@ -316,7 +311,6 @@ def diagnose(
         store: the store that the locator was given, still open.
         models: the user's torch module and Paddle layer, which are not changed.
         seed: the seed that the locator was given.
-        most: how often the layer is run at most.
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
         pace: how long it may take.
@@ -328,7 +322,7 @@ def diagnose(
         return (_unknown(verdict, "NaN at the same positions on both sides", None),)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like, pace, inside)
+            found = _diagnose(piece, verdict, models, findings, like, pace, inside)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
         if found:
@@ -351,7 +345,6 @@ def _diagnose(
     piece: Piece,
     verdict: LayerVerdict,
     models: tuple[object, object],
-    most: int,
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
     pace: Pace | None,
@@ -359,11 +352,9 @@ def _diagnose(
 ) -> list[Diagnosis]:
     """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
-        trials = Trials(piece, most, pace)
+        trials = Trials(piece, pace)
         if trials.before <= NOISE:
             return []
-        made = sum(int(np.prod(one.shape)) for op in trials.base.ops for one in piece.floats(op.result))
-        trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
@@ -477,7 +468,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
     place where the two programs part is told: the tensors of the reference's that stand in for the port's have no gradients.
     """
     with piece.open():
-        trials = Trials(piece, MOST_RUNS)
+        trials = Trials(piece)
         ops = trials.base.ops
         if piece.backward:
             if trials.before <= NOISE:
@@ -525,11 +516,10 @@ def unsearched(verdict: LayerVerdict) -> Diagnosis:
 def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like: Sequence[Diagnosis]) -> None:
     """Try the causes of other layers of the same type; they are few among all that could be tried."""
     wanted = {said_alike(one.message, one.port_path) for one in like}
-    most = trials.most
     if wanted:
         every = (one for group in _groups(piece, trials, models) for one in group)
         trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
-    trials.most, trials.reserve = most, ()
+    trials.reserve = ()
 
 
 def said_alike(message: str, path: str) -> str:
@@ -542,7 +532,6 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
         trials.run(group)
         if trials.settled():
             return
-    trials.most = piece.runs + len(trials.reserve)
     trials.run(trials.reserve)
 
 
