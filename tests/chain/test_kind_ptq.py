@@ -543,7 +543,6 @@ def test_arguments_of_the_quantization_keep_their_names(tmp_path):
     legacy, default = (planned(tmp_path, named, "paddleseg", legacy=one) for one in (True, False))
     assert "--device=True" in words(legacy, "quantize")
     assert "--use_gpu=True" in words(default, "quantize")
-    assert "quantize-flags" in {one.code for one in default.findings}
 
 
 def test_a_full_width_bar_in_a_list_is_named(tmp_path):

@@ -362,7 +362,6 @@ def test_two_values_for_a_mode_are_refused_unless_lenient():
 def test_device_per_leg_repeats_the_last_value():
     plan = make(edit(TEMPLATE, ("gpu_list", "gpu_list:0|0,1"), ("--device", "--device:gpu")))
     assert "--device=gpu" in by_id(plan)["train[norm_train;gpus=0,1]"].argv
-    assert any("has fewer values than gpu_list" in one.message for one in plan.findings)
     assert not any("has fewer values" in note for note in plan.notes)
 
 

@@ -41,16 +41,12 @@ ALL_BUT_OWN = sorted(SUITE_FILES)
 
 def plan(suite, *changes, mode=LITE, lenient=False):
     text = edit(SUITE_FILES[suite], *changes)
-    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), mode, lenient=lenient, text=text)
+    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), mode, lenient=lenient)
     return expand(spec, "f.txt", Options(root="/w"))
 
 
 def steps(found, step):
     return [command for command in found.commands if command.step == step]
-
-
-def codes(found):
-    return {finding.code for finding in found.findings}
 
 
 def key_of(suite, start):
@@ -105,7 +101,6 @@ def test_the_chain_of_each_suite(suite):
 def test_clas_epochs(mode, epochs):
     found = plan("paddleclas", mode=mode)
     assert f"Global.epochs={epochs}" in steps(found, "train")[0].argv
-    assert "clas-epochs" in codes(found)
 
 
 @pytest.mark.parametrize("name", ["GeneralRecognition_PPLCNet", "x_MetaBIN_ResNet50"])
@@ -118,7 +113,6 @@ def test_clas_weights(name):
         *("python3.7", "tools/export_model.py", "-c", "net.yaml"),
         *("-o", weights, "-o", f"Global.save_inference_dir={save}"),
     )
-    assert "clas-weights" in codes(found)
 
 
 def test_clas_inference_runs_in_deploy_and_names_absolute_paths():
@@ -133,8 +127,6 @@ def test_a_relative_interpreter_is_found_from_deploy_too():
     found = plan("paddleclas", ("python:", "python:./venv/bin/python -u"))
     assert {one.argv[:2] for one in found.commands if one.cwd == "."} == {("./venv/bin/python", "-u")}
     assert {one.argv[:2] for one in steps(found, "infer")} == {("/w/./venv/bin/python", "-u")}
-    assert "cwd" in codes(found)
-    assert "cwd" not in codes(plan("paddleclas"))
 
 
 def test_clas_quantizes_and_infers_what_that_left():
@@ -167,7 +159,6 @@ def test_panoptic_vars():
         *(f"--save_dir={folder}", "--input_shape", "-1", "3", "512", "512"),
     )
     assert all(f"--config={folder}/deploy.yaml" in command.argv for command in found.commands[1:])
-    assert "panoptic-vars" in codes(found)
     null = plan("panopticseg", ("infer_model", "infer_model:null"), mode=WHOLE)
     assert null.commands == ()
 
@@ -178,7 +169,6 @@ def test_rec_multi_gpu():
     assert train.argv[:5] == ("python", "-m", "paddle.distributed.launch", "--devices=0,1", "train.py")
     assert train.launched
     assert all(train.id in command.needs for command in [*steps(found, "eval"), *steps(found, "export")])
-    assert "rec-multi-gpu" in codes(found)
 
 
 def test_3d_trains_several_gpus_into_a_folder_and_passes_each_argument_once():
@@ -189,7 +179,6 @@ def test_3d_trains_several_gpus_into_a_folder_and_passes_each_argument_once():
     found = plan("paddle3d", *changes)
     (train,) = steps(found, "train")
     assert (train.argv.count("--seed=3"), f"--save_dir=./{found.run}/" in " ".join(train.argv)) == (1, True)
-    assert "train-folder" in codes(found)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +213,6 @@ def test_passls_classifier_is_called_like_its_configuration_whatever_stands_behi
     tail = ("norm_export", "norm_export:tools/train.py -c configs/contrast/clas.yaml -o a=b")
     (export,) = steps(plan("passl", tail), "export")
     assert any(word.startswith("--export=") and word.endswith("/clas/latest.pd") for word in export.argv)
-    assert "checkpoint" in codes(plan("passl", tail)) - codes(plan("passl"))
 
 
 @pytest.mark.parametrize("epochs", ["lite_train_lite_infer=3", "null"])
@@ -251,7 +239,6 @@ def test_passl_exports_without_training_with_the_keys_of_the_file():
     folder = f"{found.run}/whole_infer_export_0"
     assert export.argv[4:] == ("--export=contrast_pretrained", "-o", f"save_inference_dir=./{folder}")
     assert all(f"model_dir=../{folder}" in command.argv for command in infer)
-    assert "export-keys" in codes(found)
     given = plan("passl", ("infer_export", "infer_export:False"), mode=WHOLE)
     assert not steps(given, "export")
     assert all("model_dir=../inference/" in command.argv for command in given.commands)
@@ -261,7 +248,7 @@ def test_passl_exports_without_training_with_the_keys_of_the_file():
 def test_a_sections_name_may_have_blanks():
     text = SUITE_FILES["passl"].replace("linear_eval_params", " eval params ")
     assert [name for name, _ in parse_params(text).headers][2] == "eval_params"
-    spec = build_spec(parse_params(text), get_suite("passl"), LITE, text=text)
+    spec = build_spec(parse_params(text), get_suite("passl"), LITE)
     assert expand(spec, "f.txt", Options(root="/w")).commands == plan("passl").commands
 
 
@@ -281,7 +268,6 @@ def test_kl_index():
     # Its own flag, True, rules mkldnn False out; the original pairs it with norm's.
     cpu = [command.id for command in steps(found, "infer") if not command.on_gpu]
     assert cpu == ["infer[cpu;mkldnn=True;threads=4;bs=1]"]
-    assert "kl-index" in codes(found)
     assert steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
 
 
@@ -336,7 +322,6 @@ def test_clas_finds_its_weights_in_either_layout():
     assert {f"{save}/latest.pdparams", f"{save}/ResNet/latest.pdparams"} <= {
         file for one in steps(found, "train") for leaves in one.leaves for file in leaves.files
     }
-    assert "checkpoint" in codes(found)
 
 
 def test_videos_last_epoch_stands_for_the_first():
@@ -354,7 +339,6 @@ def test_gans_pattern_is_settled_inside_the_run():
         assert find.files == (find.text,)
         assert find.text == f"./{found.run}/norm_train_gpus_0_autocast_null/edvr*/*checkpoint.pdparams"
         assert find.text in command.argv or f"pretrained_model={find.text}" in command.argv
-    assert "no-shell" in codes(found)
 
 
 @pytest.mark.parametrize("name", ["../other/*.pdparams", "/data/*.pdparams", "~/x"])
@@ -415,7 +399,6 @@ def test_clas_is_told_of_the_cpu_where_it_exports_on_one():
     found = plan("paddleclas", ("gpu_list", "gpu_list:-1"), ("-o Global.device", "-o Global.device:cpu"))
     (export,) = steps(found, "export")
     assert list(export.argv[-2:]) == told
-    assert "cpu-words" in codes(found)
 
 
 @pytest.mark.parametrize("mode", [LITE, WHOLE])
@@ -427,7 +410,6 @@ def test_detection_is_told_of_the_cpu_where_it_exports_on_one(mode):
     # Before --output_dir, which ends the words of -o.
     assert export.argv[-2] == "use_gpu=False"
     assert export.argv[-1].startswith("--output_dir=")
-    assert "cpu-words" in codes(found)
 
 
 def test_detections_checkpoint_is_looked_for_in_both_layouts():
@@ -438,7 +420,6 @@ def test_detections_checkpoint_is_looked_for_in_both_layouts():
     places = (f"{folder}/model_final.pdparams", f"{folder}/yolo/model_final.pdparams")
     assert leaves.files == places
     assert evaluate.finds == (Find(text=places[1], files=places),)
-    assert "checkpoint" in codes(found)
 
 
 def test_rec_is_told_of_the_cpu_where_it_exports_on_one():
@@ -447,7 +428,6 @@ def test_rec_is_told_of_the_cpu_where_it_exports_on_one():
     found = plan("paddlerec", ("gpu_list", "gpu_list:-1"), ("runner.use_gpu", "runner.use_gpu:False"))
     (export,) = steps(found, "export")
     assert export.argv[-1] == "runner.use_gpu=False"
-    assert "cpu-words" in codes(found)
 
 
 @pytest.mark.parametrize("suite", ["paddleseg", "medicalseg"])
@@ -496,7 +476,6 @@ def test_a_setting_that_no_cpu_has_takes_no_command_away(suite, change):
 def test_equal_commands_are_planned_once():
     found = plan("paddleclas", ("-o Global.batch_size", "-o Global.batch_size:1|1"))
     assert len(steps(found, "infer")) == 2
-    assert "inference-flags" in codes(found)
 
 
 # devices, device-per-leg
@@ -537,7 +516,6 @@ def test_device_per_leg(suite):
     key, _, value = line.partition(":")
     word = f"{key.removeprefix('-o ')}={value}"
     assert all(word in command.argv for command in steps(found, "train"))
-    assert any("has fewer values than gpu_list" in one.message for one in found.findings)
     assert not any("has fewer values" in note for note in found.notes)
 
 
@@ -672,10 +650,9 @@ def test_a_line_missing_or_added_is_refused_with_its_line_or_shifts_nothing(suit
 def test_blank_lines_comments_crlf_and_a_mark_change_nothing(suite):
     lines = SUITE_FILES[suite].splitlines()
     text = "\ufeff" + "\r\n".join(part for line in lines for part in ("", "# a: remark", "\t", line)).rstrip()
-    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE, text=text)
+    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE)
     found = expand(spec, "f.txt", Options(root="/w"))
     assert found.commands == plan(suite).commands
-    assert "sections" in codes(found)
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -683,7 +660,6 @@ def test_a_value_is_all_after_the_first_colon(suite):
     url = "https://example.org:8443/a:b?c=d"
     found = plan(suite, ("norm_train", f"norm_train:train.py --url {url} -x=a:b"))
     assert {url, "-x=a:b"} <= set(steps(found, "train")[0].argv)
-    assert ("whole-value" in codes(found)) == (suite != "paddledetection")
 
 
 @pytest.mark.parametrize("value", ["a;b", "a|b", "$(id)", "`id`", "it's", "a && b", "a > b"])
@@ -787,7 +763,6 @@ def test_three_programs_infer_where_they_train():
 def test_three_programs_have_nothing_to_infer_with_without_a_training():
     plan = three(WHOLE)
     assert not plan.commands
-    assert {"nothing-planned", "closed-modes"} <= codes(plan)
 
 
 @pytest.mark.parametrize("line", THREE.read_text(encoding="utf-8").splitlines()[1:])
@@ -840,7 +815,7 @@ def test_a_value_without_a_mode_is_left_out_where_a_suites_files_are_made_so(tmp
 def test_a_full_width_bar_in_a_list_is_named():
     text = SUITE_FILES["paddleseg"].replace("trainer:norm", "trainer:norm\uff5cpact", 1)
     with pytest.raises(ParamsError, match="trainer: a full-width '\uff5c' stands in the list and separates nothing"):
-        build_spec(parse_params(text, "f.txt"), get_suite("paddleseg"), LITE, text=text)
+        build_spec(parse_params(text, "f.txt"), get_suite("paddleseg"), LITE)
 
 
 def test_lists_that_make_too_many_commands_are_refused_before_they_are_made(monkeypatch):
@@ -848,10 +823,10 @@ def test_lists_that_make_too_many_commands_are_refused_before_they_are_made(monk
     text = SUITE_FILES["paddleseg"]
     legs = re.sub(r"(?m)^gpu_list:.*$", "gpu_list:" + "|".join(map(str, range(49))), text)
     with pytest.raises(ParamsError, match=r"f\.txt: the lists of the file make more than 50 commands"):
-        expand(build_spec(parse_params(legs, "f.txt"), get_suite("paddleseg"), LITE, text=legs), "f.txt")
+        expand(build_spec(parse_params(legs, "f.txt"), get_suite("paddleseg"), LITE), "f.txt")
     many = "|".join(map(str, range(1, 9)))
     product = re.sub(r"(?m)^(--batch_size|--cpu_threads):(?!lite).*$", rf"\1:{many}", text)
     with pytest.raises(
         ParamsError, match=r"f.txt:\d+: --(batch_size|cpu_threads): this list and others make \d+ inferences"
     ):
-        expand(build_spec(parse_params(product, "f.txt"), get_suite("paddleseg"), LITE, text=product), "f.txt")
+        expand(build_spec(parse_params(product, "f.txt"), get_suite("paddleseg"), LITE), "f.txt")

@@ -8,10 +8,11 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tipchain.chain.build import OTHER_MODES, SpecReader
+from tipchain.chain.build import OTHER_MODES, SpecReader, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
@@ -52,13 +53,12 @@ from tipchain.chain.slots import (
     Slots,
     alignment_params,
     layout_sections,
-    legacy_slots,
     meaning,
     read_layout,
     refusal,
 )
 from tipchain.chain.suites import SEVERITIES, LintFinding, Suite
-from tipchain.core.language import listed
+from tipchain.core.language import listed, many
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 
@@ -174,6 +174,8 @@ def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
 
 
 PATHS_CODE = "paths"
+DIFFERS = "original"
+"""Of what the original driver would run otherwise."""
 UNKNOWN = "unknown"
 """Of what is said about a file that is not looked at."""
 SPELT_NULL = ("null", "none", "nil", "~", "n/a")
@@ -377,7 +379,7 @@ def _axes(suite: Suite) -> dict[str, set[str]]:
     """Return the settings of inference, each with the devices that have it."""
     axes: dict[str, set[str]] = {}
     for kind, rule in suite.infer.rules.items():
-        for role in rule.fixed_axes:
+        for role in rule.axes:
             axes.setdefault(role, set()).add(kind)
     return axes
 
@@ -635,45 +637,54 @@ def _planned(
     text: str, file: ParamFile, slots: Slots, suite: Suite, modes: Sequence[Mode]
 ) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
     """Return the plan of each mode that can be made, and what was found on the way."""
-    original = legacy_slots(text, file.path, suite)
     alignment, refused = None, list[LintFinding]()
     try:
         alignment = alignment_params(file)
     except ParamsError as error:
         refused.append(refusal(error, "alignment"))
-    compared = _compared(slots, original, suite)
     options = Options(root=str(Path.cwd()))
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
-        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared, options)
+        plan, findings = _mode_plan(slots, suite, mode, alignment, options)
         found[mode] += findings
         if plan is not None:
             plans[mode] = plan
+            with suppress(ParamsError):  # words that a shell would split otherwise
+                legacy = expand(legacy_spec(text, file.path, suite, mode), file.path, options)
+                found[mode] += [
+                    LintFinding(DIFFERS, "info", file.path, 0, "", one) for one in differences(plan, legacy)
+                ]
     return plans, found
 
 
-def _compared(slots: Slots, original: Slots, suite: Suite) -> list[LintFinding]:
-    """Return what the original driver would read otherwise, in whatever mode."""
-    reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
-    reader.compare(original)
-    return reader.findings
+def differences(plan: Plan, legacy: Plan) -> Iterator[str]:
+    """Yield what the original's commands have otherwise than a plan's: the first command of each step that differs; ``RUN`` is the run's folder."""
+    steps: dict[str, tuple[list[str], list[str]]] = {}
+    for index, one in enumerate((plan, legacy)):
+        for command in one.commands:
+            shown = " ".join((*(f"{name}={value}" for name, value in command.env.items()), *command.argv))
+            steps.setdefault(command.step, ([], []))[index].append(
+                shown.replace(f"{Path.cwd()}/", "").replace(one.run, "RUN")
+            )
+    for step, (ours, originals) in steps.items():
+        if len(ours) != len(originals):
+            yield f"{step}: {many(len(ours), 'command')} here, {len(originals)} in the original"
+        other = [one for one in originals if one not in ours]
+        here, there = next(zip((one for one in ours if one not in originals), other, strict=False), ("", ""))
+        words = [word for word in here.split() if word not in there.split()]
+        others = [word for word in there.split() if word not in here.split()]
+        if here:
+            yield f"{step}: {' '.join(words) or 'nothing'} stands here for {' '.join(others) or 'nothing'} in the original"
 
 
 def _mode_plan(
-    slots: Slots,
-    original: Slots,
-    suite: Suite,
-    mode: Mode,
-    alignment: AlignmentParams | None,
-    compared: list[LintFinding],
-    options: Options,
+    slots: Slots, suite: Suite, mode: Mode, alignment: AlignmentParams | None, options: Options
 ) -> tuple[Plan | None, list[LintFinding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[LintFinding] = []
     for _ in range(2 * len(slots)):
         reader = SpecReader(slots, suite, mode, collect=True)
-        reader.findings += compared
         try:
             spec = reader.spec(alignment)
             plan = expand(spec, next(iter(slots.values())).file, options)
@@ -690,7 +701,6 @@ def _mode_plan(
             slots, before = changed, slots
             if slots == before:
                 return None, found
-            compared = _compared(slots, original, suite)
         else:
             return plan, [*found, *plan.findings]
     return None, found

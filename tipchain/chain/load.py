@@ -417,7 +417,7 @@ def load_plan(
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
     try:
-        spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
+        spec = build_spec(file, chosen, mode, lenient=lenient)
         plan = with_own_results(expand(spec, str(path), options), path, chosen, root, Path(options.root))
         plan = with_notes(plan, *notes)
     except ParamsError as error:

@@ -182,7 +182,7 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
         text, _ = changed_text(text, tuple(device_changes({**slots, "device": empty}, options.device)))
     which = f"{section.name}-{'static' if static else 'dynamic'}"
     file = parse_params(text, path)
-    spec = build_spec(file, suite, INNER, lenient=request.lenient, text=text)
+    spec = build_spec(file, suite, INNER, lenient=request.lenient)
     unused = ("null", "default", "nothing-planned")  # of evaluation, export and inference, which such a file lacks
     spec = spec._replace(findings=tuple(one for one in spec.findings if one.code not in unused))
     made = expand(spec, path, options._replace(run=f"{options.run}/{which}"))

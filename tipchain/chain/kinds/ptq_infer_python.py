@@ -283,7 +283,7 @@ class _Quantization(Chain):
         return template.format_map(self.facts)
 
     def flag(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
-        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, fixes=self.fixes)
+        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, legacy=self.legacy)
 
     def list_of(self, role: str) -> tuple[str, ...]:
         slot = self.slots.get(role)
@@ -320,9 +320,6 @@ class _Quantization(Chain):
             if slot is None:
                 continue
             key = self.slots[other].key if other else slot.key
-            if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
-                message = f"is passed by its own name; the original writes {key}, inference's name, instead"
-                self.tell("quantize-flags", message, slot, "info")
             named = slot._replace(key=key) if self.request.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)
@@ -425,7 +422,7 @@ class _Quantization(Chain):
             if slot is None:
                 continue
             if role in point:
-                words += flag(slot, point[role], raw=raw and self.request.legacy, fixes=self.fixes)
+                words += flag(slot, point[role], raw=raw and self.request.legacy, legacy=self.legacy)
             else:
                 own = images if images and role == "infer_data" else None
                 words += self.flag(slot, self.fill(model[role]) if role in model else own)
