@@ -418,7 +418,6 @@ class InferenceReader(SlotReader):
         return tuple(models)
 
     def _given_export(self, exports: Slot, text: str) -> Words | None:
-        """Return the words of a given model's export, by its entry of infer_export."""
         program = self.suite.whole.command
         if text in NOTHING or (program and text == "False"):
             return None
@@ -562,7 +561,6 @@ class TrainingReader(SlotReader):
         return trainers
 
     def _check_model_name(self, trainers: tuple[TrainerSpec, ...]) -> None:
-        """Refuse a missing train_model_name where evaluation or export would need the file."""
         slot = self.slots["train_model_name"]
         if self.legacy:
             return
@@ -697,7 +695,6 @@ class SpecReader(TrainingReader, InferenceReader):
         )
 
     def _idle_keys(self) -> None:
-        """Tell of keys that are none of their lines', which is harmless where nothing reads the line, or that hold their value."""
         for rule in () if self.legacy else self.suite.layout:
             slot = self.slots.get(rule.role)
             if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):

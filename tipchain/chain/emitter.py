@@ -342,7 +342,6 @@ class Expansion(PlanDraft):
         return run if run.startswith("/") else f"{below}/{run}", out, run
 
     def _facts(self) -> Facts:
-        """Return what every template may refer to."""
         spec = self.spec
         values = self.filler.values
         facts = {

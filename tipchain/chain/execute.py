@@ -169,7 +169,6 @@ class FigureReader:
             self._read_sentences(text, is_evaluation=is_evaluation)
 
     def _begins_epoch(self, text: str, count: int) -> bool:
-        """Tell whether a line is one of the first ``count`` of its epoch."""
         if not (found := _EPOCH.search(text)):
             return False
         self.epoch, self.in_epoch = found[0], self.in_epoch + 1 if found[0] == self.epoch else 1
@@ -503,13 +502,6 @@ def run_command(
 
 
 def _make_ready(ready: _Ready, place: Place) -> _Ready:
-    """Settle what can only be known now; make the links and an empty log that no other command has had.
-
-    Raises:
-        UnsettledError: a text of the command's words cannot be settled.
-        OSError: a link cannot be made.
-        re.error: what a line of the log must match is no regular expression.
-    """
     command = settle(ready.command, place.root, place.run)
     for name, target in command.links:
         _link(place.root / name, place.root / target)
@@ -595,7 +587,6 @@ def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop
 
 
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
-    """Return the ending, changed where its log cannot be read, and what the command left."""
     assert ready.log is not None
     lines, errors = ready.lines, ErrorReader(place.root)
     figures = FigureReader(ready.command.step, ready.command.speed)
@@ -625,7 +616,6 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
 
 
 def _wrote_a_result(ready: _Ready, place: Place) -> bool:
-    """Return whether an inference whose lines hold no result wrote a file that may be one."""
     if ready.start is None or ready.command.step != "infer":
         return False
     files = (Path(folder, name) for folder, _, names in os.walk(place.root) for name in names)
@@ -637,7 +627,6 @@ def _wrote_a_result(ready: _Ready, place: Place) -> bool:
 
 
 def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
-    """Return the exception that the first of the workers' logs ends with that ends with one."""
     folder = Path(ready.env[VARIABLE]) if VARIABLE in ready.env else None
     for path in sorted(folder.glob("workerlog.*"), key=_number) if folder else ():
         check = LineCheck(())
@@ -650,7 +639,6 @@ def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
 
 
 def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:
-    """Return the last lines of the first worker that tells of an error, below the name of its log."""
     if VARIABLE not in ready.env:
         return ()
     folder = Path(ready.env[VARIABLE])

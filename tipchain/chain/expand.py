@@ -54,7 +54,6 @@ class _Trainings:
         self.norm: tuple[str, str] | None = None
 
     def train_all(self) -> None:
-        """Add each leg with each precision and trainer, as the originals' loops go."""
         for leg in self.plan.spec.legs:
             if leg.at_once is not None:
                 self.plan.exported = leg.at_once
@@ -63,7 +62,6 @@ class _Trainings:
                 self.iteration(self.overwritten(leg), autocast, trainer)
 
     def overwritten(self, leg: Leg) -> Leg:
-        """Return the leg with the device argument that an inference before has left."""
         if not self.plan.legacy or not self.plan.suite.devices.overwritten or self.inferred_on is None:
             return leg
         slot = self.plan.spec.slots["use_gpu"]
@@ -71,7 +69,6 @@ class _Trainings:
         return leg._replace(use_gpu=left)
 
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
-        """Add one training, its evaluation, its export and the inferences with what it left."""
         run = self.begin(leg, autocast, trainer)
         before = self.plan.suite.devices.before_training
         if before == "unset":
@@ -106,7 +103,6 @@ class _Trainings:
             self.plan.exported = None
 
     def begin(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> TrainingRun:
-        """Return the facts of an iteration."""
         suite = self.plan.suite
         facts = {
             **self.plan.facts,
@@ -133,12 +129,10 @@ class _Trainings:
         return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
-        """Return the facts about what training leaves."""
         found = {"name": self.name}
         return found | {"weights": self.plan.filler.fill(self.plan.suite.weights, {**facts, **found, "save": save})}
 
     def rename(self, run: TrainingRun) -> None:
-        """Rename the model file as one original does, for the rest of the plan."""
         suite = self.plan.suite
         if not (suite.weights_else and suite.weights_there and self.plan.legacy):
             return
@@ -146,14 +140,12 @@ class _Trainings:
             self.name = self.plan.filler.fill(suite.weights_else[0], run.facts)
 
     def leg_label(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> str:
-        """Return how ids name an iteration."""
         parts = [trainer.name, f"gpus={leg.text}"]
         parts += [f"hosts={leg.nodes}"] if leg.nodes > 1 else []
         parts += [autocast] if autocast not in NOTHING else []
         return ";".join(parts)
 
     def train(self, run: TrainingRun) -> tuple[str, ...]:
-        """Add a training; return the ids of what must have passed for what follows."""
         leg, trainer, suite = run.leg, run.trainer, self.plan.suite
         if leg.launched and not leg.multi_host and not suite.devices.launches_one_host and self.plan.legacy:
             return ()
@@ -192,7 +184,6 @@ class _Trainings:
         return (self.plan.add(command, log=log, usual=usual),)
 
     def before(self, run: TrainingRun) -> tuple[str, ...]:
-        """Add the commands in front of a training."""
         ids = []
         for one in self.plan.suite.before:
             if self.plan.filler.holds(one.when, run.facts):
@@ -218,7 +209,6 @@ class _Trainings:
         return (*launcher, *(program[1:] if launcher and program[:1] == ("-m",) else program))
 
     def launcher(self, run: TrainingRun) -> Words:
-        """Return the words that start a process for each GPU; none where one does."""
         if not run.leg.launched:
             return ()
         return self.plan.filler.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
@@ -259,7 +249,6 @@ class _Trainings:
         return self.plan.add(command, log=log, usual=usual)
 
     def export_and_infer(self, run: TrainingRun, program: Words, trained: tuple[str, ...]) -> None:
-        """Add the exports of what a training left and the inferences with it."""
         exports = tuple(
             self.follow("export", rule, program, run, trained)
             for rule in self.plan.suite.export
@@ -286,7 +275,6 @@ class _Trainings:
             self.plan.exported = None
 
     def candidates(self, weights: str) -> tuple[str, ...]:
-        """Return the files that may stand for a training's ``weights``, as patterns."""
         below = [name for name in self.plan.taken if weights.startswith(f"{self.plan.base}/{name}/")]
         folder = f"{self.plan.base}/{max(below, key=len)}" if below else self.plan.base
         head = glob.escape(folder)
@@ -311,7 +299,6 @@ class _Trainings:
         return (Find(text=weights, files=files),)
 
     def checkpoint(self, run: TrainingRun, argv: Words) -> tuple[Artifact, ...]:
-        """Return what a training must leave."""
         if self.plan.legacy:
             return ()
         followed = any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after))
@@ -344,7 +331,6 @@ class _GivenModels:
         self.plan = plan
 
     def whole(self, index: int, model: InferModel) -> None:
-        """Add the export of a given model and the inferences with it."""
         whole, spec = self.plan.suite.whole, self.plan.spec
         several = len(spec.models) > 1
         label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
@@ -390,7 +376,6 @@ class _GivenModels:
         )
 
     def whole_export(self, program: Words, label: str, facts: Facts) -> str:
-        """Add an export, or a quantization; return its id."""
         whole, spec = self.plan.suite.whole, self.plan.spec
         roles = dict(spec.flags)
         if whole.unset and self.plan.legacy:
@@ -442,7 +427,6 @@ def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan
 
 
 def _align(plan: Expansion) -> None:
-    """Add the alignment."""
     spec, alignment = plan.spec, plan.spec.alignment
     if alignment is None or spec.legacy:
         return
@@ -483,5 +467,4 @@ def needs_training(step: str) -> bool:
 
 
 def _short(text: str, names: tuple[str, ...]) -> str:
-    """Return ``text``, all names, where it fits into a line of a table, else the first and how many more."""
     return text if len(text) <= LONGEST_ID else f"{names[0]}+{len(names) - 1}"

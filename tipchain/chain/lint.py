@@ -124,7 +124,6 @@ def explain(
 
 
 def _use(slot: Slot, commands: Sequence[Command]) -> str:
-    """Return which commands a line's key or value is in."""
     if slot.absent and slot.role not in NAMES:
         return "left out"
     key, value = _words(slot, slot.key, (slot.key,)), _words(slot, slot.value, (slot.value,))
@@ -137,7 +136,6 @@ def _use(slot: Slot, commands: Sequence[Command]) -> str:
 
 
 def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
-    """Return what a line is that no slot has."""
     bare = text.strip()
     if is_header:
         return "section" if section in ours else "section of another driver, which chains do not read"
@@ -149,7 +147,6 @@ def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) 
 
 
 def _flags(argv: Sequence[str], key: Sequence[str]) -> Iterator[str]:
-    """Yield each place of ``argv`` that has ``key=value`` or ``key value``."""
     for index in range(len(argv) - len(key) + 1):
         *head, last = argv[index : index + len(key)]
         if list(key[:-1]) != head:
@@ -236,7 +233,6 @@ def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
 
 
 def _named(slot: Slot, suite: Suite) -> Iterator[str]:
-    """Yield the paths that a slot names, relative to the checkout."""
     if slot.role == "config" and not slot.absent:
         yield from dict.fromkeys(part.partition("=")[2] for part in slot.values if "=" in part)
     if slot.absent or not (PROGRAMS.fullmatch(slot.role) or slot.role == "infer_export"):
@@ -248,7 +244,6 @@ def _named(slot: Slot, suite: Suite) -> Iterator[str]:
 
 
 def _paths(words: Words) -> Iterator[str]:
-    """Yield the script and the configuration files among a program's words."""
     if words and _SCRIPT.fullmatch(words[0]):
         yield words[0]
     for index, word in enumerate(words):
@@ -341,7 +336,6 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
 
 
 def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    """Yield settings of inference that stand twice, or that no command has."""
     inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
     used = {part for one in inferences for part in one.id.partition("[")[2].rpartition("]")[0].split(";")}
     kinds = {kind for kind in suite.infer.rules if kind in used}
@@ -376,7 +370,6 @@ def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
 
 
 def _axes(suite: Suite) -> dict[str, set[str]]:
-    """Return the settings of inference, each with the devices that have it."""
     axes: dict[str, set[str]] = {}
     for kind, rule in suite.infer.rules.items():
         for role in rule.axes:
@@ -452,7 +445,6 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_of_a_chain(path: Path) -> bool:
-    """Tell by its name and its first section whether a file is one of a chain's; one that cannot be read is by its name."""
     if path.match(PATTERN):
         return True
     try:
@@ -537,7 +529,6 @@ def _lint_kind(
     *,
     explained: bool,
 ) -> Linted:
-    """Return what is to be said about a file of another kind of chain, in that kind's modes."""
     from dataclasses import replace
 
     from tipchain.chain.kinds.base import Request, UnknownLayoutError, choose_layout, only_section, planner
@@ -588,7 +579,6 @@ def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence
 
 
 def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
-    """Return ``text`` parsed, and the lines that cannot be; they are taken for what they resemble."""
     found: list[LintFinding] = []
     more = 0
 
@@ -607,7 +597,6 @@ def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
 
 
 def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return why ``file`` was taken for one of ``suite``."""
     if root is not None and (root / OWN).is_file():
         return f"the checkout has a profile of its own, {root / OWN}"
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
@@ -636,7 +625,6 @@ def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
 def _planned(
     text: str, file: ParamFile, slots: Slots, suite: Suite, modes: Sequence[Mode]
 ) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
-    """Return the plan of each mode that can be made, and what was found on the way."""
     alignment, refused = None, list[LintFinding]()
     try:
         alignment = alignment_params(file)
@@ -707,7 +695,6 @@ def _mode_plan(
 
 
 def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
-    """Yield each finding once, with the modes that have it unless all do."""
     modes: dict[LintFinding, list[str]] = {}
     for mode, findings in per_mode.items():
         for finding in dict.fromkeys(findings):
@@ -717,8 +704,6 @@ def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
 
 
 def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
-    """Return findings by line, those of the whole file last, each once."""
-
     def place(one: Found) -> tuple[int, int, str, str]:
         finding = one.finding
         rank = SEVERITIES.index(finding.severity)
@@ -821,7 +806,6 @@ def _is_driver(name: str, driver: str) -> bool:
 
 
 def _kinds(path: Path) -> Iterator[str]:
-    """Yield the kinds that a file is for: a training chain's may hold a benchmark's section, too."""
     try:
         yield file_kind(path).kind.name
         if any(name == KINDS[BENCHMARK].section for name, _ in read_params(path).headers):
@@ -858,7 +842,6 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
 
 
 def _modes(name: str) -> Sequence[Mode]:
-    """Return the modes to plan a kind's files in: all that a training chain needs, else the only one."""
     return (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
 
 

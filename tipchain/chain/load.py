@@ -184,7 +184,6 @@ def driver_text(root: Path | None) -> str:
 
 
 def _scripts(root: Path | None) -> Mapping[str, str]:
-    """Return the texts of the checkout's own driver and of the functions that it sources, by their names below it."""
     found: dict[str, str] = {}
     if root is None:
         return found
@@ -289,7 +288,6 @@ def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
 
 
 def _named(file: ParamFile, text: str) -> tuple[Param, str]:
-    """Return the line that a setting names, and the value."""
     found: list[tuple[int, Param]] = []
     for param in file.params:
         names = (param.key, f"{param.section}:{param.key}", f"{param.line}:{param.key}")
@@ -329,7 +327,6 @@ def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:
 
 
 def _word(value: str, device: Device) -> str:
-    """Return what a device's line has for ``device`` where it has ``value``."""
     words = {cpu: gpu for gpu, cpu in ON_CPU.items()} if device.is_gpu else ON_CPU
     return words.get(value, value)
 
@@ -505,7 +502,6 @@ def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
-    """Return the parsed text, which need not be well formed for the original drivers."""
     try:
         return parse_params(text, str(path))
     except ParamsError:

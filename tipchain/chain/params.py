@@ -95,13 +95,11 @@ def read_text(path: Path) -> str:
 
 
 def _like_named(path: Path) -> Path | None:
-    """Return a file of the same name further down, or beside it one of the next folder, None for none."""
     above = next((folder for folder in path.parents if folder.is_dir()), None)
     return next(above.rglob(path.name), None) if above else None
 
 
 def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
-    """Return the refusal of a file whose byte ``start`` is not UTF-8, with its line and what its encoding may be."""
     number = data.count(b"\n", 0, start) + 1
     line = data.split(b"\n", number)[number - 1].rstrip(b"\r")
     key, colon, _ = line.partition(b":")
@@ -185,7 +183,6 @@ def _param(section: str, line: str, number: int) -> Param:
 
 
 def _section_by_name(path: str) -> str:
-    """Return the section of a file without headers, "" where its name says none."""
     name = PurePath(path).name
     return next((section for pattern, section in HEADERLESS.items() if fnmatchcase(name, pattern)), "")
 

@@ -75,7 +75,6 @@ def _shipped() -> Mapping[str, Path]:
 
 @cache
 def _profiles() -> Mapping[str, Path]:
-    """Return the files of all suites that have a name: the shipped ones, and those of installed packages."""
     from importlib.metadata import entry_points
 
     found = dict(_shipped())
@@ -186,7 +185,6 @@ def _merge(base: object, own: object) -> Json:
 
 @cache
 def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
-    """Return the document at ``path`` and its data, with what it extends merged in."""
     from tipchain.core.yaml_reader import load_yaml
 
     document = load_yaml(path, ProfileError, "a suite's profile")
@@ -365,11 +363,6 @@ class _Profile:
         return found
 
     def layout(self) -> tuple[SlotRule, ...]:
-        """Return the layout.
-
-        Raises:
-            ProfileError: it does not begin with a section, or a role is no name or stands twice.
-        """
         layout = parse_layout(self.reader.text("layout"))
         if not layout or layout[0].kind != "header":
             raise self.reader.error("layout", "does not begin with a section", expected="=train_params ...")
@@ -395,11 +388,6 @@ class _Profile:
     # What is wrong although each key can be read.
 
     def check(self, suite: Suite) -> None:
-        """Look up the names of roles and facts, and what no chain can do without.
-
-        Raises:
-            ProfileError: a name is unknown where it stands, or something needed is missing.
-        """
         roles = suite.roles | ({"to_static"} if suite.to_static else frozenset())
         facts = FACTS | suite.infer.axes | frozenset(suite.vars)
         for place, hint, text in self.seen:
@@ -435,7 +423,6 @@ class _Profile:
     def check_template(
         self, place: Sequence[str], template: str, roles: Collection[str], facts: Collection[str], *, words: bool
     ) -> None:
-        """Refuse a template with a brace without its other, a format, an attribute, or a name that is unknown there."""
         try:
             names = [(name, form or conversion) for _, name, form, conversion in Formatter().parse(template)]
             if words:

@@ -117,13 +117,6 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
-@lru_cache(maxsize=256)
-def _is_mistyped(section: str) -> bool:
-    from difflib import get_close_matches
-
-    return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
-
-
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     """Refuse headers that are missing, out of place or mistyped.
 
@@ -149,13 +142,15 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
+    from difflib import get_close_matches
+
     read = {name for name, _ in file.headers[: len(sections)]}
     for found, line in file.headers[len(sections) :]:
         if found in read:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
         if found == ALIGNMENT_SECTION:
             read.add(found)
-        elif _is_mistyped(found):
+        elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
 
@@ -172,68 +167,40 @@ def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> 
     Raises:
         ParamsError: a line is missing, added or out of place.
     """
-    try:
-        pairs = _section_pairs(file, sections[number], file.headers[number][0])
-    except ParamsError:
+    section, header = sections[number], file.headers[number][0]
+    params = file.section(header)
+    pairs, rule, param = _fit(section.rules, params)
+    if rule or param:
         idle = _idle_pairs(file, sections, number)
         if idle is None:
-            raise
+            raise _misfit(file, section, header, pairs, rule, param)
         pairs = idle
     return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
 
 
-def _section_pairs(file: ParamFile, section: Section, header: str) -> Pairs:
-    """Return which line of a section is for which rule.
-
-    Raises:
-        ParamsError: a line is missing, added or out of place.
-    """
-    params = list(file.section(header))
-    index = 0
-    pairs: list[tuple[SlotRule, Param]] = []
-    for place, rule in enumerate(section.rules):
-        param = params[index] if index < len(params) else None
-        if rule.kind == "optional" and (param is None or not rule.allows(param.key)):
-            continue
-        if param is None:
-            missing = sum(one.kind == "slot" for one in section.rules[place:])
-            raise _too_short(file, header, rule, len(params), missing)
-        if not rule.allows(param.key):
-            raise ParamsError(
-                f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
-                file=file.path,
-                line=param.line,
-                hint=did_you_mean(param.key, [key for key in rule.keys if "*" not in key]),
-            )
-        pairs.append((rule, param))
-        index += 1
-    if index < len(params):
-        extra = params[index]
-        raise ParamsError(
-            f"section [{header}] has {len(params)} lines, expected {index}; is a line added above?",
-            file=file.path,
-            line=extra.line,
-            found=f"{extra.key}:{extra.value}",
-        )
-    return pairs
+def _misfit(
+    file: ParamFile, section: Section, header: str, pairs: Pairs, rule: SlotRule | None, param: Param | None
+) -> ParamsError:
+    count, line, found, hint = len(file.section(header)), 0, None, None
+    if rule and param:
+        message, line = f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?", param.line
+        hint = did_you_mean(param.key, [key for key in rule.keys if "*" not in key])
+    elif param:
+        message = f"section [{header}] has {count} lines, expected {len(pairs)}; is a line added above?"
+        line, found = param.line, f"{param.key}:{param.value}"
+    elif rule:
+        missing = sum(one.kind == "slot" for one in section.rules[section.rules.index(rule) :])
+        start = next(line for name, line in file.headers if name == header)
+        line = max(next((line for _, line in file.headers if line > start), len(file.lines) + 1) - 1, 1)
+        message = f"section [{header}] has {count} lines, expected {count + missing}: "
+        message += f"expected {wanted(rule)}, found its end; is a line missing above?"
+    return ParamsError(message, file=file.path, line=line, found=found, hint=hint)
 
 
 def wanted(rule: SlotRule) -> str:
     """Return what may stand as key on the line for ``rule``, for messages."""
     named = [key for key in rule.keys if key != "null"] or rule.keys
     return " or ".join(f"`{key}:`" for key in named) if named else f"the line for {rule.role}"
-
-
-def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing: int) -> ParamsError:
-    following = [line for name, line in file.headers if name != header]
-    start = next(line for name, line in file.headers if name == header)
-    end = next((line for line in following if line > start), len(file.lines) + 1)
-    return ParamsError(
-        f"section [{header}] has {count} lines, expected {count + missing}: "
-        f"expected {wanted(rule)}, found its end; is a line missing above?",
-        file=file.path,
-        line=max(end - 1, 1),
-    )
 
 
 def _slot(file: ParamFile, role: str, param: Param) -> Slot:
@@ -639,24 +606,30 @@ def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
     return any(param in above and param.value.strip() in NOTHING for param in programs)
 
 
-def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:
-    """Return which line is for which rule, or None where they do not fit.
+def _fit(
+    rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None
+) -> tuple[Pairs, SlotRule | None, Param | None]:
+    """Return which line is for which rule, and the first rule and line that do not fit; None where all do.
 
     With ``idle``, roles that nothing reads, those and lines whose value is null may have any key.
     """
-    pairs, index = [], 0
+    pairs: list[tuple[SlotRule, Param]] = []
     for rule in rules:
-        param = params[index] if index < len(params) else None
+        param = params[len(pairs)] if len(pairs) < len(params) else None
         fits = param is not None and (rule.allows(param.key) if param is not _MISSING else rule.kind == "slot")
         if idle is not None and param is not None and rule.kind == "slot":
             fits = fits or param.value.strip() == "null" or rule.role in idle
         if rule.kind == "optional" and not fits:
             continue
         if param is None or not fits:
-            return None
+            return pairs, rule, param
         pairs.append((rule, param))
-        index += 1
-    return pairs if index == len(params) else None
+    return pairs, None, params[len(pairs)] if len(pairs) < len(params) else None
+
+
+def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:
+    pairs, *wrong = _fit(rules, params, idle)
+    return None if any(wrong) else pairs
 
 
 def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pairs | None:
@@ -712,7 +685,6 @@ def _changes(section: Section, params: Sequence[Param], idle: frozenset[str] | N
 
 
 def _odd(section: Section, rule: SlotRule, param: Param) -> bool:
-    """Return whether a line looks as if it stood for something else than ``rule``."""
     elsewhere = not rule.keys and any(param.key in other.keys for other in section.rules)
     named = elsewhere and param.key not in ("", "null")
     return named or not (looks_like(rule.role, param.value) and sounds_like(rule.role, param.key))
@@ -754,7 +726,6 @@ def _said(
 
 
 def _what(changes: Sequence[_Change]) -> str:
-    """Return what the missing line would be for."""
     rules = list(dict.fromkeys(change.rule for change in changes if change.rule is not None))
     if len(rules) > 2:
         return ""

@@ -495,19 +495,6 @@ class Suite(NamedTuple):
         return self.unread | ({"model_name"} if self.model_name == "folders" else frozenset())
 
     @property
-    def programs(self) -> frozenset[str]:
-        """The roles whose values are programs with their arguments."""
-        trained = {role for rule in self.trainers for role in (*rule.command, rule.export)}
-        after = {one.program for one in self.after}
-        return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained, *after})
-
-    @property
-    def named_axes(self) -> frozenset[str]:
-        """The inference axes whose values are a part of a path in an argument."""
-        paths = "".join(item.value or "" for rule in self.infer.rules.values() for item in rule.arguments)
-        return frozenset(axis for axis in self.infer.axes if f"{{{axis}}}" in paths)
-
-    @property
     def to_static(self) -> bool:
         """Whether the section of the static-graph training holds a trainer."""
         return any(rule.key == "to_static" for rule in self.trainers)

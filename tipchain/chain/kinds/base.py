@@ -180,26 +180,14 @@ class Chain(PlanDraft):
         kind: the kind's name.
         suite: the suite's name.
         slots: the file's lines.
-        model: the slot of the model's name, where it is another than ``model_name``.
-        python: the slot of the interpreter, where it is another than ``python``.
         out: the original's folder of logs, below which its plans' logs are named, with ``{model}`` in it; "" for the usual one.
 
     Raises:
         ParamsError: the model's name is none of a folder.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        *,
-        kind: str,
-        suite: str,
-        slots: Slots,
-        model: Slot | None = None,
-        python: Slot | None = None,
-        out: str = "",
-    ) -> None:
-        options, python, name = request.options, python or slots["python"], model or slots["model_name"]
+    def __init__(self, request: Request, *, kind: str, suite: str, slots: Slots, out: str = "") -> None:
+        options, python, name = request.options, slots["python"], slots["model_name"]
         if not request.legacy:
             check_folder_name(name, name.value)
         self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value

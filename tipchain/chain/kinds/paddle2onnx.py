@@ -93,7 +93,6 @@ class _OnnxChain(Chain):
         )
 
     def detection(self) -> None:
-        """Add each of PaddleDetection's models: its export, then what all suites have."""
         slots = self.slots
         folder = f"{slots['export_save'].value}/{self.model}"
         modes = slots["infer_modes"].values
@@ -142,7 +141,6 @@ class _OnnxChain(Chain):
             self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
 
     def converted_by_name(self) -> tuple[str, ...]:
-        """Return what PaddleOCR's driver converts of a model of this name."""
         if self.model in OCR_SYSTEMS:
             return ("det", "rec")
         if "det" in self.model or self.model in OCR_TABLES:
@@ -168,13 +166,11 @@ class _OnnxChain(Chain):
         )
 
     def on_cpu(self) -> Words:
-        """Return what keeps an export from looking for a GPU, where the CPU is asked for."""
         if self.request.options.device != "cpu" or self.legacy:
             return ()
         return ("use_gpu=False",)
 
     def one(self, label: str, folder: str, onnx: str, needs: tuple[str, ...]) -> None:
-        """Add the conversion of the model in ``folder`` to the file ``onnx``, the inference, and the comparison."""
         slots = self.slots
         argv = self.beside_python(self.split(slots["convert"]))
         argv += self.words("model_dir", folder)
@@ -191,11 +187,9 @@ class _OnnxChain(Chain):
             self.compare(label, folder, onnx, converted)
 
     def files(self) -> Words:
-        """Return the arguments for the names of a model's two files."""
         return (*self.words("model_filename"), *self.words("params_filename"))
 
     def conversion(self, label: str, folder: str, onnx: str, argv: Words, needs: Words, log: str) -> str:
-        """Add the conversion of the model in ``folder`` to the file ``onnx``; return its id."""
         leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if not self.legacy else ()
         env = {} if self.legacy else NO_INSTALLS
         finds = self.program(folder)

@@ -312,7 +312,6 @@ class _Quantization(Chain):
         return split_words(slot.value, slot, pipes=self.request.legacy and not self.rule.layout.rest)
 
     def quantize(self, program: Words, label: str) -> str:
-        """Add the quantization of one model; return its id."""
         rule, words = self.rule, list[str]()
         for text in rule.arguments:
             role, _, other = text.partition(":")
@@ -350,7 +349,6 @@ class _Quantization(Chain):
     # Inference
 
     def _devices(self) -> Sequence[tuple[str, str]]:
-        """Return the devices to infer on, each as its kind and the file's word for it."""
         chosen, found = self.request.options.device, self.devices_of(self.slots["device"], self.list_of("device"))
         self.cpu_only = chosen == "cpu" or (bool(found) and all(kind == "cpu" for kind, _ in found))
         if chosen not in (None, "cpu", "gpu"):
@@ -358,7 +356,6 @@ class _Quantization(Chain):
         return found
 
     def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
-        """Add the inferences with a quantized model; return the one that the unquantized model is compared in."""
         slot = self.slots["inference"]
         if slot.absent and not self.request.legacy:
             self.tell("null", "is null, so nothing is inferred", slot)
@@ -376,7 +373,6 @@ class _Quantization(Chain):
         return cpu or next(iter(found), None)
 
     def points(self, device: PtqDevice) -> Iterator[dict[str, str]]:
-        """Yield the settings to infer with on a device."""
         lists = [self.list_of(role) for role in device.axes]
         if not self.request.legacy:
             lists = [values or ("null",) for values in lists]
@@ -414,7 +410,6 @@ class _Quantization(Chain):
     def inference_words(
         self, device: PtqDevice, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
     ) -> Words:
-        """Return the words of an inference, the interpreter aside, with ``images`` for the file's own."""
         words = list(self.split(self.slots["inference"]))
         for text in device.arguments:
             role, raw = text.rstrip("!"), text.endswith("!")
@@ -439,7 +434,6 @@ class _Quantization(Chain):
     def compare(
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
-        """Add an inference with each of the two models, recorded, and the comparison of what came out."""
         exported = needs if self.rule.source else self.export(program, label, first, needs)
         device, point = self.point if first.on_gpu else self.point_of(first)
         labels, why = self.labels(allowed)
@@ -547,11 +541,6 @@ class _Quantization(Chain):
 
 
 def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
-    """Return a section of a suite's configuration, above those that it is based on.
-
-    Raises:
-        ParamsError: one cannot be read, or is not YAML.
-    """
     merged: dict[str, object] = {}
     for _ in range(MAX_BASES):
         data = load_yaml(config, ParamsError, "a configuration").data
