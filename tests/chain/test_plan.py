@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec
@@ -18,7 +15,7 @@ from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Options, plan_json
 from tipchain.chain.profiles import get_suite
 from tipchain.errors import ParamsError
-from tipchain.modes import CHAIN_MODES, Mode
+from tipchain.modes import Mode
 
 LITE = Mode.LITE_TRAIN_LITE_INFER
 RUN = "./test_tipc/output/net/lite_train_lite_infer/runs/RUN"
@@ -464,25 +461,6 @@ def test_options_reach_the_commands():
     assert {command.argv[0] for command in plan.commands} == {"/opt/py"}
     assert {command.timeout_s for command in plan.commands} == {5.0}
     assert all("/runs/x-1/" in command.log for command in plan.commands)
-
-
-@given(
-    st.integers(0, 52),
-    st.text(st.characters(exclude_categories=("Cs",)), max_size=20),
-    st.sampled_from(list(CHAIN_MODES)),
-)
-@settings(max_examples=400)
-def test_no_line_breaks_planning_otherwise_than_by_params_error(index, value, mode):
-    lines = (TEMPLATE + ALIGNMENT).splitlines()
-    lines[index] = f"{lines[index].partition(':')[0]}:{value}"
-    with suppress(ParamsError):
-        plan = make("\n".join(lines), mode)
-        ids = [command.id for command in plan.commands]
-        assert len(set(ids)) == len(ids)
-        assert len({command.log for command in plan.commands}) == len(ids)
-        known = {need for command in plan.commands for need in command.needs}
-        assert known <= set(ids)
-        assert not any("\0" in word for command in plan.commands for word in command.argv)
 
 
 def test_equal_entries_are_planned_once_and_equal_names_keep_their_own_folders():

@@ -473,11 +473,6 @@ def test_a_setting_that_no_cpu_has_takes_no_command_away(suite, change):
     assert not any(word.startswith(("--run_mode", "Global.use_fp16")) for word in cpu[0].argv)
 
 
-def test_equal_commands_are_planned_once():
-    found = plan("paddleclas", ("-o Global.batch_size", "-o Global.batch_size:1|1"))
-    assert len(steps(found, "infer")) == 2
-
-
 # devices, device-per-leg
 
 
@@ -509,16 +504,6 @@ def test_many_gpus_are_no_hosts_and_short_addresses_are(suite):
     assert "--ips=a,b" in hosts
 
 
-@pytest.mark.parametrize("suite", ["paddleseg", "medicalseg", "panopticseg", "paddlevideo", "paddlerec", "template"])
-def test_device_per_leg(suite):
-    found = plan(suite, ("gpu_list", "gpu_list:0|0,1"))
-    line = line_of(suite, "use_gpu")
-    key, _, value = line.partition(":")
-    word = f"{key.removeprefix('-o ')}={value}"
-    assert all(word in command.argv for command in steps(found, "train"))
-    assert not any("has fewer values" in note for note in found.notes)
-
-
 def test_detection_trains_without_a_gpu_on_the_cpu():
     (train,) = steps(plan("paddledetection", ("gpu_list", "gpu_list:-1")), "train")
     assert "use_gpu=False" in train.argv
@@ -528,51 +513,7 @@ def test_detection_trains_without_a_gpu_on_the_cpu():
 # mode-fallback, closed-modes
 
 
-@pytest.mark.parametrize("suite", ["paddleclas", "paddledetection", "paddlegan", "paddlerec", "template", "tutorial"])
-def test_mode_fallback(suite):
-    lite = steps(plan(suite), "train")[0].argv
-    found = plan(suite, mode=Mode.LITE_TRAIN_WHOLE_INFER)
-    assert steps(found, "train")[0].argv == tuple(
-        word.replace("lite_train_lite_infer", "lite_train_whole_infer") for word in lite
-    )
-    assert any(
-        "has no value for lite_train_whole_infer; the one for lite_train_lite_infer is used" in note
-        for note in found.notes
-    )
-
-
-@pytest.mark.parametrize("suite", ["paddlerec", "template", "tutorial"])
-def test_a_missing_value_of_the_whole_mode_is_left_out_and_named(suite):
-    found = plan(suite, mode=WHOLE_TRAIN)
-    assert not any("batch" in word for word in steps(found, "train")[0].argv)
-    assert any(re.match(r"f\.txt:[89]: .*batch", note) and "the argument is left out" in note for note in found.notes)
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_closed_modes(suite, tmp_path, capsys):
-    file = tmp_path / "f.txt"
-    file.write_text(SUITE_FILES[suite])
-    assert main(["plan", str(file), "lite_trian_lite_infer", "--suite", suite]) == 2
-    assert "lite_train_lite_infer" in capsys.readouterr().err
-
-
 # null
-
-
-@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("paddleclas", "paddledetection")])
-def test_a_null_model_is_none(suite):
-    line = line_of(suite, "infer_model")
-    found = plan(suite, (line, f"{line.partition(':')[0]}:null"), mode=WHOLE)
-    assert found.commands == ()
-    assert any("names no model" in note for note in found.notes)
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_a_null_inference_runs_nothing(suite):
-    found = plan(suite, ("inference:", "inference:null"))
-    assert not steps(found, "infer")
-    assert steps(found, "export")
-    assert not any("null" in command.argv for command in found.commands)
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -586,30 +527,12 @@ def test_null_settings_are_left_out(suite):
 # typos, sections, whole-value, no-shell
 
 
-@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("tutorial", "paddleclas", "passl")])
-def test_a_mistyped_quant_flag_is_refused_where_it_counts(suite):
-    change = ("infer_quant", "infer_quant:Fasle")
-    mode = WHOLE
-    with pytest.raises(ParamsError, match=r"f\.txt:\d+: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"):
-        plan(suite, change, mode=mode)
-    assert plan(suite, change, mode=mode, lenient=True).commands
-    assert plan(suite, change).commands  # training does not read it
-
-
 def test_clas_never_reads_the_quant_flag_and_says_so():
     found = plan("paddleclas", ("infer_quant", "infer_quant:Fasle"))
     assert found.commands == plan("paddleclas").commands
     (typo,) = (one for one in found.findings if one.code == "typos")
     assert (typo.severity, typo.line) == ("info", 39)
     assert "did you mean 'False'" in typo.message
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_an_unknown_trainer_is_refused_with_a_hint(suite):
-    change = ("trainer:", "trainer:norm_trian")
-    with pytest.raises(ParamsError, match=r"f\.txt:\d+: trainer: unknown trainer(.|\n)*did you mean 'norm_train'"):
-        plan(suite, change)
-    assert bool(steps(plan(suite, change, lenient=True), "train")) == (suite != "paddledetection")
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -646,39 +569,6 @@ def test_a_line_missing_or_added_is_refused_with_its_line_or_shifts_nothing(suit
     assert roles <= {"benchmark", "extra_infer", "extra_infer2", "infer_data", "unused"}
 
 
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_blank_lines_comments_crlf_and_a_mark_change_nothing(suite):
-    lines = SUITE_FILES[suite].splitlines()
-    text = "\ufeff" + "\r\n".join(part for line in lines for part in ("", "# a: remark", "\t", line)).rstrip()
-    spec = build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE)
-    found = expand(spec, "f.txt", Options(root="/w"))
-    assert found.commands == plan(suite).commands
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_a_value_is_all_after_the_first_colon(suite):
-    url = "https://example.org:8443/a:b?c=d"
-    found = plan(suite, ("norm_train", f"norm_train:train.py --url {url} -x=a:b"))
-    assert {url, "-x=a:b"} <= set(steps(found, "train")[0].argv)
-
-
-@pytest.mark.parametrize("value", ["a;b", "a|b", "$(id)", "`id`", "it's", "a && b", "a > b"])
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_what_a_shell_would_act_on_is_refused(suite, value):
-    for start in ("norm_train:", "norm_export:", "inference:", "python:"):
-        key = key_of(suite, start)
-        with pytest.raises(ParamsError, match=rf"^f\.txt:\d+: {key}: "):
-            plan(suite, (start, f"{key}:x.py {value}"))
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_quoted_values_and_patterns_stay_as_they_are(suite):
-    found = plan(suite, ("norm_train", "norm_train:train.py -o 'x=a b;$(c)' [0.,*] \"d e\" {f,g}"))
-    argv = steps(found, "train")[0].argv
-    start = argv.index("train.py")
-    assert argv[start + 1 : start + 6] == ("-o", "x=a b;$(c)", "[0.,*]", "d e", "{f,g}")
-
-
 # to_static, AMP
 
 
@@ -705,30 +595,6 @@ def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, n
     assert set(words) <= set(static)
     assert len(static) == len(norm) + len(words)
     assert [command.argv[1] for command in steps(found, "export")] == [steps(found, "export")[0].argv[1]] * 2
-
-
-@pytest.mark.parametrize(
-    ("suite", "precision", "words"),
-    [
-        ("paddleclas", "amp", {"AMP.use_amp=True", "AMP.level=O1"}),
-        ("paddleclas", "fp16", {"AMP.use_amp=True", "AMP.level=O2"}),
-        ("paddledetection", "amp", {"amp_level=O1", "--amp"}),
-        ("paddledetection", "fp16", {"amp_level=O2", "--amp"}),
-        ("paddleseg", "amp", {"--precision=amp", "Global.use_amp=True"}),
-        ("panopticseg", "fp16", {"--precision=fp16"}),
-        ("paddlevideo", "fp16", {"--amp", "--amp_level", "O2"}),
-        ("paddlegan", "fp16", {"--amp", "--amp_level=O2"}),
-        ("paddle3d", "fp16", {"--amp", "--amp_level=O2"}),
-        ("template", "amp", {"--amp=amp", "Global.use_amp=True"}),
-    ],
-)
-def test_amp_on_a_gpu(suite, precision, words):
-    found = plan(suite, with_role(suite, "autocast", precision))
-    (train,) = steps(found, "train")
-    assert words <= set(train.argv)
-    assert not train.skip
-    (cpu,) = steps(plan(suite, with_role(suite, "autocast", precision), ("gpu_list", "gpu_list:-1")), "train")
-    assert cpu.skip == "AMP on a CPU: Paddle ignores it there"
 
 
 # A suite whose files lack lines

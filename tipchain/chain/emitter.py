@@ -63,6 +63,14 @@ class Filler(NamedTuple):
                 return False
         return True
 
+    def points(
+        self, rule: InferRule, lists: Mapping[str, tuple[Slot, Sequence[str]]], facts: Facts
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes."""
+        for point in limited_product({role: lists[role] for role in rule.axes}):
+            if not any(self.holds(tests, {**facts, **point}) for tests in rule.skip):
+                yield point
+
     def fill(self, template: str, facts: Facts) -> str:
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
@@ -426,9 +434,9 @@ class Expansion(PlanDraft):
         """Add the inferences on one device."""
         rule = self.suite.infer.rules[kind]
         # Where no setting of the file can be passed on this device, the original's commands without them stay.
-        original, points = self.legacy, list(self.points(rule, source, legacy=self.legacy))
+        original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
         if not points and not self.legacy:
-            points = list(self.points(rule, source, legacy=True))
+            points = self.points(rule, source, legacy=True)
             original = bool(points)
         if not points:
             self.tell("default", self.why_no_point(kind, rule, source.quant), self.spec.axes["device"].slot)
@@ -447,13 +455,11 @@ class Expansion(PlanDraft):
         shared = self.legacy or not source.label
         return self.base if shared else f"{self.base}/{slug(source.label)}"
 
-    def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Iterator[Mapping[str, str]]:
-        """Yield the inference product of a device, without the points that cannot be."""
-        axes = {role: self.spec.axes[role] for role in rule.axes}
-        for point in limited_product({role: (axis.slot, axis.values) for role, axis in axes.items()}):
-            facts = {**source.facts, **point, "quant": source.quant, "legacy": str(legacy)}
-            if not any(self.filler.holds(tests, facts) for tests in rule.skip):
-                yield point
+    def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Sequence[Mapping[str, str]]:
+        """Return the inference product of a device."""
+        facts = {**source.facts, "quant": source.quant, "legacy": str(legacy)}
+        lists = {role: (axis.slot, axis.values) for role, axis in self.spec.axes.items()}
+        return list(self.filler.points(rule, lists, facts))
 
     def why_no_point(self, kind: str, rule: InferRule, quant: str) -> str:
         """Return the note on a device that has nothing to infer."""

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, takewhile
@@ -118,14 +118,6 @@ _OF_STEP: Mapping[str, Mapping[str, str]] = {
     "compare": _COMPARISON,
 }
 _METRIC_FIGURES = frozenset({*_METRICS.values(), "map50", "map75"})
-
-
-def figures(step: str, lines: Iterable[str]) -> Mapping[str, float]:
-    """Return the figures in the lines of a log of a command of kind ``step``."""
-    reader = FigureReader(step)
-    for line in lines:
-        reader.read(line)
-    return reader.figures()
 
 
 class FigureReader:
@@ -356,16 +348,6 @@ _ERROR = re.compile(
 )
 
 
-def names_folder(argv: Sequence[str]) -> bool:
-    """Tell whether a launching command says itself where its workers shall log to.
-
-    What stands after the program to launch is the program's own.
-    """
-    start = next((index for index, word in enumerate(argv) if word in LAUNCHERS), -1) + 1
-    own = takewhile(lambda word: not word.endswith(".py"), argv[start:])
-    return any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in own)
-
-
 def worker_error(folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return name and last lines of the first worker's log that tells of an error; ("", ()) if none does."""
     for path in sorted(folder.glob("workerlog.*"), key=_number):
@@ -507,7 +489,11 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
         _link(place.root / name, place.root / target)
     log = claim_log(place.log(command))
     env = dict(ready.env)
-    if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
+    # What stands after the program to launch is the program's own.
+    start = next((index for index, word in enumerate(command.argv) if word in LAUNCHERS), -1) + 1
+    words = takewhile(lambda word: not word.endswith(".py"), command.argv[start:])
+    names_folder = any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in words)
+    if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     known = [one if _is_file(one.given, command, place) else one._replace(given="") for one in command.leaves]
     before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)

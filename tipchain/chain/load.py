@@ -13,7 +13,7 @@ from pathlib import Path
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds import Kind, Told, tell_kind
+from tipchain.chain.kinds import Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Command, Options, Plan, with_notes
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
@@ -233,13 +233,6 @@ def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) 
     return f"{DRIVER} hands training {driven or 'nothing'}, and {suite.name} {planned or 'nothing'}; {DESCRIBE}"
 
 
-def file_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return what to do about a refused file, as far as the checkout's driver tells; "" for nothing."""
-    if fits(file, suite):
-        return training_advice(read_slots(file, suite), suite, root)
-    return layout_advice(text, file, suite, root)
-
-
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
     """Return what to do about ``file``, which does not fit the layout of ``suite``; "" in the suite's own checkouts."""
     if (root is not None and (root / OWN).is_file()) or marks_in_checkout(suite, root):
@@ -382,7 +375,8 @@ def load_plan(
     told = tell_kind(file, mode, chain)
     mode = told.mode(mode, str(path))
     if told.kind.lacks:
-        return no_plan(str(path), mode, told.kind)
+        notes = (told.kind.refusal,)
+        return Plan(str(path), mode, "none", model="", status="", out="", run="", chain=told.kind.name, notes=notes)
     if told.kind.module:
         from tipchain.chain.kinds.base import Request, planner
 
@@ -418,7 +412,12 @@ def load_plan(
         plan = with_own_results(expand(spec, str(path), options), path, chosen, root, Path(options.root))
         plan = with_notes(plan, *notes)
     except ParamsError as error:
-        advice = ("" if suite else file_advice(text, file, chosen, root)) or driver
+        advice = ""
+        if not suite and fits(file, chosen):
+            advice = training_advice(read_slots(file, chosen), chosen, root)
+        elif not suite:
+            advice = layout_advice(text, file, chosen, root)
+        advice = advice or driver
         if not advice:
             raise
         raise ParamsError(
@@ -496,25 +495,16 @@ def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
     return not suite.marks.folders or bool(marks_in_checkout(suite, root)) or is_driver_of(suite, driver_text(root))
 
 
-def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
-    """Return the empty plan of a file whose kind of chain is not run, with the reason."""
-    return Plan(path, mode, "none", model="", status="", out="", run="", chain=kind.name, notes=(kind.refusal,))
-
-
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
     try:
         return parse_params(text, str(path))
     except ParamsError:
         if not legacy:
             raise
-        return _forgiving(text, str(path))
-
-
-def _forgiving(text: str, path: str) -> ParamFile:
-    """Parse the lines from the first header on; the original drivers take any text."""
-    lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if line.startswith("=")), len(lines))
-    return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), path, refuse=lambda _: None)
+        # The original drivers take any text; it is read from the first header on.
+        lines = text.splitlines()
+        start = next((number for number, line in enumerate(lines) if line.startswith("=")), len(lines))
+        return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), str(path), refuse=lambda _: None)
 
 
 def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:

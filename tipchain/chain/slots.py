@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tipchain.chain.kinds import owner
 from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
@@ -28,44 +28,19 @@ ALIKE = 0.8
 """From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
 
 
-class Lines(Protocol):
-    """How a driver reads lines: a `Suite`, or the `Layout` of another kind of chain."""
+if TYPE_CHECKING:
+    from tipchain.chain.kinds.base import Layout
+    from tipchain.chain.suites import Suite
 
-    @property
-    def layout(self) -> tuple[SlotRule, ...]:
-        """The lines."""
-
-    @property
-    def reads(self) -> int | None:
-        """Physical lines that the original reads, None for all."""
-
-    @property
-    def rest(self) -> bool:
-        """Whether a value is all after the first ``:`` in the original too."""
-
-    @property
-    def uncut(self) -> frozenset[str]:
-        """Roles whose values the original does not cut: it never reads them, or reads all parts."""
-
-    @property
-    def lacks(self) -> frozenset[str]:
-        """Roles that no line stands for."""
-
-    @property
-    def to_static(self) -> bool:
-        """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
+Lines: TypeAlias = "Suite | Layout"
+"""How a driver reads lines: a suite's, or another kind of chain's."""
 
 
 class Section(NamedTuple):
-    """One section of a layout; ``names`` are its header's, ``title`` the first of them."""
+    """One section of a layout; ``names`` are those that its header may have."""
 
     names: tuple[str, ...]
     rules: tuple[SlotRule, ...]
-
-    @property
-    def title(self) -> str:
-        """What the section is called."""
-        return self.names[0]
 
 
 def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
@@ -117,6 +92,13 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
+@lru_cache(maxsize=256)
+def _is_mistyped(section: str) -> bool:
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
+
+
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     """Refuse headers that are missing, out of place or mistyped.
 
@@ -124,7 +106,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         ParamsError: they are.
     """
     for index, section in enumerate(sections):
-        name = section.title
+        name = section.names[0]
         if index >= len(file.headers):
             if ends_after_evaluation(file, sections):
                 break
@@ -142,15 +124,13 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
-    from difflib import get_close_matches
-
     read = {name for name, _ in file.headers[: len(sections)]}
     for found, line in file.headers[len(sections) :]:
         if found in read:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
         if found == ALIGNMENT_SECTION:
             read.add(found)
-        elif get_close_matches(found, [ALIGNMENT_SECTION], cutoff=ALIKE):
+        elif _is_mistyped(found):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
 
@@ -192,8 +172,10 @@ def _misfit(
         missing = sum(one.kind == "slot" for one in section.rules[section.rules.index(rule) :])
         start = next(line for name, line in file.headers if name == header)
         line = max(next((line for _, line in file.headers if line > start), len(file.lines) + 1) - 1, 1)
-        message = f"section [{header}] has {count} lines, expected {count + missing}: "
-        message += f"expected {wanted(rule)}, found its end; is a line missing above?"
+        message = (
+            f"section [{header}] has {count} lines, expected {count + missing}: "
+            f"expected {wanted(rule)}, found its end; is a line missing above?"
+        )
     return ParamsError(message, file=file.path, line=line, found=found, hint=hint)
 
 

@@ -20,13 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Values, exported_files, limited_product, slim_links
+from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Filler, Values, exported_files, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
-from tipchain.chain.profiles import get_suite, suite_names
+from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.suites import ArgumentItem, InferRule
 from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import ParamsError, TipchainError
@@ -44,25 +45,6 @@ MAX_BASES = 10
 """Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
 RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs.py")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtqDevice:
-    """Inference on one kind of device.
-
-    Attributes:
-        axes: roles of the product, the outermost first.
-        arguments: roles in the order of the words; ``role!`` is written even if it is null, in the original.
-        log: name of the log.
-        only: values of an axis that are inferred with, others being skipped.
-        never: points that are skipped.
-    """
-
-    axes: Sequence[str]
-    arguments: Sequence[str]
-    log: str
-    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    never: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +93,9 @@ class PtqRule:
         source: the folder of the unquantized model, from the root; "" where it must be exported.
         model: inference's arguments that name the quantized model, by role.
         unquantized: the same for the unquantized model; a name with ``*`` is settled when it is there.
-        cpu: inference on the CPU.
+        cpu: inference on the CPU, as in a suite's profile; its arguments are roles.
         gpu: inference on the GPU.
+        raw: roles that the original writes even if they are null.
         cwd: where to infer.
         results_log: the suite's log of status lines.
         on_gpu: the quantization's program that takes a GPU whatever it is told.
@@ -132,8 +115,9 @@ class PtqRule:
     source: str
     model: Mapping[str, str]
     unquantized: Mapping[str, str]
-    cpu: PtqDevice
-    gpu: PtqDevice
+    cpu: InferRule
+    gpu: InferRule
+    raw: Sequence[str] = ()
     cwd: str = "."
     results_log: str = "results_python.log"
     on_gpu: str = ""
@@ -145,9 +129,12 @@ class PtqRule:
 
 def _rule(data: Json) -> PtqRule:
     """Return a suite's rule."""
-    devices = {kind: PtqDevice(**data[kind]) for kind in ("cpu", "gpu")}
+    devices = {
+        kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in ("cpu", "gpu")
+    }
     evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
-    return PtqRule(**{**data, **devices, "evaluation": evaluation})
+    rules = {kind: InferRule(**own) for kind, own in devices.items()}
+    return PtqRule(**{**data, **rules, "evaluation": evaluation})
 
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
@@ -258,8 +245,8 @@ class _Quantization(Chain):
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.devices = self._devices()
-        name = rule.layout.suite
-        self.result_line = get_suite(name).result_line if name in suite_names() else ""
+        suite = get_suite(rule.layout.suite)
+        self.result_line, self.filler = suite.result_line, Filler(suite=suite, slots=slots, legacy=request.legacy)
 
     def plan(self) -> Plan:
         allowed = tolerance(self.request)
@@ -372,18 +359,13 @@ class _Quantization(Chain):
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
 
-    def points(self, device: PtqDevice) -> Iterator[dict[str, str]]:
-        lists = [self.list_of(role) for role in device.axes]
-        if not self.request.legacy:
-            lists = [values or ("null",) for values in lists]
-        named = {role: (self.slots[role], values) for role, values in zip(device.axes, lists, strict=True)}
-        for point in limited_product(named):
-            wrong = any(point[role] not in values for role, values in device.only.items())
-            if not wrong and not any(one.items() <= point.items() for one in device.never):
-                yield point
+    def points(self, device: InferRule) -> Iterator[Mapping[str, str]]:
+        nothing = () if self.request.legacy else ("null",)
+        lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
+        return self.filler.points(device, lists, {})
 
     def inference(
-        self, kind: str, device: PtqDevice, point: Mapping[str, str], label: str, needs: tuple[str, ...]
+        self, kind: str, device: InferRule, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
@@ -408,16 +390,16 @@ class _Quantization(Chain):
         return command
 
     def inference_words(
-        self, device: PtqDevice, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
+        self, device: InferRule, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
     ) -> Words:
         words = list(self.split(self.slots["inference"]))
-        for text in device.arguments:
-            role, raw = text.rstrip("!"), text.endswith("!")
+        for role in (item.add for item in device.arguments):
+            raw = role in self.rule.raw and self.request.legacy
             slot = self.slots.get(role)
             if slot is None:
                 continue
             if role in point:
-                words += flag(slot, point[role], raw=raw and self.request.legacy, legacy=self.legacy)
+                words += flag(slot, point[role], raw=raw, legacy=self.legacy)
             else:
                 own = images if images and role == "infer_data" else None
                 words += self.flag(slot, self.fill(model[role]) if role in model else own)
@@ -502,7 +484,7 @@ class _Quantization(Chain):
             images = posixpath.relpath(images, self.rule.cwd)
         return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
 
-    def point_of(self, command: Command) -> tuple[PtqDevice, Mapping[str, str]]:
+    def point_of(self, command: Command) -> tuple[InferRule, Mapping[str, str]]:
         """Return the first setting of the device of a command."""
         kind = "gpu" if command.on_gpu else "cpu"
         device = self.rule.gpu if command.on_gpu else self.rule.cpu
