@@ -30,7 +30,6 @@ from tipchain.chain.load import (
     marks_in_checkout,
     marks_in_file,
     suite_of,
-    training_advice,
 )
 from tipchain.chain.params import (
     HEADER,
@@ -502,8 +501,7 @@ def lint_file(
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
         found.append(_remark(file, advice, "sections"))
-    training = "" if suite or slots is None else training_advice(slots, chosen, root)
-    if advice := training or driver_advice(chosen, root):
+    if advice := driver_advice(chosen, root):
         found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)

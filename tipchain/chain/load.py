@@ -154,25 +154,11 @@ def is_driver_of(suite: Suite, driver: str) -> bool:
 
 # What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
 #
-# Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are, and the names in
-# the command of its training tell which of them training gets. Nothing of it is run.
+# Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are. Nothing of it is run.
 
 
 DRIVER, FUNCTIONS = f"{FOLDER}/test_train_inference_python.sh", f"{FOLDER}/common_func.sh"
 READ = re.compile(r"(\w+)=\$\(func_parser_\w+ \"\$\{lines\[(\d+)\]\}\"")
-TRAINS = re.compile(r"cmd=\"\$\{python\} \$\{run_train\}((?: *\$\{\w+\})*) *\"")
-HANDED: Mapping[str, str] = {
-    "set_use_gpu": "use_gpu",
-    "set_save_model": "save",
-    "set_epoch": "epoch",
-    "set_pretrain": "pretrained",
-    "set_autocast": "autocast",
-    "set_batchsize": "batch",
-    "set_train_params1": "extra_train",
-}
-"""Roles by the variables of the templates' drivers that training gets."""
-SETTINGS = "set_amp_config"
-"""A variable of theirs that is no line's."""
 PROFILE_PAGE = "docs/reference/suites.md"
 COMPARE = "tests/conformance/record_original.py in a clone of tipchain"
 DESCRIBE = f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
@@ -210,27 +196,6 @@ def driver_advice(suite: Suite, root: Path | None) -> str:
         f"{other[0]} differs from every version of {suite.name} that is known, and the plan follows this one: {version}; "
         f"{COMPARE} shows whether the commands are the driver's"
     )
-
-
-def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
-    """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
-    driver = driver_text(root)
-    found = TRAINS.search(driver)
-    described = bool(suite.drivers) and not driver_advice(suite, root)
-    known = described or is_driver_of(suite, driver) or marks_in_checkout(suite, root)
-    if found is None or root is None or (root / OWN).is_file() or known:
-        return ""
-    names = re.findall(r"\$\{(\w+)\}", found[1])
-    own = [HANDED.get(name, name) for name in names if name != SETTINGS]
-    ours = list(dict.fromkeys(item.role for item in suite.train.arguments if item.role))
-    written = {role for role, slot in slots.items() if slot.key not in NOTHING and (role == "save" or not slot.absent)}
-    if all(role in slots and role not in written for role in {*own} ^ {*ours}):
-        return ""
-    driven, planned = (
-        ", ".join(slots[role].key if role in slots else role for role in roles if role not in slots or role in written)
-        for roles in (own, ours)
-    )
-    return f"{DRIVER} hands training {driven or 'nothing'}, and {suite.name} {planned or 'nothing'}; {DESCRIBE}"
 
 
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
@@ -412,11 +377,7 @@ def load_plan(
         plan = with_own_results(expand(spec, str(path), options), path, chosen, root, Path(options.root))
         plan = with_notes(plan, *notes)
     except ParamsError as error:
-        advice = ""
-        if not suite and fits(file, chosen):
-            advice = training_advice(read_slots(file, chosen), chosen, root)
-        elif not suite:
-            advice = layout_advice(text, file, chosen, root)
+        advice = "" if suite or fits(file, chosen) else layout_advice(text, file, chosen, root)
         advice = advice or driver
         if not advice:
             raise
@@ -429,9 +390,8 @@ def load_plan(
             expected=error.expected,
             hint=f"{error.hint}\n  hint: {advice}" if error.hint else advice,
         ) from error
-    training = "" if suite or not mode.trains else training_advice(spec.slots, chosen, root)
-    if advice := training or driver:
-        plan = with_notes(plan, advice)
+    if driver:
+        plan = with_notes(plan, driver)
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tipchain.chain.kinds.base import Layout
     from tipchain.chain.suites import Suite
 
-Lines: TypeAlias = "Suite | Layout"
-"""How a driver reads lines: a suite's, or another kind of chain's."""
+    Lines: TypeAlias = Suite | Layout
+    """How a driver reads lines: a suite's, or another kind of chain's."""
 
 
 class Section(NamedTuple):
