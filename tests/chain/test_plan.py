@@ -1,4 +1,4 @@
-"""From slots to commands: the default behaviour, defect by defect."""
+"""From slots to commands: the default behaviour."""
 
 from __future__ import annotations
 
@@ -304,11 +304,6 @@ def test_no_value_reaches_a_shell(role, value):
     text = edit(TEMPLATE, (role, f"{key}:lite_train_lite_infer={value}" if role == "--epochs" else f"{key}:{value}"))
     with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
         make(text)
-
-
-def test_a_quoted_value_is_one_word():
-    argv = make(edit(TEMPLATE, ("norm_train", "norm_train:train.py --name 'two words; $(x)'"))).commands[0].argv
-    assert "two words; $(x)" in argv
 
 
 # Devices

@@ -270,18 +270,6 @@ def test_quoted_words_arrive_as_they_are(name, words):
     assert list(argv[start : start + len(words) + 1]) == [*words, "end"]
 
 
-@given(st.sampled_from(NAMES), WORD)
-@examples(0.5)
-def test_a_bare_value_is_split_as_posix_words_or_refused_with_its_line(name, text):
-    argv, refusal = attempt(lambda: train_argv(name, ("norm_train:", f"norm_train:train.py {text} end")))
-    if refusal is not None:
-        assert str(refusal).startswith(f"f.txt:{refusal.line}: norm_train: ")
-        return
-    start = argv.index("train.py")
-    words = shlex.split(f"train.py {text} end")
-    assert list(argv[start : start + len(words)]) == words
-
-
 BATCHES = ("-o Global.batch_size:", "--batch_size:1", "--bs:", "--batch-size:1", "--rec_batch_num:")
 
 

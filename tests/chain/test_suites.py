@@ -1,4 +1,4 @@
-"""The default behaviour suite by suite: what a chain of each would run, defect by defect."""
+"""The default behaviour suite by suite: what a chain of each would run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tipchain.chain.load import detect_suite, load_plan
 from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Find, Options
 from tipchain.chain.profiles import get_suite, suite_names
-from tipchain.chain.slots import checked_slots
 from tipchain.cli import main
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
@@ -94,9 +93,6 @@ def test_the_chain_of_each_suite(suite):
     assert {command.env["CUDA_VISIBLE_DEVICES"] for command in found.commands} == {"0"}
 
 
-# clas-epochs, clas-weights
-
-
 @pytest.mark.parametrize(("mode", "epochs"), [(LITE, "5"), (WHOLE_TRAIN, "100"), (Mode.LITE_TRAIN_WHOLE_INFER, "5")])
 def test_clas_epochs(mode, epochs):
     found = plan("paddleclas", mode=mode)
@@ -146,9 +142,6 @@ def test_clas_takes_a_device_for_each_leg():
     found = plan("paddleclas", ("gpu_list", "gpu_list:-1|0"), ("-o Global.device", "-o Global.device:cpu|gpu"))
     devices = [[word for word in command.argv if "Global.device" in word] for command in steps(found, "train")]
     assert devices == [["Global.device=cpu"], ["Global.device=gpu"]]
-
-
-# panoptic-vars, rec-multi-gpu, train-folder, kl-index
 
 
 def test_panoptic_vars():
@@ -271,9 +264,6 @@ def test_kl_index():
     assert steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
 
 
-# checkpoint, late names
-
-
 @pytest.mark.parametrize(("suite", "other"), [("paddleseg", "iter_50"), ("medicalseg", "best_model")])
 def test_seg_name_is_settled_for_each_leg(suite, other):
     changes = [("gpu_list", "gpu_list:0|0,1"), ("--device:gpu", "--device:gpu|gpu")]
@@ -347,9 +337,6 @@ def test_no_pattern_leaves_the_run(name):
         plan("paddlegan", ("train_model_name", f"train_model_name:{name}"))
 
 
-# inference-flags
-
-
 # Keys that default mode adds to the inference of a suite, on the CPU and on the GPU.
 ADDED = {
     "tutorial": {(False, "--img-path"), (True, "--img-path")},
@@ -392,24 +379,25 @@ def test_a_quantized_program_is_linked_from_whatever_paddleslim_calls_it():
     ]
 
 
-def test_clas_is_told_of_the_cpu_where_it_exports_on_one():
-    told = ["-o", "Global.device=cpu"]
-    (export,) = steps(plan("paddleclas"), "export")
-    assert told[1] not in export.argv
-    found = plan("paddleclas", ("gpu_list", "gpu_list:-1"), ("-o Global.device", "-o Global.device:cpu"))
-    (export,) = steps(found, "export")
-    assert list(export.argv[-2:]) == told
-
-
-@pytest.mark.parametrize("mode", [LITE, WHOLE])
-def test_detection_is_told_of_the_cpu_where_it_exports_on_one(mode):
-    assert all("use_gpu=False" not in one.argv for one in steps(plan("paddledetection", mode=mode), "export"))
-    changes = [("gpu_list", "gpu_list:-1"), ("--device", "--device:cpu")]
-    found = plan("paddledetection", *changes, mode=mode)
-    (export,) = steps(found, "export")
-    # Before --output_dir, which ends the words of -o.
-    assert export.argv[-2] == "use_gpu=False"
-    assert export.argv[-1].startswith("--output_dir=")
+@pytest.mark.parametrize(
+    ("suite", "device", "mode", "place", "told"),
+    [
+        ("paddleclas", ("-o Global.device", "-o Global.device:cpu"), LITE, -1, "Global.device=cpu"),
+        (
+            "paddledetection",
+            ("--device", "--device:cpu"),
+            LITE,
+            -2,
+            "use_gpu=False",
+        ),  # before what ends the words of -o
+        ("paddledetection", ("--device", "--device:cpu"), WHOLE, -2, "use_gpu=False"),
+        ("paddlerec", ("runner.use_gpu", "runner.use_gpu:False"), LITE, -1, "runner.use_gpu=False"),
+    ],
+)
+def test_an_export_on_the_cpu_is_told_so(suite, device, mode, place, told):
+    assert all(told not in one.argv for one in steps(plan(suite, mode=mode), "export"))
+    (export,) = steps(plan(suite, ("gpu_list", "gpu_list:-1"), device, mode=mode), "export")
+    assert export.argv[place] == told
 
 
 def test_detections_checkpoint_is_looked_for_in_both_layouts():
@@ -420,14 +408,6 @@ def test_detections_checkpoint_is_looked_for_in_both_layouts():
     places = (f"{folder}/model_final.pdparams", f"{folder}/yolo/model_final.pdparams")
     assert leaves.files == places
     assert evaluate.finds == (Find(text=places[1], files=places),)
-
-
-def test_rec_is_told_of_the_cpu_where_it_exports_on_one():
-    (export,) = steps(plan("paddlerec"), "export")
-    assert "runner.use_gpu=False" not in export.argv
-    found = plan("paddlerec", ("gpu_list", "gpu_list:-1"), ("runner.use_gpu", "runner.use_gpu:False"))
-    (export,) = steps(found, "export")
-    assert export.argv[-1] == "runner.use_gpu=False"
 
 
 @pytest.mark.parametrize("suite", ["paddleseg", "medicalseg"])
@@ -473,9 +453,6 @@ def test_a_setting_that_no_cpu_has_takes_no_command_away(suite, change):
     assert not any(word.startswith(("--run_mode", "Global.use_fp16")) for word in cpu[0].argv)
 
 
-# devices, device-per-leg
-
-
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
 def test_devices_of_every_leg(suite):
     hosts = "192.168.0.1,192.168.0.2;4,5"
@@ -510,12 +487,6 @@ def test_detection_trains_without_a_gpu_on_the_cpu():
     assert "LearningRate.base_lr=0.0001" in train.argv
 
 
-# mode-fallback, closed-modes
-
-
-# null
-
-
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
 def test_null_settings_are_left_out(suite):
     found = plan(suite, with_role(suite, "benchmark", "null"), with_role(suite, "infer_data", "null"))
@@ -524,52 +495,12 @@ def test_null_settings_are_left_out(suite):
     assert not any(word.endswith("=null") for command in found.commands for word in command.argv)
 
 
-# typos, sections, whole-value, no-shell
-
-
 def test_clas_never_reads_the_quant_flag_and_says_so():
     found = plan("paddleclas", ("infer_quant", "infer_quant:Fasle"))
     assert found.commands == plan("paddleclas").commands
     (typo,) = (one for one in found.findings if one.code == "typos")
     assert (typo.severity, typo.line) == ("info", 39)
     assert "did you mean 'False'" in typo.message
-
-
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_a_line_missing_or_added_is_refused_with_its_line_or_shifts_nothing(suite):
-    lines = SUITE_FILES[suite].splitlines()
-    usual = plan(suite).commands
-    words = {word for command in usual for word in command.argv}
-    accepted = []
-
-    def commands(text):
-        return expand(
-            build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w")
-        ).commands
-
-    optional = ("##", "inference_dir", "pretrained_model_url", "====", "to_static_train")
-    for index, line in enumerate(lines):
-        without = "\n".join(lines[:index] + lines[index + 1 :])
-        if line.startswith("##"):
-            assert commands(without) == usual
-        elif not line.startswith(optional):
-            try:
-                found = commands(without)
-            except ParamsError as error:
-                assert re.match(r"f\.txt:\d+: ", str(error))  # noqa: PT017 - or none
-            else:
-                accepted.append(index)
-                assert {word for command in found for word in command.argv} <= words, line
-        if "to_static" not in "".join(lines[:index]):
-            with pytest.raises(ParamsError, match=r"^f\.txt:\d+: "):
-                commands("\n".join([*lines[:index], "surplus_line:1", *lines[index:]]))
-    # Only a last argument may be missing, and what looks like one.
-    slots = checked_slots(parse_params(SUITE_FILES[suite], "f.txt"), get_suite(suite)).values()
-    roles = {slot.role for slot in slots if slot.line - 1 in accepted}
-    assert roles <= {"benchmark", "extra_infer", "extra_infer2", "infer_data", "unused"}
-
-
-# to_static, AMP
 
 
 @pytest.mark.parametrize(
