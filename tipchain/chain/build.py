@@ -201,7 +201,11 @@ MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
 LITE = Mode.LITE_TRAIN_LITE_INFER.value
 
 
-class SlotReader:
+OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
+AUTOCASTS = (*AMP, "fp32", "null", "False")
+
+
+class SpecReader:
     """Reads slots into a ChainSpec and collects findings on the way.
 
     Args:
@@ -366,12 +370,7 @@ class SlotReader:
         )
         return ""
 
-
-OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
-
-
-class InferenceReader(SlotReader):
-    """Reads what inference asks for."""
+    # What inference asks for.
 
     def models(self) -> tuple[InferModel, ...]:
         """Return what the modes without training infer with."""
@@ -493,12 +492,7 @@ class InferenceReader(SlotReader):
             return ()
         return flag(image, by_mode.get(chosen.role, chosen.value), legacy=self.legacy)
 
-
-AUTOCASTS = (*AMP, "fp32", "null", "False")
-
-
-class TrainingReader(SlotReader):
-    """Reads what training asks for."""
+    # What training asks for.
 
     def legs(self) -> tuple[Leg, ...]:
         """Return the entries of the gpu list."""
@@ -629,31 +623,6 @@ class TrainingReader(SlotReader):
         slot = self.slots.get(rule.export)
         return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
 
-
-def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
-    """Return what ``file`` asks for in ``mode``.
-
-    Args:
-        file: the parsed file.
-        suite: the profile to read it with.
-        mode: the mode.
-        lenient: turn unknown trainers and mistyped booleans into notes.
-
-    Raises:
-        ParamsError: the file does not fit the suite's layout, or a value is impossible.
-    """
-    return SpecReader(read_slots(file, suite), suite, mode, lenient=lenient).spec(alignment_params(file))
-
-
-def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
-    """Return what the original driver reads out of ``text``, defects included."""
-    slots = legacy_slots(text, path, suite)
-    return SpecReader(slots, suite, mode, legacy=True, lenient=True).spec(None)
-
-
-class SpecReader(TrainingReader, InferenceReader):
-    """Reads a file's slots into a ChainSpec."""
-
     def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.
 
@@ -716,3 +685,24 @@ class SpecReader(TrainingReader, InferenceReader):
         if not self.legacy and (not words or words == ("null",)):
             raise self.slots["python"].error("names no interpreter", expected="python:python")
         return words
+
+
+def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
+    """Return what ``file`` asks for in ``mode``.
+
+    Args:
+        file: the parsed file.
+        suite: the profile to read it with.
+        mode: the mode.
+        lenient: turn unknown trainers and mistyped booleans into notes.
+
+    Raises:
+        ParamsError: the file does not fit the suite's layout, or a value is impossible.
+    """
+    return SpecReader(read_slots(file, suite), suite, mode, lenient=lenient).spec(alignment_params(file))
+
+
+def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
+    """Return what the original driver reads out of ``text``, defects included."""
+    slots = legacy_slots(text, path, suite)
+    return SpecReader(slots, suite, mode, legacy=True, lenient=True).spec(None)

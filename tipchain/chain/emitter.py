@@ -8,7 +8,7 @@ import math
 import posixpath
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
@@ -24,13 +24,6 @@ from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
 
 Facts = Mapping[str, str]
-
-
-class Values(dict[str, str]):
-    """Values of slots for templates; a slot that the file lacks is empty."""
-
-    def __missing__(self, role: str) -> str:
-        return ""
 
 
 @lru_cache(maxsize=4096)
@@ -82,9 +75,9 @@ class Filler(NamedTuple):
             raise ProfileError(message, file=self.suite.file) from error
 
     @property
-    def values(self) -> Values:
-        """The values of the file's lines, by role."""
-        return Values({role: slot.value for role, slot in self.slots.items()})
+    def values(self) -> Mapping[str, str]:
+        """The values of the file's lines, by role; a slot that the file lacks is empty."""
+        return defaultdict(str, {role: slot.value for role, slot in self.slots.items()})
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:
         """Return the first of ``choices`` whose conditions hold, filled in; "" if none does."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Filler, Values, exported_files, slim_links
+from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Filler, exported_files, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
@@ -231,13 +231,15 @@ def plan(request: Request) -> Plan:
 
 class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
-        values = Values({role: slot.value for role, slot in slots.items()})
+        suite = get_suite(rule.layout.suite)
+        self.result_line, self.filler = suite.result_line, Filler(suite=suite, slots=slots, legacy=request.legacy)
+        values = self.filler.values
         self.facts: dict[str, object] = {
             "root": request.options.root,
             "model": slots["model_name"].value,
             "mode": request.mode.value,
             "v": values,
-            "dirname": Values({role: posixpath.dirname(value) for role, value in values.items()}),
+            "dirname": {role: posixpath.dirname(value) for role, value in values.items()},
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)
@@ -245,8 +247,6 @@ class _Quantization(Chain):
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.devices = self._devices()
-        suite = get_suite(rule.layout.suite)
-        self.result_line, self.filler = suite.result_line, Filler(suite=suite, slots=slots, legacy=request.legacy)
 
     def plan(self) -> Plan:
         allowed = tolerance(self.request)
