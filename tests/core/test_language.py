@@ -401,7 +401,7 @@ FAIL   forward      2 项检查中有 1 项失败：logits: again
 def test_lint_in_chinese(shown):
     text, code = shown("--lang", "zh", "lint", "wrong.txt", "-v")
     assert (code, LINTED in text) == (1, True)
-    assert text.endswith("\n1 个文件：2 项出错，3 项警告，4 项提示\n")
+    assert text.endswith("\n1 个文件：2 项出错，3 项警告，9 项提示\n")
     assert all(columns(line) <= 80 for line in text.splitlines())
     assert not left_english(text)
 
