@@ -484,7 +484,7 @@ def codes_in_code() -> set[str]:
             if isinstance(node, ast.Call):
                 given = [one.value for one in node.keywords if one.arg == "code"]
                 called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                given += node.args[:1] if called in ("DataCause", "_Guess", "certain", "finding") else []
+                given += node.args[:1] if called in ("_Guess", "finding") else []
                 found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
     return found
 
@@ -494,17 +494,13 @@ WITHOUT_PORT = {
         "another code names the fault first, as soon as the layer or the code runs",
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
-        "batch-norm-mode constant downscale-factor dtype k threshold "
+        "batch-norm-mode downscale-factor dtype k threshold "
         "max-norm off-by-one padding-row shape statistics "
-        "unmatched-parameters "
+        "unmatched-parameters padding-value scale size "
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
         "added-bias added-zeros cycle-momentum"
     ),
-    (
-        "the fault needs a training loop, an evaluation or data of several samples, not a line",
-        "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
-    ): ("ignored-label max-length not-reset resize-size"),
 }
 """Why no port is recorded for a code: a new code needs a port, or stands here."""
 

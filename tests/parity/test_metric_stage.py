@@ -10,7 +10,7 @@ import pytest
 from in_process import failed
 
 from tipchain.core.blame import UsersError
-from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe
+from tipchain.explain.causes.metrics import BATCH_SIZES, make_probe
 from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure

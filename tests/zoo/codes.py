@@ -172,10 +172,6 @@ def _data(
     return _around(code, "data", text(right), text(right), old, new, **more)
 
 
-def _metric(code: str, torch: str, old: str, new: str, paddle: str = "") -> CodeFault:
-    return _around(code, "metric", torch, paddle or torch, old, new)
-
-
 LAYERS = (
     _layer("activation", 'RNN(6, 5, nonlinearity="relu", batch_first=True)', 'SimpleRNN(6, 5, activation="relu")', ', activation="relu"', "", SEQUENCES, call="self.layer(x)[0]"),
     _layer("align-mode", 'Upsample(scale_factor=2, mode="bilinear")', 'Upsample(scale_factor=2, mode="bilinear")', 'mode="bilinear")', 'mode="bilinear", align_mode=1)'),
@@ -250,35 +246,19 @@ SCHEDULES = (
     _schedule("schedule-per-epoch", "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.98**step)", "paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.98**step)", "0.98**step", "0.98 ** (step // 5)"),
     _schedule("schedule-per-iteration", "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.98 ** (step // 5))", "paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.98 ** (step // 5))", "0.98 ** (step // 5)", "0.98**step"),
 )  # fmt: skip
-SEQUENCE = "image = random.integers(1, 50, 8)"
 EACH = "samples = [(image, label) for image, label in samples]"
 DATA = (
-    _data("channels", EACH, "[(image,", "[(image[:1],"),
-    _data("clipped", EACH, "[(image,", "[(np.clip(image, 0.2, 0.8),"),
-    _data("inverted", EACH, "[(image,", "[(1 - image,"),
-    _data("layout", EACH, "[(image,", "[(image.transpose(1, 2, 0),"),
+    _data(
+        "argument",
+        'samples = [(np.pad(image, 2, "constant"), label) for image, label in samples]',
+        '"constant"',
+        '"edge"',
+    ),
     _data("nan", EACH, "[(image,", "[(np.where(image > 0.9, np.nan, image).astype(np.float32),"),
-    _data("crop-size", EACH, "[(image,", "[(image[:, 1:-1, 1:-1],"),
-    _data("size", EACH, "[(image,", "[(image[:, ::2, ::2],"),
-    _data("uint8-overflow", "samples = [(image + 60, label) for image, label in samples]", "image + 60", "image.astype(np.uint8) + np.uint8(60)", start="image = random.integers(0, 256, (3, 8, 8))"),
-    _data("class-order", EACH, "[(image, label)", "[(image, (2, 0, 3, 1)[label])"),
-    _data("label-constant", EACH, "[(image, label)", "[(image, 0)"),
-    _data("label-shift", EACH, "[(image, label)", "[(image, label + 1)"),
-    _data("one-hot", EACH, "[(image, label)", "[(image, np.eye(4, dtype=np.float32)[label])"),
-    _data("fields", EACH, "(image, label) for", "(image,) for"),
-    _data("label-order", "labels = [label for _, label in samples]\n    samples = [(image, labels[index]) for index, (image, _) in enumerate(samples)]", "labels[index]", "labels[index - 1]", label="(index * 7 % 12) % 5"),
-    _data("extra-samples", EACH, "samples]", "samples] + [(samples[0][0] / 2, 1)]"),
-    _data("missing-samples", EACH, "in samples]", "in samples[1:]]"),
-    _data("repeated-samples", EACH, "samples]", "samples] + samples[:2]"),
-    _data("sample-order", EACH, "in samples]", "in samples[::-1]]"),
-    _data("drop-last", "batches = [samples[at : at + 5] for at in range(0, 12, 5)]\n    samples = [tuple(map(np.stack, zip(*batch))) for batch in batches]", "range(0, 12, 5)", "range(0, 10, 5)"),
-    _data("token-order", EACH, "[(image,", "[(image[::-1],", start=SEQUENCE),
-    _data("token-shift", EACH, "[(image,", "[(image + 1,", start=SEQUENCE),
-    _data("vocabulary", EACH, "[(image,", "[((image * 7) % 53,", start=SEQUENCE),
-)  # fmt: skip
-TOP = 'def metric(outputs, labels):\n    return {"top1": float((np.asarray(outputs).argmax(1) == np.asarray(labels)).mean())}'
-METRICS = (_metric("other-metric", TOP, ".mean())", ".mean() * 100)"),)
-FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *SCHEDULES, *DATA, *METRICS)
+    _data("parting", EACH, "[(image,", "[(1 - image,"),
+    _data("structure", EACH, "(image, label) for", "(image,) for"),
+)
+FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *SCHEDULES, *DATA)
 
 
 def load(side: str, text: str) -> ModuleType:
