@@ -92,9 +92,9 @@ AROUND = (
     _fault("data", "order", "bert-cut-left", "", r"trunc|\bcut|left|first|last|front|begin|start|end", ("tokens[: LENGTH - 2]", "tokens[-(LENGTH - 2) :]")),
     _fault("data", "left out", "fcos-boxes-not-flipped", "", r"flip|mirror|box", ("        boxes = np.stack([width - boxes[:, 2], boxes[:, 1], width - boxes[:, 0], boxes[:, 3]], -1)\n", "")),
     _fault("data", "formula", "dlrm-missing-mean", "", r"\bnan|missing|fill|log|zero|mean", ("np.where(np.isnan(numbers), 0, numbers)", "np.where(np.isnan(numbers), np.nanmean(numbers), numbers)")),
-    _fault("metric", "setting", "efficient-top5", "", r"top.?5|best 5|five", (":3]", ":5]")),
+    _fault("metric", "setting", "efficient-top5", "", r":5\]", (":3]", ":5]")),
     _fault("metric", "formula", "fcos-plus-one", "", r"\+ ?1|plus one|one (pixel|more)|width|area|add", ("np.clip(high - low, 0, None)", "np.clip(high - low + 1, 0, None)"), ("np.clip(one[..., 2:] - one[..., :2], 0, None)", "np.clip(one[..., 2:] - one[..., :2] + 1, 0, None)")),
-    _fault("metric", "left out", "translate-perplexity-pads", "", r"\bpad|ignor|mask|left out|label 0|class 0", ("-chosen[kept].mean()", "-chosen.mean()")),
+    _fault("metric", "left out", "translate-perplexity-pads", "", r"chosen\[kept\]\.mean", ("-chosen[kept].mean()", "-chosen.mean()")),
     _fault("step", "left out", "efficient-not-divided", "", r"divi|accumul|\bsum|mean|scal", ("(value / 2).backward()", "value.backward()")),
     _fault("step", "order", "gan-average-first", "", r"before|order|averag|\bema", ("        self.optimizer.step()\n", ""), ("        return value\n", "        self.optimizer.step()\n        return value\n")),
 )  # fmt: skip

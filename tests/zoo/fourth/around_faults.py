@@ -102,14 +102,14 @@ SCHEDULERS = (
 )
 
 DATA = (
-    _data("order", "retina-rgb", r"channel|rgb|bgr", ('image.astype("float32")[..., ::-1]', 'image.astype("float32")')),
+    _data("order", "retina-rgb", r"::-1\]", ('image.astype("float32")[..., ::-1]', 'image.astype("float32")')),
     _data("setting", "deeplab-label-padding", r"\bpad|fill|255|label", ("constant_values=IGNORED", "constant_values=0")),
     _data("order", "deeplab-pad-first", r"\bpad|fill", ("(0, 0)), constant_values=0.0)", "(0, 0)), constant_values=-1.0)")),
     _data("formula", "crnn-floor", r"width|\bsize|resiz|ceil|round|floor", ("math.ceil(8 * width / height)", "int(8 * width / height)")),
     _data("setting", "pix2pix-crop", r"crop|offset|shift", ("crop((2, 2, 18, 18))", "crop((0, 0, 16, 16))")),
-    _data("setting", "pix2pix-range", LEVELS, ("image / 127.5 - 1.0", "image / 255.0")),
+    _data("setting", "pix2pix-range", r"return image / 255\.0", ("image / 127.5 - 1.0", "image / 255.0")),
     _data("order", "din-oldest", CUT, ('row["history"][-5:]', 'row["history"][:5]')),
-    _data("left out", "diffusion-flip", r"flip|mirror|revers", ("image = image[:, ::-1] * ", "image = image * ")),
+    _data("left out", "diffusion-flip", r"image\[:, ::-1\]", ("image = image[:, ::-1] * ", "image = image * ")),
     _data("setting", "vitrel-bilinear", r"bicubic|bilinear|interpol|resampl", ("Image.BICUBIC", "Image.BILINEAR")),
     _data(
         "setting", "vitrel-inception-mean", LEVELS,
@@ -124,7 +124,7 @@ DATA = (
 METRICS = (
     _metric("left out", "deeplab-counts-ignored", IGNORED + "|label", ("kept = labels != IGNORED", "kept = labels >= 0")),
     _metric("formula", "deeplab-recall", r"union|iou|intersection|recall|per.class|denominator|false positive", ("((guess == one) | (labels == one)).sum()", "(labels == one).sum()")),
-    _metric("left out", "crnn-repeats", r"repeat|collaps|duplicat|consecutive|merg", (" if one and (number == 0 or one != row[number - 1])]", " if one]")),
+    _metric("left out", "crnn-repeats", r"number - 1\]", (" if one and (number == 0 or one != row[number - 1])]", " if one]")),
     _metric("default", "din-threshold", r"threshold|sigmoid|logit|0\.5", ("(p > 0.5)", "(scores > 0.5)")),
     _metric("copied line", "vitrel-top-five", r"top|\bk\b|\b5\b", ("order[:, :5]", "order[:, :1]")),
     _metric("order", "retention-perplexity", r"\bexp|mean|averag", ("np.exp(gained[kept].mean())", "np.exp(gained[kept]).mean()")),
