@@ -499,7 +499,7 @@ WITHOUT_PORT = {
         "unmatched-parameters "
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
-        "added-bias added-zeros cycle-momentum"
+        "added-bias added-zeros"
     ),
     (
         "the fault needs a training loop, an evaluation or data of several samples, not a line",

@@ -19,7 +19,7 @@ import numpy as np
 
 from zoo.third.planting import Edits, ThirdPair, _folder, edited
 
-PARTS = ("layer", "code", "weights", "loss", "optimizer", "schedule", "data", "metric")
+PARTS = ("layer", "code", "weights", "loss", "optimizer", "data", "metric")
 IMAGES, SEQUENCES, VECTORS = (2, 4, 8, 8), (2, 5, 6), (8, 6)
 HEADS = {
     "torch": "import numpy as np\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n",
@@ -144,12 +144,6 @@ def _optimizer(code: str, torch: str, paddle: str, old: str, new: str) -> CodeFa
     return _around(code, "optimizer", plain + torch, plain + paddle, old, new)
 
 
-def _schedule(code: str, torch: str, paddle: str, old: str, new: str, *, rate: float = 0.1) -> CodeFault:
-    start = f"def optimizer(parameters):\n    return torch.optim.SGD(parameters, lr={rate})\n\n\ndef scheduler(optimizer):\n    return "
-    other = f"def optimizer(parameters):\n    return paddle.optimizer.SGD({rate}, parameters=parameters)\n\n\ndef scheduler(optimizer=None):\n    return "
-    return _around(code, "schedule", start + torch, other + paddle, old, new)
-
-
 def _data(
     code: str,
     right: str,
@@ -241,15 +235,6 @@ OPTIMIZERS = (
     _optimizer("optimizer-type", "torch.optim.Adam(parameters, 0.1)", "paddle.optimizer.Adam(0.1, parameters=parameters)", "Adam(", "Adamax("),
     _optimizer("frozen-parameters", "torch.optim.SGD(parameters, 0.1)", "paddle.optimizer.SGD(0.1, parameters=parameters)", "parameters=parameters)", "parameters=list(parameters)[:1])"),
 )  # fmt: skip
-SCHEDULES = (
-    _schedule("pct-start", "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 20, pct_start=0.5, cycle_momentum=False)", "paddle.optimizer.lr.OneCycleLR(0.1, 20, end_learning_rate=0.1 / 25 / 1e4, phase_pct=0.5)", ", phase_pct=0.5", ""),
-    _schedule("start-rate", "torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, 20, div_factor=10, cycle_momentum=False)", "paddle.optimizer.lr.OneCycleLR(0.1, 20, divide_factor=10.0, end_learning_rate=0.1 / 10 / 1e4)", "divide_factor=10.0, ", ""),
-    _schedule("period", "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)", "paddle.optimizer.lr.CosineAnnealingDecay(0.1, 10)", ", 10)", ", 20)"),
-    _schedule("period-factor", "torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 4, 2)", "paddle.optimizer.lr.CosineAnnealingWarmRestarts(0.1, 4, 2)", ", 4, 2)", ", 4)"),
-    _schedule("missing-schedule", "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)", "paddle.optimizer.lr.CosineAnnealingDecay(0.1, 10)", "CosineAnnealingDecay(0.1, 10)", "LambdaDecay(0.1, lambda step: 1.0)"),
-    _schedule("schedule-per-epoch", "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.98**step)", "paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.98**step)", "0.98**step", "0.98 ** (step // 5)"),
-    _schedule("schedule-per-iteration", "torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.98 ** (step // 5))", "paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.98 ** (step // 5))", "0.98 ** (step // 5)", "0.98**step"),
-)  # fmt: skip
 SEQUENCE = "image = random.integers(1, 50, 8)"
 EACH = "samples = [(image, label) for image, label in samples]"
 DATA = (
@@ -278,7 +263,7 @@ DATA = (
 )  # fmt: skip
 TOP = 'def metric(outputs, labels):\n    return {"top1": float((np.asarray(outputs).argmax(1) == np.asarray(labels)).mean())}'
 METRICS = (_metric("other-metric", TOP, ".mean())", ".mean() * 100)"),)
-FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *SCHEDULES, *DATA, *METRICS)
+FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *DATA, *METRICS)
 
 
 def load(side: str, text: str) -> ModuleType:

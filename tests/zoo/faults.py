@@ -20,6 +20,7 @@ EXTRA_ACTIVATION = ("extra-activation", "softmax-twice")
 EXPONENT = ("scale-factor", "scale")
 RESIDUAL = ("residual", "shortcut", "missing-shortcut", "missing-residual", "residual-scale", "residual-order")
 ORDER = ("concat-order", "permuted-channels", "permuted-input", "permuted-output")
+KINDS = ("setting", "parting")
 CUT = ("stop-gradient", "detached", "gradient-cut", "cut-gradient", "missing-gradient", "trainable")
 
 
@@ -318,12 +319,13 @@ def _update(name: str, optimizer: str, codes: Sequence[str], family: str = "plai
     )
 
 
-def _schedule(name: str, scheduler: str, codes: Sequence[str]) -> Fault:
+def _schedule(name: str, scheduler: str, says: str) -> Fault:
     return Fault(
         id=f"scheduler-{name}",
         family="plain",
         where=("scheduler",),
-        codes=tuple(codes),
+        codes=KINDS,
+        says=says,
         scheduler=scheduler,
         part="scheduler",
     )
@@ -355,11 +357,11 @@ TRAINING = (
     _update("clip-value", "clip value", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "lstm"),
     _update("clip-each", "clip each", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "deep"),
     _update("rmsprop-centered", "rmsprop centered", ("centered",), "deep"),
-    _schedule("gamma", "gamma", ("gamma", "lr-factor", "rate-decay")),
-    _schedule("step", "step", ("step-size", "period")),
-    _schedule("cosine-period", "cosine period", ("period", "t-max")),
-    _schedule("warmup-start", "warmup start", ("warmup-start", "warm-up-start", "start-factor")),
-    _schedule("missing", "missing", ("missing-schedule", "step-size")),
+    _schedule("gamma", "gamma", "`gamma`"),
+    _schedule("step", "step", "`step_size`"),
+    _schedule("cosine-period", "cosine period", "`T_max`"),
+    _schedule("warmup-start", "warmup start", "LinearWarmup("),
+    _schedule("missing", "missing", "`step_size`"),
 )
 
 FAULTS: tuple[Fault, ...] = (

@@ -26,6 +26,7 @@ RATE = 0.05
 TO, PO = torch.optim, paddle.optimizer
 TS, PS = torch.optim.lr_scheduler, paddle.optimizer.lr
 LOSS, OPTIMIZER, SCHEDULER = "loss", "optimizer", "scheduler"
+KINDS = ("setting", "parting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class HeldOut:
         ours: torch's builder of it, or its loss.
         theirs: Paddle's.
         codes: the causes that are right; none: the two are equal.
+        says: what the cause's message must have.
         shape: sizes of the model's output, of each where there are several.
         labels: what the losses are given, of random numbers; integers by class without it.
         frozen: the reference's first layer is frozen, the port's is not.
@@ -46,6 +48,7 @@ class HeldOut:
     ours: Callable[..., Any]
     theirs: Callable[..., Any]
     codes: tuple[str, ...] = ()
+    says: str = ""
     shape: tuple[int, ...] = (5,)
     labels: Callable[[np.random.Generator, int, int], Any] | None = None
     frozen: bool = False
@@ -341,8 +344,8 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
 }
 
 
-def _schedule(ours: Any, theirs: Any, *codes: str) -> HeldOut:
-    return HeldOut(part=SCHEDULER, ours=ours, theirs=theirs, codes=codes)
+def _schedule(ours: Any, theirs: Any, says: str = "") -> HeldOut:
+    return HeldOut(part=SCHEDULER, ours=ours, theirs=theirs, codes=KINDS, says=says)
 
 
 def _rates(kind: str, *args: Any, **options: Any) -> Callable[..., Any]:
@@ -391,104 +394,91 @@ PLATEAU = _rates("ReduceLROnPlateau", factor=0.5, patience=3)
 TRIANGLE = partial(_rates, "CyclicLR", base_lr=RATE / 10, max_lr=RATE, cycle_momentum=False)
 THEIR_TRIANGLE = partial(_decays, "CyclicLR", RATE / 10, RATE)
 RESTARTS = _rates("CosineAnnealingWarmRestarts", 10, 2)
-SHIFTED = "schedule-shift", "warmup-steps"
 SCHEDULERS: Mapping[str, HeldOut] = {
-    "cosine-in-epochs": _schedule(COSINE, _decays("CosineAnnealingDecay", RATE, 6), "period"),
+    "cosine-in-epochs": _schedule(COSINE, _decays("CosineAnnealingDecay", RATE, 6), "`T_max`"),
     "cosine-floor-missing": _schedule(
-        _rates("CosineAnnealingLR", 60, RATE / 100), _decays("CosineAnnealingDecay", RATE, 60), "end-rate"
+        _rates("CosineAnnealingLR", 60, RATE / 100), _decays("CosineAnnealingDecay", RATE, 60), "`eta_min`"
     ),
-    "linear-for-cosine": _schedule(COSINE, _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "schedule-type"),
-    "poly-power": _schedule(_rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "power"),
+    "linear-for-cosine": _schedule(COSINE, _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "PolynomialDecay"),
+    "poly-power": _schedule(_rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "`power`"),
     "poly-floor": _schedule(
-        _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 1e-4, 0.9), "end-rate"
+        _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 1e-4, 0.9), "`end_lr`"
     ),
     "multistep-gamma": _schedule(
-        _rates("MultiStepLR", [20, 40], 0.2), _decays("MultiStepDecay", RATE, [20, 40]), "gamma"
+        _rates("MultiStepLR", [20, 40], 0.2), _decays("MultiStepDecay", RATE, [20, 40]), "`gamma`"
     ),
     "multistep-milestones": _schedule(
-        _rates("MultiStepLR", [20, 40, 50]), _decays("MultiStepDecay", RATE, [20, 40]), "milestones"
+        _rates("MultiStepLR", [20, 40, 50]), _decays("MultiStepDecay", RATE, [20, 40]), "`milestones`"
     ),
     "piecewise-values": _schedule(
         _rates("MultiStepLR", [20, 40]),
         _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.05]),
-        "schedule-type",
+        "PiecewiseDecay",
     ),
     "piecewise-boundary-late": _schedule(
         _rates("MultiStepLR", [20, 40]),
         _decays("PiecewiseDecay", [21, 41], [RATE, RATE * 0.1, RATE * 0.01]),
-        "schedule-shift",
-        "milestones",
+        "PiecewiseDecay",
     ),
-    "step-never": _schedule(_rates("StepLR", 3), _decays("StepDecay", RATE, 10_000), "missing-schedule", "step-size"),
-    "exponential-gamma": _schedule(_rates("ExponentialLR", 0.97), _decays("ExponentialDecay", RATE, 0.9), "gamma"),
+    "step-never": _schedule(_rates("StepLR", 3), _decays("StepDecay", RATE, 10_000), "`step_size`"),
+    "exponential-gamma": _schedule(_rates("ExponentialLR", 0.97), _decays("ExponentialDecay", RATE, 0.9), "`gamma`"),
     "natural-exponential": _schedule(
-        _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "gamma", "schedule-type"
+        _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "NaturalExpDecay"
     ),
-    "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), SHOWN),
+    "inverse-time": _schedule(
+        _by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), "InverseTimeDecay"
+    ),
     "warmup-half": _schedule(
-        _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-steps"
+        _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "`warmup_steps`"
     ),
     "warmup-start": _schedule(
-        _warm(10, 0.1, COSINE), _their_warm(10, 0.001, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-start"
+        _warm(10, 0.1, COSINE), _their_warm(10, 0.001, _decays("CosineAnnealingDecay", RATE, 60)), "`start_lr`"
     ),
-    "warmup-missing-step": _schedule(
-        _warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "schedule-type"
-    ),
+    "warmup-missing-step": _schedule(_warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "StepDecay"),
     "warmup-too-many": _schedule(
-        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "schedule-type"
+        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "LinearWarmup"
     ),
     "warmup-counted": _schedule(
-        _warm(10, 0.1, COSINE), _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), SHOWN
+        _warm(10, 0.1, COSINE), _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), "LambdaDecay"
     ),
-    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), SHOWN),
-    "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "learning-rate", "model-size"),
-    "plateau-patience": _schedule(
-        PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "patience", "milestones", "step-size"
-    ),
-    "plateau-factor": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.1, patience=3), "gamma", "factor"),
+    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), "NoamDecay"),
+    "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "NoamDecay"),
+    "plateau-patience": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "`patience`"),
+    "plateau-factor": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.1, patience=3), "`factor`"),
     "one-cycle-peak": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE * 2, 60, 25.0, RATE * 2 / 25 / 1e4),
-        "learning-rate",
+        "`max_learning_rate`",
     ),
     "one-cycle-start": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE, 60, 10.0, RATE / 25 / 1e4),
-        "start-rate",
+        "`divide_factor`",
     ),
     "one-cycle-end": _schedule(
-        _rates("OneCycleLR", RATE, 60, cycle_momentum=False), _decays("OneCycleLR", RATE, 60, 25.0, 1e-4), "end-rate"
+        _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
+        _decays("OneCycleLR", RATE, 60, 25.0, 1e-4),
+        "`end_learning_rate`",
     ),
     "one-cycle-linear": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE, 60, 25.0, RATE / 25 / 1e4, anneal_strategy="linear"),
-        "annealing",
+        "`anneal_strategy`",
     ),
-    "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "period"),
-    "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "schedule-type"),
-    "restarts-alike": _schedule(
-        RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "period-factor", "period"
-    ),
-    "cycle-length": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size", "rising-steps"),
-    "cycle-halved": _schedule(
-        TRIANGLE(step_size_up=10),
-        THEIR_TRIANGLE(10, mode="triangular2"),
-        "cycle-mode",
-        "schedule-type",
-        "gamma",
-        "mode",
-    ),
+    "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "`T_0`"),
+    "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "CosineAnnealingDecay"),
+    "restarts-alike": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "`T_mult`"),
+    "cycle-length": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "`step_size_up`"),
+    "cycle-halved": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10, mode="triangular2"), "`mode`"),
     "once-an-epoch": _schedule(
-        _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "schedule-per-epoch"
+        _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "LambdaDecay"
     ),
-    "once-a-batch": _schedule(
-        _by(lambda step: 0.9 ** (step // 8)), _their_by(lambda step: 0.9**step), "schedule-per-iteration"
-    ),
-    "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "schedule-shift"),
-    "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "missing-schedule"),
-    "not-constant": _schedule(_by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), SHOWN),
+    "once-a-batch": _schedule(_by(lambda step: 0.9 ** (step // 8)), _their_by(lambda step: 0.9**step), "LambdaDecay"),
+    "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "LambdaDecay"),
+    "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "LambdaDecay"),
+    "not-constant": _schedule(_by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), "CosineAnnealingDecay"),
     "other-rate": _schedule(
-        _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "learning-rate"
+        _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "`learning_rate`"
     ),
 }
 

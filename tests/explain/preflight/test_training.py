@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tipchain.explain.preflight.construction import check, check_environment
-from tipchain.explain.preflight.optimizers import check_optimizers, check_schedulers
+from tipchain.explain.preflight.optimizers import check_optimizers
+from tipchain.explain.preflight.schedules import check_schedulers
 
 BOTH = "torch.optim.{}, paddle.optimizer.{}"
 W = "[one for one in m.parameters() if one.ndim > 1]"
@@ -204,35 +205,35 @@ ALIKE = (
     ("StepLR(o, 3)", "ExponentialDecay(0.2, 0.9)"),  # other types: the rates themselves are compared elsewhere
 )
 OTHER = (
-    ("StepLR(o, 3)", "StepDecay(0.2, 3)", "learning-rate", "0.1", "0.2"),
-    ("StepLR(o, 3)", "StepDecay(0.1, 4)", "step-size", "3", "4"),
+    ("StepLR(o, 3)", "StepDecay(0.2, 3)", "learning_rate", "0.1", "0.2"),
+    ("StepLR(o, 3)", "StepDecay(0.1, 4)", "step_size", "3", "4"),
     ("StepLR(o, 3, 0.5)", "StepDecay(0.1, 3)", "gamma", "0.5", "0.1"),
-    ("StepLR(o, 3)", "StepDecay(0.1, 3, last_epoch=1)", "last-epoch", "0", "2"),
+    ("StepLR(o, 3)", "StepDecay(0.1, 3, last_epoch=1)", "last_epoch", "-1", "1"),
     ("MultiStepLR(o, [2, 5])", "MultiStepDecay(0.1, [2, 6])", "milestones", "(2, 5)", "(2, 6)"),
     ("ExponentialLR(o, 0.9)", "ExponentialDecay(0.1, 0.95)", "gamma", "0.9", "0.95"),
-    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 10)", "period", "9", "10"),
-    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 9, 1e-3)", "end-rate", "0.0", "0.001"),
-    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 8)", "period", "9", "8"),
-    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 9, 2)", "period-factor", "1", "2"),
-    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9)", "end-rate", "0.0", "0.0001"),
+    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 10)", "T_max", "9", "10"),
+    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 9, 1e-3)", "eta_min", "0.0", "0.001"),
+    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 8)", "T_0", "9", "8"),
+    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 9, 2)", "T_mult", "1", "2"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9)", "end_lr", "0.0", "0.0001"),
     ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9, 0.0, cycle=True)", "cycle", "False", "True"),
-    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 8, 0.0)", "period", "9", "8"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 8, 0.0)", "decay_steps", "9", "8"),
     ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9, 0.0, 0.5)", "power", "1.0", "0.5"),
-    ("LinearLR(o, 0.5)", "LinearLR(0.1, 5)", "start-factor", "0.5", "0.333333333"),
-    ("LinearLR(o, total_iters=4)", "LinearLR(0.1, 5)", "period", "4", "5"),
-    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.4, 20, 25, 0.5 / 25e4)", "max-rate", "0.5", "0.4"),
-    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 10.0, 0.5 / 25e4)", "start-rate", "25", "10"),
-    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20)", "end-rate", "2e-06", "0.0001"),
-    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, 0.4)", "pct-start", "0.3", "0.4"),
-    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, anneal_strategy='linear')", "annealing", "cos", "linear"),
-    ("CyclicLR(o, 0.1, 0.5, 3)", "CyclicLR(0.1, 0.5, 3, 4)", "falling-steps", "3", "4"),
+    ("LinearLR(o, 0.5)", "LinearLR(0.1, 5)", "start_factor", "0.5", "0.333333333"),
+    ("LinearLR(o, total_iters=4)", "LinearLR(0.1, 5)", "total_steps", "4", "5"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.4, 20, 25, 0.5 / 25e4)", "max_learning_rate", "0.5", "0.4"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 10.0, 0.5 / 25e4)", "divide_factor", "25", "10"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20)", "end_learning_rate", "2e-06", "0.0001"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, 0.4)", "phase_pct", "0.3", "0.4"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, anneal_strategy='linear')", "anneal_strategy", "cos", "linear"),
+    ("CyclicLR(o, 0.1, 0.5, 3)", "CyclicLR(0.1, 0.5, 3, 4)", "step_size_down", "3", "4"),
     ("ReduceLROnPlateau(o)", "ReduceOnPlateau(0.1, patience=5)", "patience", "10", "5"),
     ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
-     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.02, 0.1)", "warmup-start", "0.01", "0.02"),
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.02, 0.1)", "start_lr", "0.01", "0.02"),
     ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 5), S.CosineAnnealingLR(o, 9)], [5])",
-     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)", "warmup-steps", "5", "4"),
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)", "warmup_steps", "5", "4"),
     ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
-     "LinearWarmup(L.CosineAnnealingDecay(0.1, 8), 4, 0.01, 0.1)", "period", "9", "8"),
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 8), 4, 0.01, 0.1)", "T_max", "9", "8"),
 )  # fmt: skip
 
 
@@ -251,11 +252,13 @@ def test_schedules_made_alike_differ_in_nothing(live, ours, theirs):
     assert check_schedulers(*schedules(live, ours, theirs)) == []
 
 
-@pytest.mark.parametrize(("ours", "theirs", "code", "expected", "actual"), OTHER)
-def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs, code, expected, actual):
+@pytest.mark.parametrize(("ours", "theirs", "name", "expected", "actual"), OTHER)
+def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs, name, expected, actual):
     (found,) = check_schedulers(*schedules(live, ours, theirs))
-    assert (found.code, found.kind, found.harmless) == (code, "scheduler", False)
-    assert found.reference.endswith(expected) or expected in found.reference
+    assert (found.code, found.kind, found.harmless) == ("setting", "scheduler", False)
+    assert found.reference.startswith(f"{name}=")
+    assert expected in found.reference
+    assert found.port.startswith(f"{name}=")
     assert actual in found.port
 
 

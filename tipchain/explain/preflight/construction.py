@@ -23,8 +23,9 @@ from tipchain.explain.preflight.kinds import (
     orders_comparable,
     runs_as_built,
 )
-from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
+from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers
 from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
+from tipchain.explain.preflight.schedules import check_schedulers
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
