@@ -19,7 +19,7 @@ import numpy as np
 
 from zoo.third.planting import Edits, ThirdPair, _folder, edited
 
-PARTS = ("layer", "code", "weights", "loss", "optimizer", "data", "metric")
+PARTS = ("layer", "code", "weights", "loss", "data", "metric")
 IMAGES, SEQUENCES, VECTORS = (2, 4, 8, 8), (2, 5, 6), (8, 6)
 HEADS = {
     "torch": "import numpy as np\nimport torch\nfrom torch import nn\nfrom torch.nn import functional as F\n",
@@ -139,11 +139,6 @@ def _loss(code: str, torch: str, paddle: str, old: str, new: str) -> CodeFault:
     )
 
 
-def _optimizer(code: str, torch: str, paddle: str, old: str, new: str) -> CodeFault:
-    plain = "def loss(output, label):\n    return F.cross_entropy(output, label)\n\n\ndef optimizer(parameters):\n    return "
-    return _around(code, "optimizer", plain + torch, plain + paddle, old, new)
-
-
 def _data(
     code: str,
     right: str,
@@ -229,12 +224,6 @@ LOSSES = (
         "",
     ),
 )
-OPTIMIZERS = (
-    _optimizer("amsgrad", "torch.optim.Adam(parameters, 0.1, amsgrad=True)", "paddle.optimizer.Adam(0.1, parameters=parameters, amsgrad=True)", ", amsgrad=True", ""),
-    _optimizer("centered", "torch.optim.RMSprop(parameters, 0.1, alpha=0.9, centered=True)", "paddle.optimizer.RMSProp(0.1, rho=0.9, epsilon=1e-8, centered=True, parameters=parameters)", "centered=True, ", ""),
-    _optimizer("optimizer-type", "torch.optim.Adam(parameters, 0.1)", "paddle.optimizer.Adam(0.1, parameters=parameters)", "Adam(", "Adamax("),
-    _optimizer("frozen-parameters", "torch.optim.SGD(parameters, 0.1)", "paddle.optimizer.SGD(0.1, parameters=parameters)", "parameters=parameters)", "parameters=list(parameters)[:1])"),
-)  # fmt: skip
 SEQUENCE = "image = random.integers(1, 50, 8)"
 EACH = "samples = [(image, label) for image, label in samples]"
 DATA = (
@@ -263,7 +252,7 @@ DATA = (
 )  # fmt: skip
 TOP = 'def metric(outputs, labels):\n    return {"top1": float((np.asarray(outputs).argmax(1) == np.asarray(labels)).mean())}'
 METRICS = (_metric("other-metric", TOP, ".mean())", ".mean() * 100)"),)
-FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *DATA, *METRICS)
+FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *DATA, *METRICS)
 
 
 def load(side: str, text: str) -> ModuleType:

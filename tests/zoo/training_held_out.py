@@ -263,21 +263,20 @@ def _each_clipped(parameters: Any) -> Any:
     return made
 
 
-def _update(ours: Any, theirs: Any, *codes: str, **options: Any) -> HeldOut:
-    return HeldOut(part=OPTIMIZER, ours=ours, theirs=theirs, codes=codes, **options)
+def _update(ours: Any, theirs: Any, says: str = "", **options: Any) -> HeldOut:
+    return HeldOut(part=OPTIMIZER, ours=ours, theirs=theirs, codes=KINDS, says=says, **options)
 
 
 MOMENTUM = _ours("SGD", momentum=0.9), _theirs("Momentum", momentum=0.9)
-DECAY = "weight-decay", "decayed-parameters", "weight-decay-groups"
-BETAS = "beta1", "beta2", "betas"
-CLIPPED = ("gradient-clipping",)
-SHOWN = "unknown"
-"""The code of what no setting explains: both updates are shown."""
 OPTIMIZERS: Mapping[str, HeldOut] = {
-    "adamw-betas-swapped": _update(_ours("AdamW"), _theirs("AdamW", beta1=0.999, beta2=0.9), *BETAS),
-    "adamw-no-correction": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, correct=False), SHOWN),
-    "adamw-decay-without-rate": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, by_rate=False), SHOWN),
-    "adamw-decays-vectors": _update(_without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), *DECAY),
+    "adamw-betas-swapped": _update(_ours("AdamW"), _theirs("AdamW", beta1=0.999, beta2=0.9), "`beta1`"),
+    "adamw-no-correction": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, correct=False), "parts at update"),
+    "adamw-decay-without-rate": _update(
+        _ours("AdamW", weight_decay=0.05), _own(_adamw, by_rate=False), "parts at update"
+    ),
+    "adamw-decays-vectors": _update(
+        _without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), "`weight_decay`"
+    ),
     "adamw-spares-vectors": _update(
         _ours("AdamW", weight_decay=0.1),
         lambda parameters: PO.AdamW(
@@ -286,61 +285,63 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
             weight_decay=0.1,
             apply_decay_param_fun={one.name for one in given if one.ndim > 1}.__contains__,
         ),
-        *DECAY,
+        "`weight_decay`",
     ),
-    "adam-for-adamw": _update(_ours("AdamW"), _theirs("Adam"), "weight-decay", "weight-decay-form"),
-    "adamw-for-adam": _update(_ours("Adam"), _theirs("AdamW"), "weight-decay", "weight-decay-form"),
-    "adam-epsilon-large": _update(_ours("Adam"), _theirs("Adam", epsilon=1e-3), "epsilon"),
-    "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "amsgrad"),
-    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "optimizer-type"),
-    "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), *BETAS),
-    "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "learning-rate-decay"),
-    "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "beta2", "rho"),
-    "rmsprop-alpha": _update(
-        _ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-8), "beta2", "rho", "alpha"
-    ),
+    "adam-for-adamw": _update(_ours("AdamW"), _theirs("Adam"), "`weight_decay`"),
+    "adamw-for-adam": _update(_ours("Adam"), _theirs("AdamW"), "`weight_decay`"),
+    "adam-epsilon-large": _update(_ours("Adam"), _theirs("Adam", epsilon=1e-3), "`epsilon`"),
+    "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "`amsgrad`"),
+    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "is Adamax, the reference's Adam"),
+    "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), "`beta2`"),
+    "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "`lr_decay`"),
+    "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "`rho`"),
+    "rmsprop-alpha": _update(_ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-8), "`rho`"),
     "rmsprop-no-momentum": _update(
-        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-8), "momentum"
+        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-8), "`momentum`"
     ),
     "rmsprop-uncentered-decayed": _update(
         _ours("RMSprop", alpha=0.9, centered=True, weight_decay=0.01),
         _theirs("RMSProp", rho=0.9, epsilon=1e-8, weight_decay=0.01),
-        "centered",
+        "`centered`",
     ),
-    "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "momentum-decay"),
-    "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), *BETAS),
-    "radam-beta2": _update(_ours("RAdam"), _theirs("RAdam", beta2=0.99), *BETAS),
-    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "optimizer-type"),
-    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "optimizer-type"),
+    "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "`momentum_decay`"),
+    "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), "`beta1`"),
+    "radam-beta2": _update(_ours("RAdam"), _theirs("RAdam", beta2=0.99), "`beta2`"),
+    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "is RAdam, the reference's Adam"),
+    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "is NAdam, the reference's Adam"),
     "lamb-decay": _update(
-        lambda parameters: _TorchLamb(parameters, 0.1), _theirs("Lamb", lamb_weight_decay=0.01), *DECAY
+        lambda parameters: _TorchLamb(parameters, 0.1), _theirs("Lamb", lamb_weight_decay=0.01), "`lamb_weight_decay`"
     ),
-    "head-as-slow-as-the-rest": _update(_head_faster, MOMENTUM[1], "learning-rate"),
-    "a-slower-layer": _update(MOMENTUM[0], _slower, "learning-rate"),
-    "decay-by-attribute": _update(MOMENTUM[0], _regularized, *DECAY),
+    "head-as-slow-as-the-rest": _update(_head_faster, MOMENTUM[1], "`learning_rate`"),
+    "a-slower-layer": _update(MOMENTUM[0], _slower, "`learning_rate`"),
+    "decay-by-attribute": _update(MOMENTUM[0], _regularized, "`weight_decay`"),
     "nesterov-and-decay": _update(
         _ours("SGD", momentum=0.9, nesterov=True, weight_decay=0.01),
         _theirs("Momentum", momentum=0.9, weight_decay=0.01),
-        "nesterov",
+        "`use_nesterov`",
     ),
     # From zero on, a momentum that averages is one of a tenth of the rate.
-    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), SHOWN),
+    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), "parts at update"),
     "gradients-of-a-quarter": _update(
-        _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05), SHOWN
+        _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05), "parts at update"
     ),
     "cleared-every-other-step": _update(
-        MOMENTUM[0], lambda parameters: _ClearedLate(RATE, 0.9, parameters=list(parameters)), SHOWN
+        MOMENTUM[0], lambda parameters: _ClearedLate(RATE, 0.9, parameters=list(parameters)), "parts at update"
     ),
-    "uphill": _update(MOMENTUM[0], _own(_shared, share=-1.0, decay=0.0), SHOWN),
-    "not-frozen": _update(*MOMENTUM, "frozen-parameters", frozen=True),
+    "uphill": _update(MOMENTUM[0], _own(_shared, share=-1.0, decay=0.0), "parts at update"),
+    "not-frozen": _update(*MOMENTUM, "the port alone updates", frozen=True),
     "clips-each-adamw": _update(
-        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByNorm(1.0)), *CLIPPED
+        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByNorm(1.0)), "gradients are clipped"
     ),
     "clips-at-five": _update(
-        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)), *CLIPPED
+        partial(_clipped, limit=1.0),
+        _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)),
+        "gradients are clipped",
     ),
-    "clips-never": _update(partial(_clipped, limit=1.0), _theirs("AdamW"), *CLIPPED),
-    "clips-by-value-too": _update(_ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), *CLIPPED),
+    "clips-never": _update(partial(_clipped, limit=1.0), _theirs("AdamW"), "gradients are clipped"),
+    "clips-by-value-too": _update(
+        _ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), "gradients are clipped"
+    ),
 }
 
 

@@ -269,7 +269,7 @@ def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
     )
     assert [(one.kind, one.code) for one in found] == [
         ("argument", "negative-slope"),
-        ("optimizer", "learning-rate"),
+        ("optimizer", "setting"),
         ("scheduler", "setting"),
     ]
 

@@ -105,19 +105,14 @@ FAULTS = {
         "learning_rate",
     ),
     "gamma": ("step", lambda k: k.their_lr.StepDecay(0.1, 30, 0.2), "gamma"),
-    "gamma of an exponential": ("exponential", lambda k: k.their_lr.ExponentialDecay(0.1, 0.9), "gamma"),
     "step size": ("step", lambda k: k.their_lr.StepDecay(0.1, 20), "step_size"),
-    "no step in sight": ("step", lambda k: k.their_lr.StepDecay(0.1, 3000), "step_size"),
     "milestones": ("multistep", lambda k: k.their_lr.MultiStepDecay(0.1, [30, 80]), "milestones"),
-    "period": ("cosine", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 90), "T_max"),
-    "end": ("cosine to an end", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 100), "eta_min"),
     "power": ("polynomial", lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 2.0), "power"),
     "rise of one cycle": (
         "one cycle",
         lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.4),
         "phase_pct",
     ),
-    "a lower exponential": ("exponential", lambda k: k.their_lr.ExponentialDecay(0.095, 0.95), "learning_rate"),
     "started late": ("cosine", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 100, last_epoch=2), "last_epoch"),
     "warm-up's length": (
         "warm-up",
@@ -130,7 +125,6 @@ FAULTS = {
         "start_lr",
     ),
     "first period": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 20, 2), "T_0"),
-    "next periods": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 1), "T_mult"),
 }
 OTHER = {
     "no warm-up": ("multistep warm-up", THEIRS["multistep"], "LinearWarmup(learning_rate=MultiStepDecay("),
