@@ -216,14 +216,9 @@ WEIGHTS = (
     _net("tied-weights", "weights", ("self.first = nn.Linear(6, 6, bias=False)\nself.second = nn.Linear(6, 6, bias=False)\nself.second.weight = self.first.weight", WEIGHTED[1]), ("self.first = nn.Linear(6, 6, bias_attr=False)\nself.second = nn.Linear(6, 6, bias_attr=False)\nself.second.weight = self.first.weight", WEIGHTED[1]), "\n        self.second.weight = self.first.weight", "", SEQUENCES),
 )  # fmt: skip
 LOSSES = (
-    _loss(
-        "margin",
-        "return F.multi_margin_loss(output, label, margin=0.5)",
-        "return F.multi_margin_loss(output, label, margin=0.5)",
-        ", margin=0.5",
-        "",
-    ),
-)
+    _loss("margin", "return F.multi_margin_loss(output, label, margin=0.5)", "return F.multi_margin_loss(output, label, margin=0.5)", ", margin=0.5", ""),
+    _loss("argument", "return F.cross_entropy(output, label)", 'return F.cross_entropy(output, label, reduction="mean")', '"mean"', '"none"'),
+)  # fmt: skip
 SEQUENCE = "image = random.integers(1, 50, 8)"
 EACH = "samples = [(image, label) for image, label in samples]"
 DATA = (

@@ -319,6 +319,20 @@ def test_a_learning_rate_of_one_group_names_it(pieces, kits):
     assert found.diagnoses[0].explained >= 0.99
 
 
+def test_a_setting_of_all_parameters_is_told_once_though_only_some_are_decayed(pieces, kits):
+    def ours(parameters):
+        groups = [{"params": parameters[:4]}, {"params": parameters[4:], "weight_decay": 0.0}]
+        return kits.ours.AdamW(groups, lr=0.1, weight_decay=0.1, betas=(0.9, 0.95))
+
+    def theirs(parameters):
+        groups = [{"params": parameters[:4]}, {"params": parameters[4:], "weight_decay": 0.0}]
+        return kits.theirs.AdamW(0.1, parameters=groups, weight_decay=0.1)
+
+    (told,) = pieces.optimizers(ours, theirs).diagnoses
+    assert told.message == "`beta2` of the port's optimizer is 0.999, the reference's 0.95"
+    assert told.explained >= 0.99
+
+
 def test_rules_that_read_parameters_names_see_those_of_the_model(pieces, kits):
     kept = {one.name for one in pieces.port.parameters() if one.ndim > 1}
 
