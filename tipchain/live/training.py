@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import reduce, wraps
 
 import numpy as np
 
@@ -148,7 +147,9 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
             collect(size)
             other = recipe.copied(0)
         shake(recipe.sides.reference, other, share, recipe.seed)
-        moved = _train(recipe, 0, other, recipe.build((other, port_model))[0], rate=1 + CONSTANT)
+        raised = recipe.build((other, port_model))[0]
+        multiply_rates(raised[0], 1 + CONSTANT)
+        moved = _train(recipe, 0, other, raised)
     collect(size)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
@@ -250,15 +251,11 @@ def _train(
     number: int,
     model: object,
     built: Built,
-    rate: float = 1.0,
     follows: Sequence[Draws | None] = (),
     *,
     watched: bool = False,
 ) -> Trained:
-    """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``.
-
-    ``watched``: tell how far everything was moved.
-    """
+    """Train one side's model with its optimizer and schedule; if ``watched``, tell how far everything was moved."""
     side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
     start = {name: _held(one) for name, one in state_of(recipe, number, model, shared=True).items()} if watched else {}
@@ -276,7 +273,7 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            with _rates_times(optimizer, rate), side.framework.any_precision():
+            with side.framework.any_precision():
                 optimizer.step()
             side.clear_gradients(model)
             advance(step + 1)
@@ -313,18 +310,22 @@ def _first_loss(recipe: Recipe, number: int, model: object, follows: Draws | Non
         return float(side.array(value).reshape(())), drawn, loss.single
 
 
-@contextmanager
-def _rates_times(optimizer: Optimizer, factor: float) -> Iterator[None]:
-    """Multiply the learning rates of a torch optimizer for a while; 1 leaves any optimizer alone."""
-    if factor == 1:
-        yield
-        return
-    kept = [group["lr"] for group in optimizer.param_groups]
-    for group in optimizer.param_groups:
-        group["lr"] = group["lr"] * factor
-    yield
-    for group, rate in zip(optimizer.param_groups, kept, strict=True):
-        group["lr"] = rate
+def multiply_rates(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the learning rates of a torch optimizer in each of its steps, whatever a schedule makes of them."""
+    step = optimizer.step
+
+    @wraps(step)
+    def stepped(*args: object, **kwargs: object) -> object:
+        kept = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * factor
+        try:
+            return step(*args, **kwargs)
+        finally:
+            for group, rate in zip(optimizer.param_groups, kept, strict=True):
+                group["lr"] = rate
+
+    optimizer.step = stepped
 
 
 def _outputs_and_labels(side: LiveSide, model: object, inputs: ModelInputs) -> tuple[object, object]:
