@@ -295,13 +295,13 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), "`beta2`"),
     "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "`lr_decay`"),
     "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "`rho`"),
-    "rmsprop-alpha": _update(_ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-8), "`rho`"),
+    "rmsprop-alpha": _update(_ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-16), "`rho`"),
     "rmsprop-no-momentum": _update(
-        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-8), "`momentum`"
+        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-16), "`momentum`"
     ),
     "rmsprop-uncentered-decayed": _update(
         _ours("RMSprop", alpha=0.9, centered=True, weight_decay=0.01),
-        _theirs("RMSProp", rho=0.9, epsilon=1e-8, weight_decay=0.01),
+        _theirs("RMSProp", rho=0.9, epsilon=1e-16, weight_decay=0.01),
         "`centered`",
     ),
     "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "`momentum_decay`"),
@@ -682,6 +682,7 @@ HELD_OUT: Mapping[str, HeldOut] = {
 EQUAL: Mapping[str, HeldOut] = {
     "nadam": _update(_ours("NAdam"), _theirs("NAdam")),
     "radam": _update(_ours("RAdam"), _theirs("RAdam")),
+    "rmsprop": _update(_ours("RMSprop", alpha=0.9), _theirs("RMSProp", rho=0.9, epsilon=1e-16)),
     "adamw-by-hand": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw)),
     "adamw-spares-vectors": _update(
         _without_vectors("AdamW", decay=0.1),

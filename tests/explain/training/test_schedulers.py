@@ -124,7 +124,6 @@ FAULTS = {
         lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.0, 0.1),
         "start_lr",
     ),
-    "first period": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 20, 2), "T_0"),
 }
 OTHER = {
     "no warm-up": ("multistep warm-up", THEIRS["multistep"], "LinearWarmup(learning_rate=MultiStepDecay("),

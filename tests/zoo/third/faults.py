@@ -660,7 +660,7 @@ TRAINED = (
           "step_size=2", "step_size=3"),
     other("scheduler", "nerf-scheduler-staircase", "integer|floor|stair|jump|constant|10|every|interval",
           "0.1 ** (step / 10)", "0.1 ** (step // 2 / 5)"),
-    other("scheduler", "mamba-scheduler-warm-from-nothing", "warm|off by one|shift|start|step earlier|step late|first",
+    other("scheduler", "mamba-scheduler-warm-from-nothing", "warm|off by one|shift|start|step earlier|step late|first|learning rate is",
           "return (step + 1) / 3", "return step / 3"),
     other("scheduler", "llama-scheduler-to-zero", "eta_min|minimum|lowest|ends at|end value|final",
           ", eta_min=3e-4", ""),
