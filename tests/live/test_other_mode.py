@@ -194,7 +194,7 @@ FAULTS = {
     "average": (
         lambda: {"act": torch_layer, "drop": Average()},
         lambda: {"act": torch_layer, "drop": PortedAverage(0.1)},
-        "buffer-momentum",
+        "buffer",
     ),
     "frozen-norm": (
         lambda: {"act": lambda net, x: net.norm(x.mT).mT, "norm": FrozenNorm(WIDE)},

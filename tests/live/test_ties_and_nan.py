@@ -247,6 +247,23 @@ def test_a_loss_whose_gradient_is_nan_on_both_sides_passes_only_if_it_may(equal_
     assert equal_nan or (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "loss")
 
 
+@pytest.mark.parametrize("rate", [10.0, 10.1])
+def test_a_reference_that_diverges_is_compared_before_that(rate):
+    torch.manual_seed(0)
+    reference, port = torch.nn.Linear(4, 5), paddle.nn.Linear(4, 5)
+    tipchain.copy_weights(reference, port)
+    loss = (lambda output, labels: (output**4).mean(), lambda output, labels: (output**4).mean())
+    optimizers = (
+        lambda parameters: torch.optim.SGD(parameters, 10.0),
+        lambda parameters: paddle.optimizer.SGD(rate, parameters),
+    )
+    report = tipchain.align(
+        reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss, optimizers=optimizers, iterations=12
+    )
+    assert report.stages["train"].value == ("PASS" if rate == 10.0 else "FAIL"), report.reasons["train"]
+    assert report.reasons["train"].startswith("the reference itself diverges at this learning rate, at step ")
+
+
 class Taken(torch.nn.Module):
     """Returns features, and what a head makes of them and what another makes of that."""
 

@@ -20,6 +20,7 @@ EXTRA_ACTIVATION = ("extra-activation", "softmax-twice")
 EXPONENT = ("scale-factor", "scale")
 RESIDUAL = ("residual", "shortcut", "missing-shortcut", "missing-residual", "residual-scale", "residual-order")
 ORDER = ("concat-order", "permuted-channels", "permuted-input", "permuted-output")
+KINDS = ("setting", "parting")
 CUT = ("stop-gradient", "detached", "gradient-cut", "cut-gradient", "missing-gradient", "trainable")
 
 
@@ -306,24 +307,26 @@ def _loss(name: str, family: str, loss: str, codes: Sequence[str]) -> Fault:
     return Fault(id=f"loss-{name}", family=family, where=("loss",), codes=tuple(codes), loss=loss, part="loss")
 
 
-def _update(name: str, optimizer: str, codes: Sequence[str], family: str = "plain") -> Fault:
+def _update(name: str, optimizer: str, says: str, family: str = "plain") -> Fault:
     return Fault(
         id=f"optimizer-{name}",
         family=family,
         where=("optimizer",),
-        codes=tuple(codes),
+        codes=KINDS,
+        says=says,
         optimizer=optimizer,
         part="optimizer",
         mode=TRAIN if family in ("plain", "residual") else EVAL,
     )
 
 
-def _schedule(name: str, scheduler: str, codes: Sequence[str]) -> Fault:
+def _schedule(name: str, scheduler: str, says: str) -> Fault:
     return Fault(
         id=f"scheduler-{name}",
         family="plain",
         where=("scheduler",),
-        codes=tuple(codes),
+        codes=KINDS,
+        says=says,
         scheduler=scheduler,
         part="scheduler",
     )
@@ -339,27 +342,23 @@ TRAINING = (
     _loss("log2", "clip", "log2", ("scale-factor",)),
     _loss("no-divergence", "autoencoder", "no divergence", ("missing-term",)),
     _loss("detached", "plain", "detached", CUT),
-    _update("rate", "rate", ("learning-rate", "lr", "lr-factor"), "deep"),
-    _update("momentum", "momentum", ("momentum",)),
-    _update("nesterov", "nesterov", ("nesterov",), "deep"),
-    _update("dampening", "dampening", ("dampening",), "deep"),
-    _update("no-decay", "no decay", ("weight-decay",), "vision"),
-    _update(
-        "decay-not-on-bias", "decay not on bias", ("weight-decay", "decayed-parameters", "weight-decay-groups"), "deep"
-    ),
-    _update("adam-epsilon", "adam epsilon", ("epsilon",), "transformer"),
-    _update("beta2", "beta2", ("beta", "betas", "beta2"), "lstm"),
-    _update(
-        "coupled", "coupled", ("weight-decay", "weight-decay-form", "decoupled", "coupled-weight-decay"), "transformer"
-    ),
-    _update("clip-value", "clip value", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "lstm"),
-    _update("clip-each", "clip each", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "deep"),
-    _update("rmsprop-centered", "rmsprop centered", ("centered",), "deep"),
-    _schedule("gamma", "gamma", ("gamma", "lr-factor", "rate-decay")),
-    _schedule("step", "step", ("step-size", "period")),
-    _schedule("cosine-period", "cosine period", ("period", "t-max")),
-    _schedule("warmup-start", "warmup start", ("warmup-start", "warm-up-start", "start-factor")),
-    _schedule("missing", "missing", ("missing-schedule", "step-size")),
+    _update("rate", "rate", "`learning_rate`", "deep"),
+    _update("momentum", "momentum", "`momentum`"),
+    _update("nesterov", "nesterov", "`use_nesterov`", "deep"),
+    _update("dampening", "dampening", "`dampening`", "deep"),
+    _update("no-decay", "no decay", "`weight_decay`", "vision"),
+    _update("decay-not-on-bias", "decay not on bias", "`weight_decay`", "deep"),
+    _update("adam-epsilon", "adam epsilon", "`epsilon`", "transformer"),
+    _update("beta2", "beta2", "`beta2`", "lstm"),
+    _update("coupled", "coupled", "`weight_decay`", "transformer"),
+    _update("clip-value", "clip value", "gradients are clipped by `ClipGradByValue", "lstm"),
+    _update("clip-each", "clip each", "gradients are clipped by `ClipGradByNorm", "deep"),
+    _update("rmsprop-centered", "rmsprop centered", "`centered`", "deep"),
+    _schedule("gamma", "gamma", "`gamma`"),
+    _schedule("step", "step", "`step_size`"),
+    _schedule("cosine-period", "cosine period", "`T_max`"),
+    _schedule("warmup-start", "warmup start", "LinearWarmup("),
+    _schedule("missing", "missing", "`step_size`"),
 )
 
 FAULTS: tuple[Fault, ...] = (

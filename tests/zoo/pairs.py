@@ -275,6 +275,7 @@ class Fault:
         where: paths of the port that are right answers: the layer, or the container whose code it is; ``loss``,
             ``optimizer``, ``scheduler``.
         codes: slugs that name the cause.
+        says: what the message must have.
         plant: changes the port.
         mode: ``"eval"`` or ``"train"``.
         loss: changed loss, by name.
@@ -287,6 +288,7 @@ class Fault:
     family: str
     where: tuple[str, ...]
     codes: tuple[str, ...]
+    says: str = ""
     plant: tuple[Plant, ...] = ()
     mode: str = EVAL
     loss: str = ""
@@ -296,7 +298,7 @@ class Fault:
 
     def is_named(self, diagnosis: Any) -> bool:
         """Tell whether a diagnosis names the cause."""
-        return diagnosis is not None and diagnosis.code in self.codes
+        return diagnosis is not None and diagnosis.code in self.codes and self.says in diagnosis.message
 
 
 def planted(fault: Fault, seed: int = 0) -> Pair:

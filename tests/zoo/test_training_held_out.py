@@ -45,6 +45,7 @@ def test_the_cause_comes_first(name):
     assert told, report.reasons
     assert told[0][0] == fault.part, told
     assert told[0][1] in fault.codes, told
+    assert fault.says in told[0][2], told
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ OPTIMIZERS: Mapping[str, Builders] = {
     "clip right": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))),
     "clip value": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByValue(0.1))),
     "clip each": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByNorm(0.1))),
-    "rmsprop centered": (_torch("RMSprop", alpha=0.95, centered=True), _paddle("RMSProp", rho=0.95, epsilon=1e-8)),
+    "rmsprop centered": (_torch("RMSprop", alpha=0.95, centered=True), _paddle("RMSProp", rho=0.95, epsilon=1e-16)),
 }
 
 

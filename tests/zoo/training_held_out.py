@@ -26,6 +26,7 @@ RATE = 0.05
 TO, PO = torch.optim, paddle.optimizer
 TS, PS = torch.optim.lr_scheduler, paddle.optimizer.lr
 LOSS, OPTIMIZER, SCHEDULER = "loss", "optimizer", "scheduler"
+KINDS = ("setting", "parting")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class HeldOut:
         ours: torch's builder of it, or its loss.
         theirs: Paddle's.
         codes: the causes that are right; none: the two are equal.
+        says: what the cause's message must have.
         shape: sizes of the model's output, of each where there are several.
         labels: what the losses are given, of random numbers; integers by class without it.
         frozen: the reference's first layer is frozen, the port's is not.
@@ -46,6 +48,7 @@ class HeldOut:
     ours: Callable[..., Any]
     theirs: Callable[..., Any]
     codes: tuple[str, ...] = ()
+    says: str = ""
     shape: tuple[int, ...] = (5,)
     labels: Callable[[np.random.Generator, int, int], Any] | None = None
     frozen: bool = False
@@ -260,21 +263,20 @@ def _each_clipped(parameters: Any) -> Any:
     return made
 
 
-def _update(ours: Any, theirs: Any, *codes: str, **options: Any) -> HeldOut:
-    return HeldOut(part=OPTIMIZER, ours=ours, theirs=theirs, codes=codes, **options)
+def _update(ours: Any, theirs: Any, says: str = "", **options: Any) -> HeldOut:
+    return HeldOut(part=OPTIMIZER, ours=ours, theirs=theirs, codes=KINDS, says=says, **options)
 
 
 MOMENTUM = _ours("SGD", momentum=0.9), _theirs("Momentum", momentum=0.9)
-DECAY = "weight-decay", "decayed-parameters", "weight-decay-groups"
-BETAS = "beta1", "beta2", "betas"
-CLIPPED = ("gradient-clipping",)
-SHOWN = "unknown"
-"""The code of what no setting explains: both updates are shown."""
 OPTIMIZERS: Mapping[str, HeldOut] = {
-    "adamw-betas-swapped": _update(_ours("AdamW"), _theirs("AdamW", beta1=0.999, beta2=0.9), *BETAS),
-    "adamw-no-correction": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, correct=False), SHOWN),
-    "adamw-decay-without-rate": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, by_rate=False), SHOWN),
-    "adamw-decays-vectors": _update(_without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), *DECAY),
+    "adamw-betas-swapped": _update(_ours("AdamW"), _theirs("AdamW", beta1=0.999, beta2=0.9), "`beta1`"),
+    "adamw-no-correction": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw, correct=False), "parts at update"),
+    "adamw-decay-without-rate": _update(
+        _ours("AdamW", weight_decay=0.05), _own(_adamw, by_rate=False), "parts at update"
+    ),
+    "adamw-decays-vectors": _update(
+        _without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), "`weight_decay`"
+    ),
     "adamw-spares-vectors": _update(
         _ours("AdamW", weight_decay=0.1),
         lambda parameters: PO.AdamW(
@@ -283,66 +285,68 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
             weight_decay=0.1,
             apply_decay_param_fun={one.name for one in given if one.ndim > 1}.__contains__,
         ),
-        *DECAY,
+        "`weight_decay`",
     ),
-    "adam-for-adamw": _update(_ours("AdamW"), _theirs("Adam"), "weight-decay", "weight-decay-form"),
-    "adamw-for-adam": _update(_ours("Adam"), _theirs("AdamW"), "weight-decay", "weight-decay-form"),
-    "adam-epsilon-large": _update(_ours("Adam"), _theirs("Adam", epsilon=1e-3), "epsilon"),
-    "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "amsgrad"),
-    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "optimizer-type"),
-    "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), *BETAS),
-    "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "learning-rate-decay"),
-    "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "beta2", "rho"),
-    "rmsprop-alpha": _update(
-        _ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-8), "beta2", "rho", "alpha"
-    ),
+    "adam-for-adamw": _update(_ours("AdamW"), _theirs("Adam"), "`weight_decay`"),
+    "adamw-for-adam": _update(_ours("Adam"), _theirs("AdamW"), "`weight_decay`"),
+    "adam-epsilon-large": _update(_ours("Adam"), _theirs("Adam", epsilon=1e-3), "`epsilon`"),
+    "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "`amsgrad`"),
+    "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "is Adamax, the reference's Adam"),
+    "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), "`beta2`"),
+    "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "`lr_decay`"),
+    "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "`rho`"),
+    "rmsprop-alpha": _update(_ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-16), "`rho`"),
     "rmsprop-no-momentum": _update(
-        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-8), "momentum"
+        _ours("RMSprop", alpha=0.95, momentum=0.9), _theirs("RMSProp", rho=0.95, epsilon=1e-16), "`momentum`"
     ),
     "rmsprop-uncentered-decayed": _update(
         _ours("RMSprop", alpha=0.9, centered=True, weight_decay=0.01),
-        _theirs("RMSProp", rho=0.9, epsilon=1e-8, weight_decay=0.01),
-        "centered",
+        _theirs("RMSProp", rho=0.9, epsilon=1e-16, weight_decay=0.01),
+        "`centered`",
     ),
-    "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "momentum-decay"),
-    "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), *BETAS),
-    "radam-beta2": _update(_ours("RAdam"), _theirs("RAdam", beta2=0.99), *BETAS),
-    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "optimizer-type"),
-    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "optimizer-type"),
+    "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "`momentum_decay`"),
+    "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), "`beta1`"),
+    "radam-beta2": _update(_ours("RAdam"), _theirs("RAdam", beta2=0.99), "`beta2`"),
+    "radam-for-adam": _update(_ours("Adam"), _theirs("RAdam"), "is RAdam, the reference's Adam"),
+    "nadam-for-adam": _update(_ours("Adam"), _theirs("NAdam"), "is NAdam, the reference's Adam"),
     "lamb-decay": _update(
-        lambda parameters: _TorchLamb(parameters, 0.1), _theirs("Lamb", lamb_weight_decay=0.01), *DECAY
+        lambda parameters: _TorchLamb(parameters, 0.1), _theirs("Lamb", lamb_weight_decay=0.01), "`lamb_weight_decay`"
     ),
-    "head-as-slow-as-the-rest": _update(_head_faster, MOMENTUM[1], "learning-rate"),
-    "a-slower-layer": _update(MOMENTUM[0], _slower, "learning-rate"),
-    "decay-by-attribute": _update(MOMENTUM[0], _regularized, *DECAY),
+    "head-as-slow-as-the-rest": _update(_head_faster, MOMENTUM[1], "`learning_rate`"),
+    "a-slower-layer": _update(MOMENTUM[0], _slower, "`learning_rate`"),
+    "decay-by-attribute": _update(MOMENTUM[0], _regularized, "`weight_decay`"),
     "nesterov-and-decay": _update(
         _ours("SGD", momentum=0.9, nesterov=True, weight_decay=0.01),
         _theirs("Momentum", momentum=0.9, weight_decay=0.01),
-        "nesterov",
+        "`use_nesterov`",
     ),
     # From zero on, a momentum that averages is one of a tenth of the rate.
-    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), SHOWN),
+    "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), "parts at update"),
     "gradients-of-a-quarter": _update(
-        _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05), SHOWN
+        _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05), "parts at update"
     ),
     "cleared-every-other-step": _update(
-        MOMENTUM[0], lambda parameters: _ClearedLate(RATE, 0.9, parameters=list(parameters)), SHOWN
+        MOMENTUM[0], lambda parameters: _ClearedLate(RATE, 0.9, parameters=list(parameters)), "parts at update"
     ),
-    "uphill": _update(MOMENTUM[0], _own(_shared, share=-1.0, decay=0.0), SHOWN),
-    "not-frozen": _update(*MOMENTUM, "frozen-parameters", frozen=True),
+    "uphill": _update(MOMENTUM[0], _own(_shared, share=-1.0, decay=0.0), "parts at update"),
+    "not-frozen": _update(*MOMENTUM, "the port alone updates", frozen=True),
     "clips-each-adamw": _update(
-        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByNorm(1.0)), *CLIPPED
+        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByNorm(1.0)), "gradients are clipped"
     ),
     "clips-at-five": _update(
-        partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)), *CLIPPED
+        partial(_clipped, limit=1.0),
+        _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)),
+        "gradients are clipped",
     ),
-    "clips-never": _update(partial(_clipped, limit=1.0), _theirs("AdamW"), *CLIPPED),
-    "clips-by-value-too": _update(_ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), *CLIPPED),
+    "clips-never": _update(partial(_clipped, limit=1.0), _theirs("AdamW"), "gradients are clipped"),
+    "clips-by-value-too": _update(
+        _ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), "gradients are clipped"
+    ),
 }
 
 
-def _schedule(ours: Any, theirs: Any, *codes: str) -> HeldOut:
-    return HeldOut(part=SCHEDULER, ours=ours, theirs=theirs, codes=codes)
+def _schedule(ours: Any, theirs: Any, says: str = "") -> HeldOut:
+    return HeldOut(part=SCHEDULER, ours=ours, theirs=theirs, codes=KINDS, says=says)
 
 
 def _rates(kind: str, *args: Any, **options: Any) -> Callable[..., Any]:
@@ -391,104 +395,91 @@ PLATEAU = _rates("ReduceLROnPlateau", factor=0.5, patience=3)
 TRIANGLE = partial(_rates, "CyclicLR", base_lr=RATE / 10, max_lr=RATE, cycle_momentum=False)
 THEIR_TRIANGLE = partial(_decays, "CyclicLR", RATE / 10, RATE)
 RESTARTS = _rates("CosineAnnealingWarmRestarts", 10, 2)
-SHIFTED = "schedule-shift", "warmup-steps"
 SCHEDULERS: Mapping[str, HeldOut] = {
-    "cosine-in-epochs": _schedule(COSINE, _decays("CosineAnnealingDecay", RATE, 6), "period"),
+    "cosine-in-epochs": _schedule(COSINE, _decays("CosineAnnealingDecay", RATE, 6), "`T_max`"),
     "cosine-floor-missing": _schedule(
-        _rates("CosineAnnealingLR", 60, RATE / 100), _decays("CosineAnnealingDecay", RATE, 60), "end-rate"
+        _rates("CosineAnnealingLR", 60, RATE / 100), _decays("CosineAnnealingDecay", RATE, 60), "`eta_min`"
     ),
-    "linear-for-cosine": _schedule(COSINE, _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "schedule-type"),
-    "poly-power": _schedule(_rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "power"),
+    "linear-for-cosine": _schedule(COSINE, _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "PolynomialDecay"),
+    "poly-power": _schedule(_rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "`power`"),
     "poly-floor": _schedule(
-        _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 1e-4, 0.9), "end-rate"
+        _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 1e-4, 0.9), "`end_lr`"
     ),
     "multistep-gamma": _schedule(
-        _rates("MultiStepLR", [20, 40], 0.2), _decays("MultiStepDecay", RATE, [20, 40]), "gamma"
+        _rates("MultiStepLR", [20, 40], 0.2), _decays("MultiStepDecay", RATE, [20, 40]), "`gamma`"
     ),
     "multistep-milestones": _schedule(
-        _rates("MultiStepLR", [20, 40, 50]), _decays("MultiStepDecay", RATE, [20, 40]), "milestones"
+        _rates("MultiStepLR", [20, 40, 50]), _decays("MultiStepDecay", RATE, [20, 40]), "`milestones`"
     ),
     "piecewise-values": _schedule(
         _rates("MultiStepLR", [20, 40]),
         _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.05]),
-        "schedule-type",
+        "PiecewiseDecay",
     ),
     "piecewise-boundary-late": _schedule(
         _rates("MultiStepLR", [20, 40]),
         _decays("PiecewiseDecay", [21, 41], [RATE, RATE * 0.1, RATE * 0.01]),
-        "schedule-shift",
-        "milestones",
+        "PiecewiseDecay",
     ),
-    "step-never": _schedule(_rates("StepLR", 3), _decays("StepDecay", RATE, 10_000), "missing-schedule", "step-size"),
-    "exponential-gamma": _schedule(_rates("ExponentialLR", 0.97), _decays("ExponentialDecay", RATE, 0.9), "gamma"),
+    "step-never": _schedule(_rates("StepLR", 3), _decays("StepDecay", RATE, 10_000), "`step_size`"),
+    "exponential-gamma": _schedule(_rates("ExponentialLR", 0.97), _decays("ExponentialDecay", RATE, 0.9), "`gamma`"),
     "natural-exponential": _schedule(
-        _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "gamma", "schedule-type"
+        _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "NaturalExpDecay"
     ),
-    "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), SHOWN),
+    "inverse-time": _schedule(
+        _by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), "InverseTimeDecay"
+    ),
     "warmup-half": _schedule(
-        _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-steps"
+        _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "`warmup_steps`"
     ),
     "warmup-start": _schedule(
-        _warm(10, 0.1, COSINE), _their_warm(10, 0.001, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-start"
+        _warm(10, 0.1, COSINE), _their_warm(10, 0.001, _decays("CosineAnnealingDecay", RATE, 60)), "`start_lr`"
     ),
-    "warmup-missing-step": _schedule(
-        _warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "schedule-type"
-    ),
+    "warmup-missing-step": _schedule(_warm(10, 0.1, _rates("StepLR", 20)), _decays("StepDecay", RATE, 20), "StepDecay"),
     "warmup-too-many": _schedule(
-        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "schedule-type"
+        _rates("MultiStepLR", [20, 40]), _their_warm(5, 0.1, _decays("MultiStepDecay", RATE, [20, 40])), "LinearWarmup"
     ),
     "warmup-counted": _schedule(
-        _warm(10, 0.1, COSINE), _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), SHOWN
+        _warm(10, 0.1, COSINE), _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), "LambdaDecay"
     ),
-    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), SHOWN),
-    "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "learning-rate", "model-size"),
-    "plateau-patience": _schedule(
-        PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "patience", "milestones", "step-size"
-    ),
-    "plateau-factor": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.1, patience=3), "gamma", "factor"),
+    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), "NoamDecay"),
+    "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "NoamDecay"),
+    "plateau-patience": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "`patience`"),
+    "plateau-factor": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.1, patience=3), "`factor`"),
     "one-cycle-peak": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE * 2, 60, 25.0, RATE * 2 / 25 / 1e4),
-        "learning-rate",
+        "`max_learning_rate`",
     ),
     "one-cycle-start": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE, 60, 10.0, RATE / 25 / 1e4),
-        "start-rate",
+        "`divide_factor`",
     ),
     "one-cycle-end": _schedule(
-        _rates("OneCycleLR", RATE, 60, cycle_momentum=False), _decays("OneCycleLR", RATE, 60, 25.0, 1e-4), "end-rate"
+        _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
+        _decays("OneCycleLR", RATE, 60, 25.0, 1e-4),
+        "`end_learning_rate`",
     ),
     "one-cycle-linear": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
         _decays("OneCycleLR", RATE, 60, 25.0, RATE / 25 / 1e4, anneal_strategy="linear"),
-        "annealing",
+        "`anneal_strategy`",
     ),
-    "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "period"),
-    "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "schedule-type"),
-    "restarts-alike": _schedule(
-        RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "period-factor", "period"
-    ),
-    "cycle-length": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size", "rising-steps"),
-    "cycle-halved": _schedule(
-        TRIANGLE(step_size_up=10),
-        THEIR_TRIANGLE(10, mode="triangular2"),
-        "cycle-mode",
-        "schedule-type",
-        "gamma",
-        "mode",
-    ),
+    "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "`T_0`"),
+    "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "CosineAnnealingDecay"),
+    "restarts-alike": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "`T_mult`"),
+    "cycle-length": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "`step_size_up`"),
+    "cycle-halved": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10, mode="triangular2"), "`mode`"),
     "once-an-epoch": _schedule(
-        _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "schedule-per-epoch"
+        _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "LambdaDecay"
     ),
-    "once-a-batch": _schedule(
-        _by(lambda step: 0.9 ** (step // 8)), _their_by(lambda step: 0.9**step), "schedule-per-iteration"
-    ),
-    "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "schedule-shift"),
-    "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "missing-schedule"),
-    "not-constant": _schedule(_by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), SHOWN),
+    "once-a-batch": _schedule(_by(lambda step: 0.9 ** (step // 8)), _their_by(lambda step: 0.9**step), "LambdaDecay"),
+    "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "LambdaDecay"),
+    "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "LambdaDecay"),
+    "not-constant": _schedule(_by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), "CosineAnnealingDecay"),
     "other-rate": _schedule(
-        _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "learning-rate"
+        _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "`learning_rate`"
     ),
 }
 
@@ -691,6 +682,7 @@ HELD_OUT: Mapping[str, HeldOut] = {
 EQUAL: Mapping[str, HeldOut] = {
     "nadam": _update(_ours("NAdam"), _theirs("NAdam")),
     "radam": _update(_ours("RAdam"), _theirs("RAdam")),
+    "rmsprop": _update(_ours("RMSprop", alpha=0.9), _theirs("RMSProp", rho=0.9, epsilon=1e-16)),
     "adamw-by-hand": _update(_ours("AdamW", weight_decay=0.05), _own(_adamw)),
     "adamw-spares-vectors": _update(
         _without_vectors("AdamW", decay=0.1),
