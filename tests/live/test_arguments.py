@@ -166,4 +166,4 @@ def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():
     report = tipchain.align(*pair(), inputs, loss=losses, optimizers=SGD, schedulers=(step_lr, None))
     assert report.stages["schedule"] is Outcome.FAIL
     assert report.stages["train"] is Outcome.FAIL
-    assert report.diagnoses[0].code == "missing-schedule"
+    assert report.diagnoses[0].port_path == "scheduler"

@@ -183,9 +183,7 @@ class SinglePort(paddle.nn.Layer):
         return paddle.matmul(y, ONES[1])
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause"), [("", None), ("activation", "other-activation"), ("factor", "scale-factor")]
-)
+@pytest.mark.parametrize(("fault", "cause"), [("", None), ("activation", "function"), ("factor", "extra-call")])
 def test_causes_are_found_in_models_that_do_not_run_in_float64(fault, cause):
     reference, port = Single(), SinglePort(fault)
     tipchain.copy_weights(reference, port)

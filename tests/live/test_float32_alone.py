@@ -80,7 +80,7 @@ def test_what_float32_cannot_tell_is_a_difference(reference):
     assert not report.passed
     assert report.first_divergence.port_path == "norm"
     assert report.first_divergence.own < 16 * 2.0**-23, "less than what float32 may be off by"
-    assert report.diagnoses[0].code == "epsilon"
+    assert report.diagnoses[0].name == "epsilon"
 
 
 def test_code_that_differs_is_named(reference):

@@ -123,7 +123,7 @@ def test_the_first_quantity_that_parts_is_shown_with_both_lines(fault, code, sho
     report = align((partial(TorchLoop, limit=limit), partial(PaddleLoop, fault=fault, limit=limit)))
     assert (report.stages["step"], report.stages["optimizer"]) == (Outcome.FAIL, Outcome.PASS)
     first = report.diagnoses[0]
-    assert (first.port_path, first.code) == ("step", code), first
+    assert (first.port_path, first.code, first.name) == ("step", "parting", code), first
     assert re.search(shown, first.message), first.message
     assert (first.explained or 0) >= (0 if code in ("updates", "kept") else 0.99)
     assert line in first.place.code
@@ -182,7 +182,7 @@ def test_a_scale_that_is_undone_is_no_difference_and_hides_none(fault, code, lin
         ),
     )
     assert report.passed == (not fault), report.reasons
-    assert [(one.code, line in one.place.code) for one in report.diagnoses] == ([(code, True)] if fault else [])
+    assert [(one.name, line in one.place.code) for one in report.diagnoses] == ([(code, True)] if fault else [])
     if fault == "epoch":
         (first,) = report.diagnoses
         assert first.message.startswith("at step 1 the learning rate is 0.2 in the port, 0.1 in the reference; ")

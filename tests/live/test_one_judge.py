@@ -108,7 +108,7 @@ def test_what_train_mode_alone_shows_fails(project, edit):
     done = project.align(locate=True, every=False)
     assert done.returncode == ExitCode.FAILED, done.stdout
     (cause,) = report_of(project)["diagnoses"]
-    assert (cause["code"], cause["stage"]) == ("missing-dropout", "forward")
+    assert (cause["code"], cause["stage"]) == ("missing-call", "forward")
     assert cause["message"].startswith("in train mode: the model itself: `dropout` is never called")
     assert cause["fix"] == "call `dropout` after `square`"
 

@@ -169,7 +169,7 @@ def test_several_other_probabilities_are_told_though_no_layer_has_them():
 
     names = {"attend": torch_fused, "path": BERNOULLI}, {"attend": paddle_heads, "path": FLOOR}
     (cause,) = align(names[0] | {"between": ours}, names[1] | {"between": theirs}).diagnoses
-    assert cause.code == "dropout-p"
+    assert cause.name == "dropout-p"
     assert "with p=0.2 at test_training_mode.py:" in cause.message
     assert cause.message.endswith("with p=0.5; 1 more of its draws differ so")
 

@@ -84,7 +84,7 @@ def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
     document = live(reasons={"forward": "the outputs differ"}, preflight="PASS", forward="FAIL", backward="FAIL")
     found = diagnose_run(verdicts("forward/logits", "backward/w"), document, tmp_path)
     assert [(one.code, one.message, one.explains) for one in found.diagnoses] == [
-        ("unknown", "forward: the outputs differ", ("forward/logits", "backward/w"))
+        ("parting", "forward: the outputs differ", ("forward/logits", "backward/w"))
     ]
 
 

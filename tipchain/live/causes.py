@@ -322,7 +322,7 @@ def _made(node: ast.AST, name: str) -> ast.expr | None:
 # What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone.
 
 
-DESCRIBING = frozenset({"scaled", "nan"})
+DESCRIBING = frozenset({"scaled", "nan", "parting"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""

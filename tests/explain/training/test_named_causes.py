@@ -24,7 +24,7 @@ def test_a_focus_of_its_own_for_negative_labels(pieces, kits):
     ours = asymmetric(kits.our_loss, kits.torch.sigmoid, kits.our_loss.logsigmoid, 2)
     theirs = asymmetric(kits.their_loss, kits.their_loss.sigmoid, kits.their_loss.log_sigmoid, 4)
     found = pieces.loss(ours, theirs, X, BITS)
-    assert found.diagnoses[0].code == "exponent"
+    assert found.diagnoses[0].code == "argument"
 
 
 def test_classes_may_stand_last_where_each_word_has_a_label(pieces):

@@ -254,7 +254,7 @@ def check_loss(
     given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
     links = [(number, place.number) for number, place in enumerate(theirs.places) if place is not None]
     cause = _cause_in_code(sides, losses, given, labels, links, open_fields, seed, double=precise)
-    if cause is None or cause.code == "unknown":
+    if cause is None or not cause.is_known:
         one, other = expected.flat[:SHOWN], actual.flat[:SHOWN]
         gradients = [", ".join(f"{value:.6g}" for value in side) for side in (other, one)]
         shown = f"the port's gradient begins with {gradients[0]}, the reference's with {gradients[1]}"

@@ -92,6 +92,7 @@ def _build(
         )
     )
     judged, reference_judged = _judged(located, pair)
+    returned = *located.reference.values, *located.port.values
     idle = _idle(located, pair)
     return Piece(
         sides=sides,
@@ -105,7 +106,7 @@ def _build(
         cleared=_cleared(located, pair, store),
         idle=idle,
         partners=_partners(located, pair),
-        ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
+        ends=tuple((link.ours, link.theirs) for link in Comparer(store, returned).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links),
         double=double,
     )
@@ -501,6 +502,9 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
+        if any(walk.rests(later.key, one.key) for later in walk.partings for one in group):  # that hides this one
+            walk.partings = kept
+            continue
         if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
     return list(by_substitution(piece, walk, every))
