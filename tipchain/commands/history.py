@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(changed, diff)
     causes = add_action(actions, "causes", "show what made items fail, and filter it")
-    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
+    causes.add_argument("--code", metavar="CODE", help="only these kinds: argument, function, parting, ...")
     for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
         causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
     causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
