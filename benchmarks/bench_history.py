@@ -20,7 +20,7 @@ from pathlib import Path
 from timing import describe_machine, middle, plain_environment, run_program
 
 from tipchain.errors import Outcome
-from tipchain.history.schema import CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.schema import CommandFacts, Entry, ItemFacts, VerdictRow, verdict_row
 from tipchain.history.store import History, place_of
 
 GOAL_S = 2.0
@@ -56,16 +56,16 @@ def items(count: int, verdicts: int, number: int, last: bool) -> Iterator[ItemFa
             seconds=100.0 + (number + at) % 7,
             machine="host",
             machine_class="16 cores",
-            verdicts=tuple(verdict(subject, fails and subject == 0) for subject in range(verdicts)),
-            commands=tuple(command(step, number) for step in ("train", "eval", "export", "infer")),
+            judged=[verdict(subject, fails and subject == 0) for subject in range(verdicts)],
+            commands=[command(step, number) for step in ("train", "eval", "export", "infer")],
         )
 
 
-def verdict(subject: int, fails: bool) -> VerdictFacts:
+def verdict(subject: int, fails: bool) -> VerdictRow:
     """Return a verdict with its statistics."""
-    return VerdictFacts(
-        subject=f"backward/features.{subject}.weight",
-        outcome=Outcome.FAIL if fails else Outcome.PASS,
+    return verdict_row(
+        f"backward/features.{subject}.weight",
+        Outcome.FAIL if fails else Outcome.PASS,
         reason="max 1e-07 · allowed max <= 1e-05",
         tensors="float32[64, 64]",
         size=4096,
@@ -85,7 +85,7 @@ def command(step: str, number: int) -> CommandFacts:
     return CommandFacts(
         id=f"{step}[norm_train]",
         step=step,
-        argv=("python", f"{step}.py"),
+        argv=["python", f"{step}.py"],
         outcome=Outcome.PASS,
         seconds=20.0,
         figures=figures,

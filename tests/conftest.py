@@ -29,7 +29,6 @@ WAITING = (
     "test_process.py",
     "test_paddle_tools.py",
     "test_commands.py",
-    "test_solo_stages.py",
     "test_distributed_stage.py",
     "test_cpu_slots.py",
     "test_run_command.py",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tipchain.errors import Outcome
-from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts, verdict_row
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
@@ -38,19 +38,17 @@ def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
 
 def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
     """Return an item with one command."""
-    command = CommandFacts(id="train[norm]", step="train", argv=("python", "train.py"), outcome=PASS, figures=figures)
-    return item(name, commands=(command,), **facts)
+    command = CommandFacts(id="train[norm]", step="train", argv=["python", "train.py"], outcome=PASS, figures=figures)
+    return item(name, commands=[command], **facts)
 
 
 def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
     """Return an item with verdicts."""
-    verdicts = tuple(
-        VerdictFacts(
-            subject=subject, outcome=one, reason=f"{subject} is {one.value}", tensors="float32[2]", size=2, max_abs=1e-7
-        )
+    verdicts = [
+        verdict_row(subject, one, reason=f"{subject} is {one.value}", tensors="float32[2]", size=2, max_abs=1e-7)
         for subject, one in outcomes.items()
-    )
-    return item(name, outcome, verdicts=verdicts, **facts)
+    ]
+    return item(name, outcome, judged=verdicts, **facts)
 
 
 def cause(code: str = "epsilon", **facts: object) -> CauseFacts:

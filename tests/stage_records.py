@@ -23,14 +23,25 @@ def recording_job(*stages: str, **more) -> RecordingJob:
     return RecordingJob(**{**empty, **given, **more}, stages=stages)
 
 
+def judge_arrays(
+    stage: str, expected, actual, rules=None, *, details=({}, {}), sides=("torch", "paddle"), folder=Path()
+):
+    """Return what is judged of two sides' arrays; what is said beside them goes through JSON, as on its way to a file."""
+    left, right = (
+        Record(
+            side=side,
+            arrays={name: np.asarray(array) for name, array in arrays.items()},
+            meta={"details": json.loads(json.dumps(dict(facts)))},
+        )
+        for side, arrays, facts in zip(sides, (expected, actual), details, strict=True)
+    )
+    paths = {"reference_path": folder / "torch.npy", "port_path": folder / "paddle.npy"}
+    return judge_dumps(Dumps(stage=stage, reference=left, port=right, **paths), rules or Rules(own={}))
+
+
 def judge_recordings(stage: str, reference, port, rules: Rules | None = None):
     """Return what is judged of two recordings of one stage."""
-    left, right = (
-        Record(side=side, arrays=one.arrays, meta={"details": json.loads(json.dumps(dict(one.details)))})
-        for side, one in (("torch", reference), ("paddle", port))
-    )
-    paths = {"reference_path": Path("torch.npy"), "port_path": Path("paddle.npy")}
-    return judge_dumps(Dumps(stage=stage, reference=left, port=right, **paths), rules or Rules(own={}))
+    return judge_arrays(stage, reference.arrays, port.arrays, rules, details=(reference.details, port.details))
 
 
 def outcomes(judged) -> dict[str, str]:
@@ -39,11 +50,11 @@ def outcomes(judged) -> dict[str, str]:
 
 
 def reasons(judged, *wanted: str) -> dict[str, str]:
-    """Return the reasons of the verdicts with one of these outcomes, by subject without the stage's name."""
+    """Return the reasons of the verdicts with one of these outcomes, else of all, by subject without the stage's name."""
     return {
         verdict.subject.partition("/")[2]: verdict.reason
         for verdict in judged.verdicts
-        if verdict.outcome.value in wanted
+        if not wanted or verdict.outcome.value in wanted
     }
 
 
@@ -91,3 +102,28 @@ def load_both():
     from tipchain.frameworks import load_framework
 
     return load_framework("torch"), load_framework("paddle")
+
+
+def open_paddle(folder: Path, change=lambda model: None):
+    """Return Paddle and a folder that holds weights of the tiny case's port, which may be changed before."""
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("needs paddle")
+    from tests.cases.tiny.tiny_paddle import build_model
+    from tipchain.frameworks import load_framework
+    from tipchain.modes import parse_device
+
+    framework = load_framework("paddle")
+    framework.configure(parse_device("cpu"), 0, 1)
+    model = build_model()
+    change(model)
+    framework.paddle.save(model.state_dict(), str(folder / "weights.pdparams"))
+    (folder / "pyproject.toml").touch()
+    return framework, folder
+
+
+def tiny_bench(side, case, folder: Path):
+    """Return a bench over what `open_paddle` opened."""
+    from tipchain.parity.stages import Bench
+
+    data = dict.fromkeys(("train_data", "eval_data", "folder"), folder)
+    return Bench(framework=side[0], case=case, weights=side[1] / "weights.pdparams", inputs={}, epochs=1, **data)

@@ -7,7 +7,7 @@ import atexit
 import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -59,6 +59,8 @@ GROUPS: dict[str, dict[str, str]] = {
 """The commands, by what they are for; in each group the common ones come first."""
 PROGRAMS = {"train": "train", "eval": "evaluate", "export": "export", "infer": "infer"}
 """The modules of ``tipchain.paddle_tools`` that are commands: what a chain calls."""
+FIRST = ("init", "align", "run", "diff", "doctor")
+"""The commands that a newcomer needs."""
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
 CODES_HEAD = "Exit codes: "
 CODES = (
@@ -90,30 +92,40 @@ def load_command(name: str) -> CommandModule:
 
 
 def _overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [
-        line
-        for group, commands in GROUPS.items()
-        for line in (
-            say(f"{group}:"),
-            *(f"  {padded(name, width)}  {say(text)}" for name, text in commands.items()),
-            "",
-        )
-    ]
+    usage = f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."
+    question = "Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"
     room = terminal_width()
-    return "\n".join(
-        [
-            say(f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."),
-            "",
-            *in_rows(
-                say("Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"), room
-            ),
-            "",
-            *lines,
-            say("tipchain COMMAND --help says more about one of them."),
-            *in_rows(say(f"{CODES_HEAD}{CODES}"), room, rest=" " * columns(say(CODES_HEAD))),
-        ]
-    )
+    head = [say(usage), "", *in_rows(say(question), room), "", *_table({name: say(COMMANDS[name]) for name in FIRST})]
+    groups = {group: ", ".join(name for name in commands if name not in FIRST) for group, commands in GROUPS.items()}
+    foot = [
+        say("tipchain help GROUP says what its commands do."),
+        say("tipchain COMMAND --help says more about one of them."),
+        *in_rows(say(f"{CODES_HEAD}{CODES}"), room, rest=" " * columns(say(CODES_HEAD))),
+    ]
+    return "\n".join([*head, "", say("More commands, by group:"), *_table(groups), "", *foot])
+
+
+def _table(rows: Mapping[str, str]) -> list[str]:
+    width = max(map(len, rows))
+    return [f"  {padded(name, width)}  {text}" for name, text in rows.items()]
+
+
+def _help(names: Sequence[str]) -> int:
+    """Print what the commands of a group do, or the help of a command; without a name the overview."""
+    if not names:
+        print(_overview())
+    for name in names:
+        if name in GROUPS:
+            print("\n".join([say(f"{name}:"), *_table({one: say(text) for one, text in GROUPS[name].items()})]))
+        elif name in COMMANDS:
+            parser_of(name).print_help()
+        else:
+            known = [*GROUPS, *COMMANDS]
+            raise UsageError(
+                f"tipchain help: unknown group or command {name!r}{suggestion(name, known)}\n"
+                f"  expected one of: {', '.join(known)}"
+            )
+    return ExitCode.PASSED
 
 
 def dispatch(argv: Sequence[str]) -> int:
@@ -130,9 +142,8 @@ def dispatch(argv: Sequence[str]) -> int:
         print(_overview(), file=sys.stderr)
         return ExitCode.USAGE
     name, rest = argv[0], argv[1:]
-    if name in ("-h", "--help"):
-        print(_overview())
-        return ExitCode.PASSED
+    if name in ("-h", "--help", "help"):
+        return _help(rest if name == "help" else ())
     if name == "--version":
         print(f"tipchain {__version__}")
         return ExitCode.PASSED

@@ -18,43 +18,6 @@ def sides(frameworks):
     return *frameworks, torch_side, paddle_side
 
 
-def test_optimizer_and_schedule_agree(sides):
-    """Momentum, weight decay and the schedule, over steps on which the rate halves twice."""
-    torch, paddle, torch_side, paddle_side = sides
-    start = np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)
-    weight = torch.nn.Parameter(torch.from_numpy(start.copy()))
-    port = paddle.create_parameter([4, 3], "float32")
-    port.set_value(start)
-    optimizer = torch_side.build_optimizer([weight], 0.1, momentum=0.9, weight_decay=0.05)
-    schedule = torch_side.build_scheduler(optimizer, step_size=2, gamma=0.5)
-    port_schedule = paddle_side.build_scheduler(None, learning_rate=0.1, step_size=2, gamma=0.5)
-    port_optimizer = paddle_side.build_optimizer([port], port_schedule, momentum=0.9, weight_decay=0.05)
-    rates = []
-    for _ in range(5):
-        (weight**3).sum().backward()
-        (port**3).sum().backward()
-        for one in (optimizer, port_optimizer):
-            one.step()
-        optimizer.zero_grad()
-        port_optimizer.clear_grad()
-        rates.append(port_optimizer.get_lr())
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(rates[-1])
-        schedule.step()
-        port_schedule.step()
-        np.testing.assert_allclose(port.numpy(), weight.detach().numpy(), rtol=1e-5)
-    assert rates == pytest.approx([0.1, 0.1, 0.05, 0.05, 0.025])
-
-
-@pytest.mark.parametrize("args", [{}, {"label_smoothing": 0.1}, {"weight": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}])
-def test_losses_agree(sides, args):
-    torch, paddle, torch_side, paddle_side = sides
-    random = np.random.default_rng(3)
-    output, label = random.normal(size=(5, 10)).astype(np.float32), random.integers(0, 10, 5)
-    expected = torch_side.build_loss(**args)(torch.from_numpy(output), torch.from_numpy(label)).item()
-    actual = float(paddle_side.build_loss(**args)(paddle.to_tensor(output), paddle.to_tensor(label)))
-    assert actual == pytest.approx(expected, rel=1e-6)
-
-
 def test_named_steps_agree_and_end_in_the_data_sets_images(sides, tmp_path):
     """The steps that the data stage compares one by one are those that the data sets really apply."""
     from PIL import Image

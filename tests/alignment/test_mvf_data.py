@@ -139,14 +139,6 @@ def test_what_cannot_be_read_is_named_by_both(sides, folder):
             side.build_dataset(folder, "train", **ARGS)
 
 
-def test_both_read_a_list_that_a_person_wrote(sides, folder):
-    path = folder / "annotations/ucf101_val_split_1_rawframes.txt"
-    path.write_text("\n" + path.read_text().replace(" ", "\t ").replace("\n", " \r\n\n"))
-    reference, port = (side.build_dataset(folder, "val", **ARGS) for side in sides)
-    assert len(reference) == len(port) == 2
-    assert [port[index][1:] for index in (0, 1)] == [reference[index][1:] for index in (0, 1)]
-
-
 def test_videos_for_inference(sides, folder, tmp_path):
     _, paddle_side = sides
     val = paddle_side.build_dataset(folder, "val", **ARGS)

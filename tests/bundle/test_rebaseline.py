@@ -16,7 +16,7 @@ from tiny_project import make_tiny_project
 
 from tipchain.bundle import moving
 from tipchain.bundle.manifest import Move, damages, open_bundle, read_manifest, write_manifest
-from tipchain.bundle.moving import NEW, OLD, clear_remains, work_folder
+from tipchain.bundle.moving import NEW, work_folder
 from tipchain.cli import main
 from tipchain.core.files import files_below, sha256_of
 from tipchain.errors import BundleError
@@ -235,19 +235,6 @@ def test_folders_change_places(tmp_path, monkeypatch, exchange):
         with pytest.raises(OSError, match="bundle"):
             moving.replace_bundle(place, work)
     assert (place / "who").read_text() == "new", "it stays"
-
-
-def test_what_a_kill_left_goes_and_a_bundle_comes_back(tmp_path):
-    place = tmp_path / "place"
-    with work_folder(place) as held:
-        left = tmp_path / ".place.tipchain-0123abcd"
-        (left / NEW).mkdir(parents=True)
-        (left / OLD).mkdir()
-        (left / OLD / "who").write_text("old")
-        (tmp_path / ".place.mine").mkdir()
-        clear_remains(place)
-        assert (place / "who").read_text() == "old"
-        assert sorted(one.name for one in tmp_path.iterdir()) == sorted([held.name, ".place.mine", "place"])
 
 
 @pytest.mark.nightly

@@ -169,42 +169,6 @@ def test_what_the_driver_makes_of_a_broken_file_is_told(copied, lines):
     assert f":30: {told}" in copied(text, lines)
 
 
-def test_what_the_copied_driver_hands_training_is_told_where_it_is_other(tmp_path):
-    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
-    path.parent.mkdir(parents=True)
-    path.write_text(TEMPLATE)
-    driver = tmp_path / "test_tipc/test_train_inference_python.sh"
-
-    def told(words: str) -> list[str]:
-        driver.write_text(f'cmd="${{python}} ${{run_train}} {words}"\n')
-        found = [one.finding.message for one in lint_file(path).found if one.finding.severity == "warning"]
-        training, others, named = (
-            load_plan(path, mode, suite=suite).notes
-            for mode, suite in (
-                (Mode.LITE_TRAIN_LITE_INFER, None),
-                (Mode.WHOLE_INFER, None),
-                (Mode.LITE_TRAIN_LITE_INFER, "template"),
-            )
-        )
-        hands = [one for one in found if "hands training" in one]
-        assert not hands or list(training) == hands  # no second note on one driver
-        assert not [one for one in (*others, *named) if "hands training" in one]
-        return [one.partition("; ")[0].partition("hands training ")[2] for one in hands]
-
-    ours = "--device, --output-dir, --epochs, --batch-size"
-    usual = "${set_use_gpu}  ${set_save_model} ${set_epoch} ${set_pretrain} ${set_autocast} ${set_batchsize} "
-    assert told(usual + "${set_train_params1} ${set_amp_config} ") == []
-    assert told("${set_use_gpu} ${set_save_model} ${set_epoch} ${set_batchsize}") == []  # the others are null here
-    assert told("${set_save_model} ${set_data}") == [f"--output-dir, set_data, and tipchain {ours}"]
-    assert told("") == [f"nothing, and tipchain {ours}"]
-    path.write_text(edit(TEMPLATE, ("--epochs", "--epochs:5")))
-    with pytest.raises(ParamsError, match=r"is no mode=value(.|\n)*hint: .* hands training nothing"):
-        load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
-    (tmp_path / "test_tipc/tipchain_suite.yaml").write_text("suite: mine\nextends: template\ntitle: mine\n")
-    path.write_text(TEMPLATE)
-    assert told("") == []
-
-
 def test_a_driver_that_no_version_of_its_suite_has_is_told_of(tmp_path, monkeypatch, capsys):
     path, scripts = tmp_path / "test_tipc/configs/net/train_infer_python.txt", tmp_path / "test_tipc"
     path.parent.mkdir(parents=True)
@@ -253,7 +217,6 @@ def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
     driver.write_text("\n".join(texts))
     plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
     assert plan.suite == "verbatim"
-    assert not [note for note in plan.notes if "hands training" in note]
     told = "test_tipc/test_train_inference_python.sh of its checkout is the driver of verbatim"
     assert lint_file(path).reason == told
     for left_out in texts:

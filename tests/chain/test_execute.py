@@ -9,11 +9,10 @@ from math import isnan
 from pathlib import Path
 
 import pytest
-from chain_samples import living, stub
+from chain_samples import stub
 
-from tipchain.chain.execute import Place, claim_log, judge, run_command, search_path
+from tipchain.chain.execute import Place, claim_log, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
-from tipchain.chain.process import Ending
 from tipchain.errors import Outcome
 from tipchain.modes import Mode
 
@@ -324,17 +323,6 @@ def test_an_interpreter_that_exits_with_127_itself_gets_the_hint(go):
     assert result.outcome is Outcome.ERROR
     assert result.reason == "exit 127: python3.7: command not found (`--python` names another)"
     assert go(argv=("bash", "-c", "exit 127")).reason == "exit 127"
-
-
-def test_an_ending_alone_is_judged_as_before():
-    command = Command(id="a", step="train", argv=("python", "x.py"))
-    assert judge(command, Ending(exit_code=0)) == (Outcome.PASS, "")
-    assert judge(command, Ending(exit_code=2, tail=("oh",))) == (Outcome.FAIL, "exit 2: oh")
-
-
-def test_a_stray_child_of_a_command_is_ended(go, tmp_path):
-    assert go("setsid sleep 60 & echo $! > child").outcome is Outcome.PASS
-    assert not living(Path(tmp_path / "child"))
 
 
 def test_python_is_the_projects_own_or_else_the_users(tmp_path, monkeypatch):

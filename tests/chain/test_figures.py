@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tipchain.chain.execute import LONGEST, figures, log_lines
+from tipchain.chain.execute import LONGEST, FigureReader, log_lines
 
 CLAS = """\
 [2022/05/08 12:34:56] ppcls INFO: Arch :
@@ -49,6 +49,13 @@ GAN = """\
 [05/08 12:00:01] ppgan.engine.trainer INFO: Metric ssim: 0.8100"""
 REC = """\
 2022-05-08 12:00:00 - INFO - epoch: 0, batch_id: 10, auc:0.512, loss:[0.69312], avg_reader_cost: 0.01 sec, avg_batch_cost: 0.02 sec, avg_samples: 5.0, ips: 250.0 ins/s"""
+
+
+def figures(step, lines):
+    reader = FigureReader(step)
+    for line in lines:
+        reader.read(line)
+    return reader.figures()
 
 
 @pytest.mark.parametrize(

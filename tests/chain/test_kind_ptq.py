@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tipchain.chain import emitter
 from tipchain.chain.kinds.ptq_infer_python import COMPARE, MAX_DISAGREEMENT, MAX_DROP, MAX_ERROR, RECORD
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
@@ -543,16 +542,3 @@ def test_arguments_of_the_quantization_keep_their_names(tmp_path):
     legacy, default = (planned(tmp_path, named, "paddleseg", legacy=one) for one in (True, False))
     assert "--device=True" in words(legacy, "quantize")
     assert "--use_gpu=True" in words(default, "quantize")
-    assert "quantize-flags" in {one.code for one in default.findings}
-
-
-def test_a_full_width_bar_in_a_list_is_named(tmp_path):
-    with pytest.raises(ParamsError, match="infer_model: a full-width '\uff5c' stands in the list"):
-        planned(tmp_path, OCR.replace("det_infer|", "det_infer\uff5c"), suite="paddleocr")
-
-
-def test_lists_that_make_too_many_inferences_are_refused_before_they_are_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(emitter, "MAX_COMMANDS", 8)
-    many = DETECTION.replace("--cpu_threads:4", "--cpu_threads:1|2|3").replace("--batch_size:1", "--batch_size:1|2|4")
-    with pytest.raises(ParamsError, match=r":\d+: --(batch_size|run_mode): this list and others make 9 inferences"):
-        planned(tmp_path, many, suite="paddledetection")

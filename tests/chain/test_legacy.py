@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from chain_samples import CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+from chain_samples import TEMPLATE, TUTORIAL, edit
 
 from tipchain.chain.build import legacy_spec
 from tipchain.chain.expand import expand
@@ -23,18 +22,6 @@ def facts(command):
         "log": command.log,
         "step": command.step,
     }
-
-
-@pytest.mark.parametrize("suite", ["template", "alexnet", "tutorial"])
-def test_the_recorded_commands_exactly(suite):
-    checked = 0
-    for record in corpus():
-        if record["suite"] == suite:
-            path = CORPUS / "configs" / record["repo"] / record["config"]
-            got = make(path.read_text(), record["mode"], suite)
-            assert [facts(command) for command in got] == record["commands"], (record["config"], record["mode"])
-            checked += 1
-    assert checked >= 4
 
 
 def test_two_gpu_leg_of_the_template_by_hand():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
 
 from tipchain.chain import slots
 from tipchain.chain.lint import lint_file, named_files
-from tipchain.chain.suites import FIXES
-from tipchain.commands.lint import GENERAL
 from tipchain.modes import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +186,7 @@ def test_useless_values(lint, changes, severity, line, message):
     ("change", "code", "line", "message"),
     [
         (("--batch-size", "--batch-size 4"), "default", 9, "has no colon, so it has no value"),
-        (("gpu_list", "gpu_list:0|0"), "inference-flags", 4, "has an entry twice"),
+        (("gpu_list", "gpu_list:0|0"), "repeated", 4, "has an entry twice"),
         (("trainer:", "trainer:pact_train"), "nothing-planned", 17, "so the trainer pact_train is skipped"),
         (("norm_export", "norm_export:null"), "default", 30, "neither exported nor inferred"),
         (("--epochs", "--epochs:null"), "default", 0, ""),
@@ -244,14 +241,15 @@ def test_an_interpreter_that_cannot_be_started_is_a_remark(lint):
 
 def test_a_finding_of_several_modes_is_one_and_names_them(tmp_path):
     path = tmp_path / "p.txt"
-    path.write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0|0,1"), ("--batch-size", "--batch-size:null")))
+    path.write_text(edit(TEMPLATE, ("trainer:", "trainer:pact_train"), ("--batch-size", "--batch-size:null")))
     linted = lint_file(path, suite="template")
     assert "klquant_whole_infer" not in linted.modes
-    by_code = {one.finding.code: one for one in linted.found}
-    assert by_code["device-per-leg"].modes == linted.modes[:3]
-    assert by_code["mode-fallback"].modes == ("lite_train_whole_infer",)
+    modes = {one.finding.message: one.modes for one in linted.found}
+    assert modes["is null, so the trainer pact_train is skipped"] == linted.modes[:3]
+    assert ("lite_train_whole_infer",) in modes.values()
     only = lint_file(path, suite="template", modes=[Mode.WHOLE_INFER])
-    assert (only.modes, any(one.finding.code == "device-per-leg" for one in only.found)) == (("whole_infer",), False)
+    assert only.modes == ("whole_infer",)
+    assert not any("is null, so the trainer" in one.finding.message for one in only.found)
 
 
 def test_an_unreadable_file_is_a_finding(tmp_path):
@@ -298,17 +296,11 @@ def test_a_folder_stands_for_the_files_below_it(tmp_path):
     assert files == ["a/b/train_infer_python.txt", "a/x_train_infer_python.txt", "a/other.txt"]
 
 
-def test_the_general_differences_are_fixes():
-    assert set(GENERAL) <= set(FIXES)
-
-
-def test_every_fix_is_said_by_a_finding_or_for_every_chain():
-    files = (ROOT / "tipchain/chain").rglob("*.py")
-    code = "".join(path.read_text() for path in files if path.name not in ("fixes.py", "lint.py"))
-    profiles = "".join(path.read_text() for path in (ROOT / "tipchain/suites").glob("*.yaml"))
-    for name in set(FIXES) - set(GENERAL):
-        named = re.search(rf"unset: {name}\b|(?<!un)fixed: \[?{name}\b", profiles)
-        assert f'"{name}"' in code or named, name
+def test_what_the_original_would_run_otherwise_is_computed_and_a_remark(lint):
+    found = lint(
+        edit(TEMPLATE, ("--epochs", "--epochs:whole_train_whole_infer=a=b")), modes=[Mode.WHOLE_TRAIN_WHOLE_INFER]
+    )
+    assert has(found, "original", "info", 0, "train: --epochs=a=b stands here for --epochs=a in the original")
 
 
 def test_the_shipped_file_is_clean():

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, render_params
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from chain_samples import TEMPLATE
 
 from tipchain.chain.params import parse_params, read_params
 from tipchain.errors import ParamsError
-
-KEY = st.text("abcxyz-_. =|", min_size=1, max_size=8).filter(lambda text: text.strip(" =") and "=" not in text[:1])
-VALUE = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
-LINE = st.one_of(
-    st.just(""),
-    st.just("##"),
-    st.just("===eval_params==="),
-    st.tuples(KEY, VALUE).map(lambda pair: f"{pair[0]}:{pair[1]}"),
-)
 
 
 def test_value_is_everything_after_the_first_colon():
@@ -94,25 +83,3 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
         file.truncate(1 << 40)  # a terabyte that takes no room
     with pytest.raises(ParamsError, match=r"too large for a parameter file\n.*expected: at most 1,000,000 bytes"):
         read_params(path)
-
-
-@pytest.mark.parametrize("text", [TEMPLATE, TUTORIAL, TEMPLATE + ALIGNMENT])
-def test_rendered_samples_parse_to_the_same(text):
-    file = parse_params(text)
-    assert parse_params(render_params(file)) == file
-
-
-@given(st.lists(LINE, max_size=12))
-def test_what_is_rendered_parses_to_the_same(lines):
-    file = parse_params("\n".join(["===train_params===", *lines]))
-    assert parse_params(render_params(file)) == file
-
-
-@given(st.text(max_size=200))
-@settings(max_examples=300)
-def test_no_text_breaks_the_parser_otherwise_than_by_params_error(text):
-    try:
-        file = parse_params(text)
-    except ParamsError:
-        return
-    assert parse_params(render_params(file)) == file

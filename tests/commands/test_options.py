@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.cli import COMMANDS, FORMER, GROUPS, main, parser_of
+from tipchain.cli import COMMANDS, FIRST, FORMER, GROUPS, main, parser_of
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds, seconds_or_none
@@ -131,9 +131,23 @@ def test_without_a_command_the_help_is_shown_and_nothing_was_checked(capsys):
     assert told.out == ""
     assert told.err.startswith("usage: tipchain")
     assert "error" not in told.err.splitlines()[0]
-    assert all(f"\n{group}:\n" in told.err for group in GROUPS)
-    assert all(f"\n  {name} " in told.err for name in COMMANDS)
+    assert re.findall(r"(?m)^  (\w+)  ", told.err) == [*FIRST, *GROUPS]
     assert max(map(len, told.err.splitlines())) <= 80
+
+
+def test_help_tells_of_a_group_and_of_a_command(capsys):
+    for group, commands in GROUPS.items():
+        assert main(["help", group]) == 0
+        told = capsys.readouterr().out
+        assert re.findall(r"(?m)^  ([\w-]+)  ", told) == [*commands]
+        assert max(map(len, told.splitlines())) <= 80
+    assert main(["help", "judge"]) == 0
+    assert capsys.readouterr().out.startswith("usage: tipchain judge")
+    assert main(["help"]) == main(["--help"]) == 0
+    first, second = capsys.readouterr().out.split("usage: ")[1:]
+    assert first == second
+    assert main(["help", "night"]) == 2
+    assert "did you mean 'nights'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["nightly", "history", "bundle"])

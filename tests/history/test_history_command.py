@@ -95,8 +95,8 @@ def test_export(project, capsys):
     assert [(one["subject"], one["outcome"], one["max_abs"], one["mean_abs"]) for one in lines] == [
         ("x", "PASS", 1e-7, "NaN")
     ]
-    (figure,) = csv.DictReader(io.StringIO(out(capsys, "export", "suite-001", "--table", "figures")))
-    assert (figure["command"], figure["figure"], figure["value"]) == ("train[norm]", "loss", "0.5")
+    (ran,) = csv.DictReader(io.StringIO(out(capsys, "export", "suite-001", "--table", "commands")))
+    assert (ran["command"], json.loads(ran["figures"])) == ("train[norm]", {"loss": 0.5})
     said = out(capsys, "export", "--table", "commands", "--out", "commands.csv")
     assert said == "2 rows in commands.csv\n"
     assert (
@@ -104,7 +104,6 @@ def test_export(project, capsys):
     )
     (first, *_) = out(capsys, "export", "--table", "entries", "--format", "jsonl").splitlines()
     assert json.loads(first)["environment"] == {}
-    assert out(capsys, "export", "--table", "artifacts").count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -159,11 +158,11 @@ def causes(project):
     """The history with causes of two more nights."""
     history = History(place_of(project))
     first = item(
-        "a", FAIL, causes=(cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan")))
+        "a", FAIL, causes=[cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan"))]
     )
     history.add(night(3, commit="c3"), [first])
     other = cause("padding", layer="stem.conv", file="net/other_50%.py", checks=1)
-    history.add(night(4, title="nets"), [item("b", FAIL, causes=(other,))])
+    history.add(night(4, title="nets"), [item("b", FAIL, causes=[other])])
 
 
 def test_causes_are_shown_the_latest_first(causes, capsys):
@@ -241,7 +240,7 @@ def test_causes_fit_80_columns(project, capsys, monkeypatch, lang):
         ),
         message="the port decays biases and norms, which the reference's parameter groups leave out of the decay " * 3,
     )
-    failed = item("configs/resnet/train_infer_python.txt", FAIL, causes=(long,), reason="the loss differs " * 9)
+    failed = item("configs/resnet/train_infer_python.txt", FAIL, causes=[long], reason="the loss differs " * 9)
     History(place_of(project)).add(night(3, commit="c3"), [failed])
     shown = [out(capsys, "causes"), out(capsys, "show", "suite-003"), out(capsys, "show", "suite-003", failed.id)]
     for text in shown:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
 from history_samples import FAIL, PASS, night_folder
 
 from tipchain.cli import main
-from tipchain.history import ingest
 from tipchain.history.entries import list_entries
-from tipchain.history.ingest import HANDED, LOOKED_AT, hand_on_missed, keep_night, missed_nights, note_handed
+from tipchain.history.ingest import LOOKED_AT, add_missed, keep_night, read_source
 from tipchain.history.store import History, place_of
 from tipchain.nightly.nights import hold
 
@@ -44,7 +42,6 @@ def test_the_next_night_hands_on_what_was_missed_once(project):
     _, (told,) = keep_night(last)
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in told
-    assert json.loads((missed / HANDED).read_text()) == {"database": str(place_of(project))}
     assert keep_night(last) == (True, [])
 
 
@@ -66,39 +63,29 @@ def test_diff_makes_no_history_where_there_is_none(project, capsys):
     assert not (project / ".tipchain").exists()
 
 
-def test_only_nights_after_the_last_that_was_handed_on_are_looked_at(project, monkeypatch):
+def test_only_nights_after_the_last_that_the_history_has_are_added(project):
     folders = [make(project) for _ in range(4)]
-    nights = folders[0].parent
-    assert missed_nights(nights) == folders
-    note_handed(folders[1], "some")
-    looked = []
-    monkeypatch.setattr(ingest, "holder", lambda folder: looked.append(folder) or "")
-    assert missed_nights(nights) == folders[2:]
-    assert looked == folders[:1:-1]
-    assert missed_nights(nights, but=folders[3]) == folders[2:3]
+    nights = sorted(folders)
+    source = read_source(nights[1])
+    History(place_of(project)).add(source.entry, source.items())
+    add_missed(nights[0].parent, place_of(project), but=nights[3])
+    assert sorted(names(project)) == [one.name for one in nights[1:3]]
 
 
-def test_many_nights_that_nobody_handed_on_are_not_all_looked_at(project):
+def test_many_nights_that_no_history_has_are_not_all_added(project):
     folders = [make(project) for _ in range(LOOKED_AT + 2)]
-    assert missed_nights(folders[0].parent) == folders[2:]
+    add_missed(folders[0].parent, place_of(project))
+    assert sorted(names(project)) == sorted(one.name for one in folders)[2:]
 
 
 def test_what_goes_on_or_has_not_finished_is_left_alone(project):
     going, open_ = make(project), make(project)
     (open_ / "finished.json").unlink()
     lock = hold(going)
-    assert missed_nights(going.parent) == []
+    assert add_missed(going.parent, place_of(project)) == []
     lock.release()
-    assert missed_nights(going.parent) == [going]
-
-
-def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
-    folder = make(project)
-    keep_night(folder)
-    (folder / HANDED).unlink()
-    monkeypatch.setattr(ingest.History, "add", None)
-    assert hand_on_missed(folder.parent, place_of(project)) == []
-    assert (folder / HANDED).is_file()
+    add_missed(going.parent, place_of(project))
+    assert names(project) == [going.name]
 
 
 def test_a_database_that_is_down_gets_it_with_the_next_night(project):
@@ -108,7 +95,6 @@ def test_a_database_that_is_down_gets_it_with_the_next_night(project):
     assert not has_it
     assert "s3cret" not in told
     assert f"the night is in {folder}" in told
-    assert not (folder / HANDED).exists()
     has_it, (told,) = keep_night(make(project))
     assert has_it
     assert f"{folder.name}, which had finished before, is in " in told
@@ -118,5 +104,5 @@ def test_a_database_that_is_down_gets_it_with_the_next_night(project):
 def test_a_night_that_cannot_be_read_is_told(project):
     folder = make(project)
     (folder / "night.json").write_text("{}")
-    (told,) = hand_on_missed(folder.parent, place_of(project))
+    (told,) = add_missed(folder.parent, place_of(project))
     assert "a finished night cannot be handed on" in told

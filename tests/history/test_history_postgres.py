@@ -12,11 +12,11 @@ from history_samples import FAIL, PASS, item, judged, night, night_folder, train
 from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
-from tipchain.history import schema
 from tipchain.history.changes import changes, last_comparable
 from tipchain.history.entries import find_entry, list_entries
 from tipchain.history.ingest import keep_night, read_source
 from tipchain.history.render import TABLES, changes_text, export
+from tipchain.history.schema import CommandFacts, Entry, ItemFacts, VerdictFacts
 from tipchain.history.store import History, place_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
@@ -49,7 +49,7 @@ def place(server, tmp_path):
     return place_of(tmp_path, server.new_database())
 
 
-def count(history: History, table: sa.Table) -> int:
+def count(history: History, table: type) -> int:
     with history.reading() as connection:
         return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
 
@@ -59,8 +59,8 @@ def test_several_processes_make_the_tables_and_add_at_once(place, server):
     writers = [subprocess.Popen([*argv, str(number)]) for number in range(3)]
     assert [one.wait(120) for one in writers] == [0, 0, 0]
     history = History(place)
-    assert (count(history, schema.entries), count(history, schema.item_runs)) == (3 + 3, 3 * 6 + 3)
-    assert (count(history, schema.verdicts), count(history, schema.figures)) == (3 * 6 * 20, 3)
+    assert (count(history, Entry), count(history, ItemFacts)) == (3 + 3, 3 * 6 + 3)
+    assert (count(history, VerdictFacts), count(history, CommandFacts)) == (3 * 6 * 20, 3)
 
 
 def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
@@ -114,13 +114,13 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
         assert PASSWORD not in told
     finally:
         server.start()
-    assert count(History(place), schema.item_runs) == 1
+    assert count(History(place), ItemFacts) == 1
     assert keep_night(folder, url) == (True, [])
     history = History(place)
     with history.reading() as connection:
         (entry,) = list_entries(connection)
     assert (entry.finished, entry.counts) == (True, {PASS: 2, FAIL: 1})
-    assert count(history, schema.verdicts) == 6
+    assert count(history, VerdictFacts) == 6
 
 
 def test_a_wrong_password_is_told_without_it(server, tmp_path):

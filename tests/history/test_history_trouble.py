@@ -9,9 +9,9 @@ import sys
 import sqlalchemy as sa
 from history_samples import FAIL, PASS, night_folder
 
-from tipchain.history import schema
 from tipchain.history.entries import list_entries
-from tipchain.history.ingest import HANDED, keep_night
+from tipchain.history.ingest import keep_night
+from tipchain.history.schema import ItemFacts, VerdictFacts
 from tipchain.history.store import History, place_of
 
 
@@ -29,25 +29,25 @@ def test_results_reach_the_database(tmp_path):
 
 def test_a_database_that_goes_away_in_the_middle(tmp_path, monkeypatch):
     folder = night_folder(tmp_path, {"a": PASS, "b": FAIL, "c": PASS})
-    add = History._item
+    add = History._add
     calls = []
 
-    def fails_once(self, *args):
-        calls.append(args)
+    def fails_once(self, row, there):
+        calls.extend([row] if isinstance(row, ItemFacts) else [])
         if len(calls) == 2:
+            calls.append(None)
             raise sa.exc.OperationalError("INSERT", {}, Exception("server closed the connection"))
-        return add(self, *args)
+        return add(self, row, there)
 
-    monkeypatch.setattr(History, "_item", fails_once)
+    monkeypatch.setattr(History, "_add", fails_once)
     has_it, (told,) = keep_night(folder)
     assert not has_it
     assert "server closed the connection" in told
-    assert not (folder / HANDED).exists()
     assert len(names(tmp_path)) == 1  # one item is in it, and the night is marked as not finished
     assert keep_night(folder) == (True, [])
     with History(place_of(tmp_path)).reading() as connection:
         (entry,) = list_entries(connection)
-        count = connection.execute(sa.select(sa.func.count()).select_from(schema.verdicts)).scalar_one()
+        count = connection.execute(sa.select(sa.func.count()).select_from(VerdictFacts)).scalar_one()
     assert (entry.finished, entry.counts, count) == (True, {PASS: 2, FAIL: 1}, 6)
 
 

@@ -65,20 +65,21 @@ def test_buffers_that_move_alike_are_right(training, name):
 
 
 @pytest.mark.parametrize(
-    ("settings", "training", "told", "code"),
+    ("settings", "training", "told"),
     [
-        ({"decay": 0.1}, True, "after one call its buffer `mean` differs", "buffer-momentum"),
-        ({"decay": 0.1, "name": "average"}, True, "after one call its buffer `mean` differs", "buffer-momentum"),
-        ({"always": True}, False, "one call changes its buffer `mean`, the reference's stays", "buffer-update"),
+        ({"decay": 0.1}, True, "after one call its buffer `mean` differs"),
+        ({"decay": 0.1, "name": "average"}, True, "after one call its buffer `mean` differs"),
+        ({"always": True}, False, "one call changes its buffer `mean`, the reference's stays"),
     ],
 )
-def test_a_buffer_that_moves_otherwise_fails_though_the_outputs_agree(settings, training, told, code):
+def test_a_buffer_that_moves_otherwise_fails_though_the_outputs_agree(settings, training, told):
     report = tipchain.align(*pair(**settings), training=training)
     assert not report.passed
     assert told in report.reasons["forward"]
     assert report.first_divergence.port_path == "1"
-    assert [one.code for one in report.diagnoses] == [code]
-    assert code != "buffer-momentum" or "moves 9 times as far" in report.diagnoses[0].message
+    (cause,) = report.diagnoses
+    assert cause.code == "buffer"
+    assert re.search("of 0, 0.* the port makes .*, the reference 0", cause.message), cause.message
 
 
 class Codebook(torch.nn.Module):
@@ -117,18 +118,18 @@ class PortedCodebook(paddle.nn.Layer):
 
 
 @pytest.mark.parametrize(
-    ("settings", "code", "told"),
+    ("settings", "told"),
     [
-        ({"decay": 0.99}, "buffer-momentum", "`count` differs: relative .* it moves 0.1 times as far"),
-        ({"epsilon": 1e-2}, "buffer-update", "`book` differs: .* beside equal `count`, `total`, .* epsilon"),
-        ({"total": False}, "buffer-update", "one call leaves its buffer `total` as it is"),
-        ({"shared": True}, "shared-buffer", "`book` differs: .* always equal to `total`"),
+        ({"decay": 0.99}, "`count` differs: relative .* of 1, 1, 1, 1 the port makes .*, the reference "),
+        ({"epsilon": 1e-2}, "`book` differs: .* the port makes "),
+        ({"total": False}, "one call leaves its buffer `total` as it is"),
+        ({"shared": True}, "`book` differs: .* the port makes "),
     ],
 )
-def test_the_first_of_several_buffers_that_differ_is_told_with_why(settings, code, told):
+def test_the_first_of_several_buffers_that_differ_is_shown(settings, told):
     x = np.abs(np.random.default_rng(0).standard_normal((6, 4), dtype=np.float32))
     report = tipchain.align(Codebook(), PortedCodebook(**settings), x, training=True)
-    assert [one.code for one in report.diagnoses] == [code]
+    assert [one.code for one in report.diagnoses] == ["buffer"]
     assert re.search(told, report.diagnoses[0].message), report.diagnoses[0].message
 
 

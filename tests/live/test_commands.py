@@ -87,10 +87,10 @@ def test_locate_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
     shown = capsys.readouterr().out
     assert "first divergence: 1 (GELU)" in shown
     assert max(map(len, shown.splitlines())) <= 80
-    assert "cause: gelu-form" in shown
+    assert "cause: argument" in shown
     report = json.loads((here / "report.json").read_text())
     assert report["passed"] is False
-    assert report["diagnoses"][0]["code"] == "gelu-form"
+    assert report["diagnoses"][0]["name"] == "gelu-form"
     assert report["first_divergence"]["port_path"] == "1"
 
 
@@ -259,11 +259,11 @@ def test_a_failed_stage_says_where_and_why(tmp_path):
     assert "FAIL   forward    3 of 3 checks failed because of the model's own code" in lines
     assert "root INFO" not in done.stdout, "the lines of the logs stay in the logs"
     assert (project.root / "out" / "log_reprod" / "forward_diff.log").read_text().endswith("diff check failed\n")
-    assert "missing-activation" in (project.root / "out" / "alignment.log").read_text()
+    assert "it lacks `relu`" in (project.root / "out" / "alignment.log").read_text()
     (kept,) = (project.root / "out").glob("runs/*/log_reprod/alignment_forward.json")
     report = json.loads(kept.read_text())
     (cause,) = report["diagnoses"]
-    assert (cause["stage"], cause["code"]) == ("forward", "missing-activation")
+    assert (cause["stage"], cause["code"]) == ("forward", "missing-call")
     assert cause["explained"] > 0.99
     assert (cause["place"]["file"], cause["place"]["line"]) == ("tiny_paddle.py", 29)
     assert cause["reference_place"]["file"] == "tiny_torch.py"

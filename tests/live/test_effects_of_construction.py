@@ -179,7 +179,7 @@ def test_layers_that_are_built_otherwise_are_one_cause_where_the_inputs_show_it_
     )
     assert effects(report) == [("layer-type", "here"), ("layer-type", "elsewhere")]
     (cause,) = report.diagnoses
-    assert (cause.code, cause.paths, cause.fix) == ("layer-type", ("2", "5"), "make `2` a `paddle.nn.ReLU6`")
+    assert (cause.name, cause.paths, cause.fix) == ("layer-type", ("2", "5"), "make `2` a `paddle.nn.ReLU6`")
     assert cause.explained > 0.99
     assert (report.first_divergence.port_path, "finding:" in str(report)) == ("2", False)
 
@@ -193,14 +193,14 @@ def test_a_norm_that_is_judged_with_what_follows_it_is_run_with_it(port):
     report = align(
         (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), *port(0.1)), IMAGES
     )
-    assert [(one.code, one.port_path[:1]) for one in report.diagnoses] == [("epsilon", "1")]
+    assert [(one.name, one.port_path[:1]) for one in report.diagnoses] == [("epsilon", "1")]
 
 
 def test_another_function_after_a_norm_is_told_once_with_its_line():
     report = align(
         (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), Calls("gelu")), IMAGES
     )
-    assert [one.code for one in report.diagnoses] == ["other-activation"]
+    assert [one.code for one in report.diagnoses] == ["function"]
     assert "test_effects_of_construction.py:" in report.diagnoses[0].fix
 
 
@@ -271,10 +271,10 @@ def relu6(x):
 @pytest.mark.parametrize(
     ("ours", "theirs", "cause"),
     [
-        (TF.relu6, relu, "other-activation"),
-        (torch.nn.ReLU6(), relu, "other-activation"),
-        (TF.relu, relu6, "other-activation"),
-        (attend_unscaled(lambda x: x.clip(max=6)), attend_unscaled(lambda x: x), "missing-term"),
+        (TF.relu6, relu, "function"),
+        (torch.nn.ReLU6(), relu, "function"),
+        (TF.relu, relu6, "function"),
+        (attend_unscaled(lambda x: x.clip(max=6)), attend_unscaled(lambda x: x), "missing-call"),
         (TF.relu6, relu6, None),
         (TF.relu6, lambda x: PF.relu(x).clip(max=6), None),
         (TF.hardswish, lambda x: x * PF.relu6(x + 3) / 6, None),
@@ -532,7 +532,7 @@ def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told
     assert report.stages["backward"] is Outcome.FAIL
     assert report.first_divergence.port_path == ("block" if theirs == "block" else "")
     assert "hands the model's inputs no gradient from block.layer, the reference one" in report.reasons["backward"]
-    assert [one.code for one in report.diagnoses] == ["stop-gradient"]
+    assert [one.code for one in report.diagnoses] == ["cut-gradient"]
     assert fix in report.diagnoses[0].fix
 
 
@@ -667,4 +667,4 @@ def test_a_weight_that_the_port_trains_twice_is_shown_by_gradients_that_add_up(m
     report = tipchain.align(reference, port, {"args": np.arange(6).reshape(2, 3)})
     assert report.stages["backward"] is Outcome.FAIL
     (cause,) = report.diagnoses
-    assert (cause.code, cause.explained) == ("tied-weights", 1.0)
+    assert (cause.name, cause.explained) == ("tied-weights", 1.0)

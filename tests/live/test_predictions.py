@@ -62,39 +62,57 @@ def test_equal_deployment_code_passes():
     assert "4 raw samples give equal results (4 entries each)" in report.reasons["predict"]
 
 
-@pytest.mark.parametrize(("prepared", "code"), [({"bgr": True}, "channel-order"), ({"scale": 1.0}, "scale")])
-def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, code):
+@pytest.mark.parametrize(
+    ("prepared", "told"),
+    [
+        ({"bgr": True}, "`bgr` is True, the reference's False; "),
+        ({"scale": 1.0}, "`scale` is 1.0, the reference's 255.0; "),
+    ],
+)
+def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, told):
     report = align(paddle_predict(prepared))
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["predict"] is Outcome.FAIL
     assert "the models get different inputs: the cause is in the code before the model" in report.reasons["predict"]
     assert "after the model" not in report.reasons["predict"]
-    assert [(one.port_path, one.code) for one in report.diagnoses] == [("predict", code)]
+    assert [(one.port_path, one.code) for one in report.diagnoses] == [("predict", "argument")]
+    assert told in report.diagnoses[0].message
+    assert "test_predictions.py:" in report.diagnoses[0].message
 
 
 @pytest.mark.parametrize(
-    ("after", "shown"),
+    ("after", "shown", "told"),
     [
-        ({"softmax": False}, "scores: expected [0.313234, 0.238075, 0.23428] (3), actual ["),
-        ({"names": ("dog", "cat", "fox", "owl")}, "name: expected 'dog', actual 'cat' of the model's outputs ["),
-        ({"most": 2}, "classes: expected [1, 0, 2] (3), actual [1, 0] (2) of the model's outputs ["),
+        (
+            {"softmax": False},
+            "scores: expected [0.313234, 0.238075, 0.23428] (3), actual [",
+            ": `softmax` is False, the reference's True; the port reads it in `shares = ",
+        ),
+        ({"names": ("dog", "cat", "fox", "owl")}, "name: expected 'dog', actual 'cat' of the model's outputs [", ""),
+        (
+            {"most": 2},
+            "classes: expected [1, 0, 2] (3), actual [1, 0] (2) of the model's outputs [",
+            ": `most` is 2, the reference's 3; the port reads it in `best = np.argsort(-shares)[:most]` (test_predictions.py:",
+        ),
     ],
 )
-def test_what_is_made_of_the_references_outputs_is_shown_with_them(after, shown):
+def test_what_is_made_of_the_references_outputs_is_shown_with_them(after, shown, told):
     report = align(paddle_predict(None, **after))
     assert report.stages["predict"] is Outcome.FAIL
     assert "the cause is in the code after the model" in report.reasons["predict"]
     assert "before the model" not in report.reasons["predict"]
-    assert {one.code for one in report.diagnoses} == {"other-result"}
-    assert any(one.message.startswith(shown) for one in report.diagnoses), report.diagnoses
-    assert "test_predictions.py:" in report.diagnoses[0].evidence
+    assert {one.code for one in report.diagnoses} == {"argument" if told else "parting"}
+    assert any(one.message.startswith(shown) and told in one.message for one in report.diagnoses), report.diagnoses
+    assert told or "test_predictions.py:" in report.diagnoses[0].evidence
 
 
 def test_both_sides_of_the_model_may_be_at_fault():
     report = align(paddle_predict({"bgr": True}, softmax=False))
     assert "before the model" in report.reasons["predict"]
     assert "after the model" in report.reasons["predict"]
-    assert {"channel-order", "other-result"} <= {one.code for one in report.diagnoses}
+    told = " ".join(one.message for one in report.diagnoses)
+    assert "`bgr` is True, the reference's False; " in told
+    assert "`softmax` is False, the reference's True; " in told
 
 
 def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
@@ -116,7 +134,10 @@ def test_boxes_in_another_form_are_shown():
     (cause,) = align(port, ours=detect).diagnoses
     assert cause.message.startswith("[0].boxes: expected [")
     assert ", 5, 7, " in cause.message
-    assert cause.fix == "compare what both do after the model"
+    assert (
+        "; the reference's `return [{'boxes': np.stack([shares, shares + 1, shares + 5, shares + 8], -1)}]`"
+        in cause.message
+    )
 
 
 def test_other_entries_an_exception_and_no_samples():

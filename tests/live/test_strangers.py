@@ -55,7 +55,7 @@ def build_port(**pool):
 def test_two_initializations_are_said_first_and_alone():
     report = tipchain.align(build_reference(), build_port(exclusive=True), IMAGES)
     assert dict(report.stages) == {"preflight": Outcome.FAIL}
-    assert [one.code for one in report.diagnoses] == ["weights-not-copied"]
+    assert [one.name for one in report.diagnoses] == ["weights-not-copied"]
     assert report.first_divergence is None
     assert [one.code for one in report.findings] == ["weights-not-copied"]
     assert "8 of 8 parameters hold other values: the weights were not copied" in str(report)
@@ -69,7 +69,7 @@ def test_fresh_models_are_given_equal_weights_and_their_real_fault_is_found():
     )
     report = tipchain.align(reference, port, IMAGES)
     assert report.first_divergence.port_path == "6"
-    assert report.diagnoses[0].code == "exclusive"
+    assert report.diagnoses[0].name == "exclusive"
     assert give_weights(reference, port, {}, ()) is None, "they are there already"
 
 

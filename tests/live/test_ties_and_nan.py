@@ -148,7 +148,7 @@ def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, np.array([[0, 3, 5], [1, 0, 2]]))
     assert not report.passed
-    fixes = [one.fix for one in report.diagnoses if one.code == "padding-idx"]
+    fixes = [one.fix for one in report.diagnoses if one.name == "padding-idx"]
     assert fixes, str(report)
     assert all(fix in one for one in fixes)
 
@@ -247,6 +247,23 @@ def test_a_loss_whose_gradient_is_nan_on_both_sides_passes_only_if_it_may(equal_
     assert equal_nan or (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "loss")
 
 
+@pytest.mark.parametrize("rate", [10.0, 10.1])
+def test_a_reference_that_diverges_is_compared_before_that(rate):
+    torch.manual_seed(0)
+    reference, port = torch.nn.Linear(4, 5), paddle.nn.Linear(4, 5)
+    tipchain.copy_weights(reference, port)
+    loss = (lambda output, labels: (output**4).mean(), lambda output, labels: (output**4).mean())
+    optimizers = (
+        lambda parameters: torch.optim.SGD(parameters, 10.0),
+        lambda parameters: paddle.optimizer.SGD(rate, parameters),
+    )
+    report = tipchain.align(
+        reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss, optimizers=optimizers, iterations=12
+    )
+    assert report.stages["train"].value == ("PASS" if rate == 10.0 else "FAIL"), report.reasons["train"]
+    assert report.reasons["train"].startswith("the reference itself diverges at this learning rate, at step ")
+
+
 class Taken(torch.nn.Module):
     """Returns features, and what a head makes of them and what another makes of that."""
 
@@ -282,13 +299,11 @@ def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
     report = tipchain.align(reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss if with_loss else None)
     assert report.stages["backward"].value == "FAIL", str(report)
     assert report.first_divergence.port_path == ""
-    assert report.diagnoses[0].code == "stop-gradient"
+    assert report.diagnoses[0].code == "cut-gradient"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(3, 2), (2, 3), (3, 5), (4, 2)])
 def test_nan_is_no_cause_where_the_layer_is_built_otherwise(ours, theirs):
     report = tipchain.align(torch.nn.LPPool2d(ours, 2), paddle.nn.LPPool2D(theirs, 2), GIVEN.reshape(1, 1, 6, 4))
     assert ("NaN where the reference has" in report.reasons["forward"]) is ((ours + theirs) % 2 == 1)
-    assert [(one.code, one.fix) for one in report.diagnoses] == [
-        ("norm-type", f"pass `norm_type={ours}` to `the model`")
-    ]
+    assert [(one.name, one.fix) for one in report.diagnoses] == [("norm-type", f"pass `norm_type={ours}` to the model")]

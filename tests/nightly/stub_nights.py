@@ -11,8 +11,9 @@ import forking
 import yaml
 from night_samples import item
 
+from tipchain.chain.gpus import Leases
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import CpuSlots, LocalExecutor, Ports, Work
+from tipchain.nightly.executor import LocalExecutor, Ports, Work
 from tipchain.nightly.items import NightPlan
 from tipchain.nightly.nights import begin_night, item_folder
 
@@ -51,8 +52,8 @@ def begin(folder: Path, *items):
     return begin_night(plan_of(folder, *items), folder / "nights", options={}, environment={})
 
 
-def local(folder: Path, jobs: int = 2, **more: Any) -> LocalExecutor:
-    own = {"cpus": CpuSlots(jobs, folder / "leases/cpus"), "ports": Ports(folder / "leases")}
+def local(folder: Path, jobs: int | None = 2, **more: Any) -> LocalExecutor:
+    own = {"cpus": Leases(folder / "leases/cpus"), "ports": Ports(folder / "leases")}
     return LocalExecutor(jobs, **{**own, "grace_s": (0.3, 0.3, 5.0), **more})
 
 

@@ -249,21 +249,22 @@ def test_what_earlier_nights_tell(tmp_path):
         last_failed(tmp_path / "none")
 
 
-def test_sinks_are_given_the_finished_night_and_may_fail(tmp_path):
+def test_a_sink_is_given_the_finished_night_and_may_fail(tmp_path):
     given = []
 
     def broken(folder):
         raise ConnectionError("the database is down")
 
-    night, result, view = run_night(tmp_path, command("a"), executor=Fake(), sinks=(broken, given.append))
+    night, _, _ = run_night(tmp_path / "good", command("a"), executor=Fake(), sink=given.append)
     assert given == [night.folder]
+    _, result, view = run_night(tmp_path / "bad", command("a"), executor=Fake(), sink=broken)
     assert result.exit_code is ExitCode.PASSED
     assert view.lines == ["the night was not handed on: ConnectionError: the database is down"]
 
 
 def test_what_a_sink_takes_is_not_the_nights_time(tmp_path):
     night, _ = begin(tmp_path, command("a"))
-    coordinator = Coordinator(night, Fake(), Quiet(), sinks=[lambda folder: time.sleep(0.5)])
+    coordinator = Coordinator(night, Fake(), Quiet(), sink=lambda folder: time.sleep(0.5))
     coordinator.run()
     told = json.loads((night.folder / FINISHED).read_text())["seconds"]
     assert coordinator.state().seconds == pytest.approx(told, abs=0.01)

@@ -7,119 +7,54 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 
 import pytest
 from stub_nights import begin, command, local, work_of, write_manifest
 
-from tipchain.nightly.executor import CpuSlots
+from tipchain.nightly.items import Needs
 
-HOLD = """
-import sys
-from pathlib import Path
-from tipchain.nightly.executor import CpuSlots
-slots = CpuSlots(2, Path(sys.argv[1]))
-print(slots.take(int(sys.argv[2]), "x"), flush=True)
-sys.stdin.read()
-"""
 TAKES = 'echo "$(date +%s%N) $0 +" >> ../log; sleep 0.15; echo "$(date +%s%N) $0 -" >> ../log'
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Return the cores of a machine of two."""
+    """Make this a machine of two cores."""
     monkeypatch.setattr("tipchain.nightly.executor.usable_cores", lambda: (0, 1))
-    return ("core-0", "core-1")
 
 
-@contextmanager
-def another_night(folder, count):
-    """Let another process take slots of the two that it takes part in; yield it and what it was told."""
-    argv = [sys.executable, "-c", HOLD, str(folder), str(count)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process, process.stdout.readline()
-        process.kill()
-
-
-def test_nights_share_and_a_killed_one_lets_go_at_once(tmp_path, machine):
-    slots = CpuSlots(2, tmp_path)
-    with another_night(tmp_path, 1) as (process, said):
-        assert said.endswith(", '')\n")
-        assert slots.take(2, "big") == ((), f"2 CPU slots, held by process {process.pid}")
-        one, reason = slots.take(1, "small")
-        assert (len(one), reason) == (1, "")
-        process.kill()
-        process.wait(60)
-    slots.give_back(one)
-    assert slots.take(2, "big") == (machine, "")
-    assert slots.full(1) == "1 of 2 CPU slots"
-
-
-def test_who_waits_is_the_next_and_small_items_do_not_pass_it(tmp_path, machine):
-    slots, other = CpuSlots(2, tmp_path), CpuSlots(2, tmp_path)
-    first, _ = other.take(1, "first")
-    assert slots.take(2, "large")[1]
-    pid = os.getpid()
-    assert other.take(1, "small") == ((), f"1 CPU slot: an item of another night is before it (process {pid})")
-    slots.rest()  # it has asked since it rested last
-    assert other.take(1, "small")[1]
-    other.give_back(first)
-    assert slots.take(2, "large") == (machine, "")
-    assert other.take(1, "small") == ((), f"1 CPU slot, held by process {pid}")
-
-
-def test_who_no_longer_asks_loses_its_turn(tmp_path, machine):
-    slots, other = CpuSlots(2, tmp_path), CpuSlots(2, tmp_path)
-    other.take(1, "first")
-    assert slots.take(2, "large")[1]
-    slots.rest()
-    slots.rest()
-    assert other.take(1, "small")[1] == ""
-
-
-def test_a_killed_night_that_waits_keeps_nobody_waiting(tmp_path, machine):
-    slots = CpuSlots(2, tmp_path)
-    slots.take(1, "first")
-    with another_night(tmp_path, 2) as (process, said):
-        assert "held by process" in said
-        assert "before it" in slots.take(1, "second")[1]
-        process.kill()
-        process.wait(60)
-        assert slots.take(1, "second")[1] == ""
+def started(folder, executor, name, cpus):
+    """Start an item that takes so many slots; return what it waits for."""
+    one = command(name, "sleep 300", needs=Needs(cpus=cpus))
+    return executor.start(work_of(begin(folder, one)[0], one))
 
 
 def test_what_wants_more_than_there_is_runs_alone_on_the_machine(tmp_path, machine):
-    slots, other = CpuSlots(1, tmp_path), CpuSlots(2, tmp_path)
-    assert slots.full(64) == ""
-    assert slots.take(64, "alone") == (machine, "")
-    assert other.take(1, "x")[1].startswith("1 CPU slot, held by")
-    slots.give_back(machine)
-    assert slots.full(1) == ""
-    assert other.take(1, "x")[1] == ""
+    one, other = local(tmp_path, 1), local(tmp_path, 2)
+    assert started(tmp_path, one, "alone", 64) == ""
+    assert started(tmp_path, one, "next", 1) == "1 of 1 CPU slots"
+    assert started(tmp_path, other, "x", 1) == f"1 CPU slot, held by process {os.getpid()}"
+    one.close()
+    assert started(tmp_path, other, "x", 1) == ""
+    other.close()
 
 
 def test_more_jobs_than_cores_are_shared_by_those_who_ask_for_as_many(tmp_path, machine):
-    many, few = CpuSlots(4, tmp_path), CpuSlots(None, tmp_path)
-    assert few.count == 2
-    assert few.take(2, "a") == (machine, "")
-    assert many.take(2, "b") == (("beyond-0", "beyond-1"), "")
-    assert many.take(1, "c")[1]
+    many, few = local(tmp_path, 4), local(tmp_path, None)
+    assert few.slots == 2
+    assert started(tmp_path, few, "a", 2) == ""
+    assert started(tmp_path, many, "b", 2) == ""
+    assert "held by" in started(tmp_path, many, "c", 1)
+    few.close()
+    many.close()
 
 
 def test_a_night_with_one_item_at_a_time_leaves_the_rest_to_others(tmp_path, machine):
-    items = [command(name, "sleep 300") for name in "abc"]
-    night, _ = begin(tmp_path, *items)
-    folder = tmp_path / "leases/cpus"
-    one, other = local(tmp_path, 1, cpus=CpuSlots(1, folder)), local(tmp_path, 2, cpus=CpuSlots(2, folder))
-    assert one.start(work_of(night, items[0])) == ""
-    assert one.start(work_of(night, items[1])) == "1 of 1 CPU slots"
-    assert other.start(work_of(night, items[1])) == ""
-    assert other.start(work_of(night, items[2])) == f"1 CPU slot, held by process {os.getpid()}, b[cpu]"
-    other.close()
-    third = CpuSlots(2, folder)
-    assert third.take(2, "x")[1] == f"2 CPU slots, held by process {os.getpid()}", "the turn has been given back, too"
+    one, other = local(tmp_path, 1), local(tmp_path, 2)
+    assert started(tmp_path, one, "a", 1) == ""
+    assert started(tmp_path, other, "b", 1) == ""
+    assert "held by" in started(tmp_path, other, "c", 1)
     one.close()
-    assert third.take(2, "x") == (machine, "")
+    other.close()
 
 
 def night(folder, tmp, **more):

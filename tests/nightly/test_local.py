@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from datetime import datetime, timedelta
 
@@ -16,7 +15,7 @@ from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.gpus import Gpus, Leases
 from tipchain.errors import Outcome
 from tipchain.nightly import origin
-from tipchain.nightly.executor import Ports, environment, make_tmp, remove_tmp
+from tipchain.nightly.executor import Ports, environment
 from tipchain.nightly.items import Needs
 
 
@@ -170,7 +169,6 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
         assert first[name] != second[name], name
     assert all(len(one["TMPDIR"]) <= 60 for one in seen)
     assert not any(os.path.lexists(one["TMPDIR"]) for one in seen), "nothing is left"
-    assert not any((work.folder / "tmp").exists() for work in works)
 
 
 def test_gpus_are_hidden_where_there_are_any_alone(tmp_path, monkeypatch):
@@ -181,18 +179,6 @@ def test_gpus_are_hidden_where_there_are_any_alone(tmp_path, monkeypatch):
     found.append(environment(item("a"), tmp_path, tmp=tmp_path, port=1))
     found.append(environment(item("a"), tmp_path, tmp=tmp_path, port=1, gpus=("3",)))
     assert [one.get("CUDA_VISIBLE_DEVICES") for one in found] == [None, "", "3"]
-
-
-def test_temporary_files_are_in_the_attempts_folder_under_a_short_name(tmp_path):
-    deep = tmp_path / ("x" * 50) / ("y" * 50)
-    deep.mkdir(parents=True)
-    name = make_tmp(deep)
-    assert len(str(name)) <= 60
-    assert name.resolve() == deep / "tmp"
-    (name / "file").touch()
-    remove_tmp(deep)
-    assert not os.path.lexists(name)
-    assert not (deep / "tmp").exists()
 
 
 def test_ports_are_had_by_one_item_at_a_time(tmp_path):
@@ -244,39 +230,6 @@ def test_an_item_that_hangs_is_ended_with_children_that_ignore_sigterm(tmp_path)
     assert ended.seconds >= 2.0
     assert not living(tmp_path / "same")
     assert not living(tmp_path / "other")
-
-
-def test_a_report_that_is_older_than_its_attempt_is_refused(tmp_path):
-    old = tmp_path / "old.json"
-    old.write_text("{}")
-    os.utime(old, (1e9, 1e9))
-    one = command("stale", argv=("/bin/cp", "-p", str(old), "{report}"))
-    executor = local(tmp_path)
-    night, _ = begin(tmp_path, one)
-    assert executor.start(work_of(night, one)) == ""
-    assert "before the item began" in drain(executor)["stale[cpu]"].failure
-    executor.close()
-
-
-def test_a_clock_that_is_set_back_makes_no_negative_time_and_no_report_stale(tmp_path, monkeypatch):
-    shift = [0.0]
-    real = time.time
-    monkeypatch.setattr("tipchain.nightly.executor.time.time", lambda: real() - shift[0])
-    old = tmp_path / "old.json"
-    old.write_text("{}")
-    hour_ago = real() - 3600
-    os.utime(old, (hour_ago, hour_ago))  # what a program writes after the clock was set back by an hour
-    one = command("jump", argv=("/bin/sh", "-c", f"while [ ! -e go ]; do sleep 0.02; done; cp -p {old} $0", "{report}"))
-    executor = local(tmp_path)
-    night, _ = begin(tmp_path, one)
-    assert executor.start(work_of(night, one)) == ""
-    threading.Timer(0.3, lambda: (shift.__setitem__(0, 3600.0), (tmp_path / "go").touch())).start()
-    time.sleep(0.1)
-    assert all(seconds >= 0 for seconds, _ in executor.running().values())
-    ended = drain(executor)["jump[cpu]"]
-    executor.close()
-    assert ended.seconds > 0
-    assert ended.failure == ""
 
 
 @pytest.mark.parametrize("jobs", [1, 4])

@@ -255,7 +255,7 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
     assert markdown(told) in summary(results)
     timelines, _ = read_timelines(find_nights(tmp_path / "suite"), 5, tmp_path)
     page = re.sub("</?code>", "`", render(timelines))
-    assert page.count(told) == 4  # on top, in its cell, in its part, for the script
+    assert page.count(told) == 3  # on top, in its cell, in its part
 
 
 def test_a_summary_and_its_annotations_are_in_the_readers_language(night, monkeypatch):

@@ -14,6 +14,7 @@ from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
 from tipchain.commands.nightly import changed_lines
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
@@ -23,7 +24,6 @@ from tipchain.nightly.nights import (
     find_nights,
     last_failed,
     parse_plan,
-    plan_json,
     read_night,
     read_results,
     read_summary,
@@ -105,7 +105,7 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
 
 def test_a_share_is_read_back_and_a_broken_cut_is_refused(tmp_path):
     one = share(plan_of(tmp_path), Shard(index=1, count=2))
-    document = json.loads(json.dumps(plan_json(one)))
+    document = json.loads(json.dumps(as_json(one)))
     assert parse_plan(document) == one
     document["cut"]["shares"].pop()
     with pytest.raises(ValueError, match="a cut of 4 items has 3 shares"):

@@ -10,6 +10,7 @@ from night_samples import NightSample, item
 from stub_nights import write_manifest
 
 from tipchain.cli import main
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
 from tipchain.nightly.nights import (
     ENDED,
@@ -126,9 +127,10 @@ def test_what_stands_in_the_place_of_a_finished_items_record_is_an_error(night, 
 
 
 def test_a_record_leads_nowhere_else(tmp_path):
-    item_folder(tmp_path, "a[cpu]").mkdir(parents=True)
+    folder = item_folder(tmp_path, "a[cpu]")
+    folder.mkdir(parents=True)
     for path in ("/etc/passwd", "items/../../secret"):
-        write_record(tmp_path, record(log=path), "t")
+        write_document(folder / ENDED, {**as_json(record()), "log": path, "token": "t"})
         assert isinstance(read_record(tmp_path, "a[cpu]", "t"), DamagedRecord)
 
 

@@ -55,29 +55,6 @@ def test_integers_differ_by_exact_integers(expected, actual, difference):
     assert facts.worst_actual == int(actual[0])
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_integers_agree_with_pythons(data):
-    kinds = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
-    left, right = (np.dtype(data.draw(st.sampled_from(kinds))) for _ in range(2))
-    a, b = (data.draw(st.integers(int(np.iinfo(kind).min), int(np.iinfo(kind).max))) for kind in (left, right))
-    facts = diff(np.array([a], left), np.array([b], right))
-    assert facts.max_abs == float(abs(a - b))
-    assert (facts.max_abs == 0) == (a == b)
-
-
-def test_float16_is_subtracted_in_float32():
-    facts = diff(np.array([60000], np.float16), np.array([-60000], np.float16))
-    assert facts.max_abs == 120000  # float16 ends at 65504
-
-
-def test_float32_that_overflows_is_subtracted_in_float64():
-    big = np.finfo(np.float32).max
-    facts = diff(np.array([big, 1], np.float32), np.array([-big, 1], np.float32))
-    assert facts.max_abs == 2 * float(big)
-    assert facts.expected_inf == facts.mismatched_inf == 0
-
-
 def test_a_sum_that_overflows_float32_leaves_the_mean_right():
     facts = diff(np.full(1000, 1e38, np.float32), np.zeros(1000, np.float32))
     assert facts.mean_abs == pytest.approx(1e38)
@@ -89,22 +66,6 @@ def test_float32_mean_agrees_with_numpys():
     actual = expected + generator.standard_normal(1_000_000, dtype=np.float32) * np.float32(1e-5)
     reference = np.abs(expected.astype(np.float64) - actual).mean()
     assert diff(expected, actual).mean_abs == pytest.approx(reference, rel=1e-6)
-
-
-def test_complex_numbers_differ_by_the_modulus():
-    facts = diff(np.array([1 + 1j, 2]), np.array([4 + 5j, 2]))
-    assert (facts.max_abs, facts.worst_index) == (5.0, (0,))
-    assert (facts.worst_expected, facts.worst_actual) == (1 + 1j, 4 + 5j)
-
-
-def test_long_double_is_not_narrowed():
-    if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
-        pytest.skip("long double is no wider than double here")
-    expected = np.array([1], np.longdouble)
-    actual = expected + np.finfo(np.longdouble).eps
-    assert diff(expected, actual).max_abs > 0
-    assert diff(expected.astype(np.float64), actual).max_abs > 0
-    assert diff(actual, expected.astype(np.float64)).max_abs > 0
 
 
 @pytest.mark.parametrize(
@@ -128,13 +89,6 @@ def test_nothing_is_broadcast_or_compared_across_shapes():
         assert facts.size == 0
         assert isnan(facts.mean_abs)
         assert (facts.expected_shape, facts.actual_shape) == shapes
-
-
-def test_empty_arrays_and_text_have_no_statistics():
-    for pair in ((np.zeros((0, 3)), np.zeros((0, 3))), (np.array(["a"]), np.array(["a"]))):
-        facts = diff(*pair)
-        assert facts.size == 0
-        assert isnan(facts.max_abs)
 
 
 def test_nan_and_inf_are_counted_by_position():
@@ -186,13 +140,6 @@ def test_one_wrong_element_is_found_wherever_it_stands(size):
         assert (facts.worst_index, facts.actual_nan) == ((at,), 1)
         assert isnan(facts.mean_abs)
         assert isnan(facts.min_abs)
-
-
-def test_a_nan_in_an_early_piece_does_not_stop_the_counting():
-    expected = np.zeros(compare.PIECE * 3, np.float32)
-    actual = expected.copy()
-    actual[[3, compare.PIECE * 2]] = nan
-    assert diff(expected, actual).actual_nan == 2
 
 
 def test_division_by_zero_does_not_hide_the_largest_ratio():

@@ -52,14 +52,6 @@ def test_what_no_stage_records_is_an_error_of_that_stage_alone(judge, stage, arr
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_dumps_of_different_commits_are_remarked(judge):
-    arrays = {"logits": np.ones(3)}
-    _, notes = judge("forward", arrays, arrays, metas=[{"commit": "aaa"}, {"commit": "bbb"}])
-    assert any("different commits: torch aaa, paddle bbb" in note for note in notes)
-    _, notes = judge("forward", arrays, arrays, metas=[{"commit": "aaa"}, {"commit": "aaa"}])
-    assert notes == ()
-
-
 @pytest.mark.parametrize(
     ("expected", "actual", "words"),
     [(0.1, 0.1, "no curve"), ([[1.0, 2.0]], [[1.0, 3.0]], "no curve"), ([2.0, 1.0], [2, 1], "dtype kinds")],
@@ -78,10 +70,6 @@ def test_an_optimizer_that_moves_nothing_proves_nothing(judge):
     assert verdicts["a_0"][0] == "SKIP"
     verdicts, _ = judge("optimizer", {"a_0": [0.0]}, {"a_0": [1e-9]}, rules=LOOSE)
     assert verdicts["a_0"][0] == "PASS", "the port does move it"
-
-
-def test_updates_of_a_dump_made_elsewhere_may_have_any_name(judge):
-    assert judge("optimizer", {"w": [1.0]}, {"w": [2.0]})[0]["w"][0] == "FAIL"
 
 
 START = np.array([1.0, -1.0, 2.0])
@@ -144,15 +132,6 @@ def test_whole_numbers_in_buffers_must_be_equal(judge, stage, details):
     assert [key for key, (outcome, _) in verdicts.items() if outcome == "FAIL"] == ["buffer/index"]
 
 
-def test_whole_numbers_of_a_fresh_model_must_be_equal(judge):
-    def model(*index):
-        edges = [min(index), max(index), np.mean(index), np.sqrt(np.mean(np.square(index)))]
-        return {"value/index": np.array([index, index]), "range/index": np.array([edges, edges])}
-
-    assert judge("init", model(3, 200_000), model(3, 200_000))[0]["index"][0] == "PASS"
-    assert judge("init", model(3, 200_000), model(3, 200_001))[0]["index"][0] == "FAIL"
-
-
 @pytest.mark.parametrize("stage", ["loss", "backward", "distributed"])
 def test_a_rule_that_lets_nan_equal_nan_holds_for_scaled_tensors(judge, stage):
     key = "buffer/mean" if stage != "loss" else "gradient/logits"
@@ -209,25 +188,6 @@ def draws(values):
     return {"length": [4], "draw/scale": np.asarray(values, np.float64)[:, None]}
 
 
-def test_draws_that_differ_by_rounding_alone_are_equal(judge):
-    single, choice = float(np.float32(0.1)), np.tile([0.1, 0.2, 0.3], 100)
-    assert judge("train_data", draws([0.1] * 300), draws([single] * 300))[0]["scale"][0] == "PASS"
-    rounded = choice.astype(np.float32)
-    assert judge("train_data", draws(choice), draws(rounded))[0]["scale"][0] == "PASS"
-    assert judge("train_data", draws(choice), draws(choice * 1.00001))[0]["scale"][0] == "FAIL"
-
-
 def test_no_draws_are_an_error(judge):
     verdicts, _ = judge("train_data", draws([]), draws([]))
     assert verdicts["scale"] == ("ERROR", "nothing was compared: no draws")
-
-
-def test_a_port_that_repeats_a_later_epoch_is_named(judge):
-    def loader(*seeds):
-        orders = [np.random.default_rng(seed).permutation(10) for seed in seeds]
-        arrays = {f"order_{epoch}": order for epoch, order in enumerate(orders)}
-        arrays |= {f"sizes_{epoch}": [5, 5] for epoch in range(len(seeds))}
-        return {"length": [10], "repeat": orders[0], **arrays}
-
-    assert judge("train_data", loader(0, 1, 2), loader(3, 4, 5))[0]["shuffle"][0] == "PASS"
-    assert judge("train_data", loader(0, 1, 2), loader(3, 4, 4))[0]["shuffle"][0] == "FAIL"

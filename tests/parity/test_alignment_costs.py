@@ -2,146 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
-from tipchain import frameworks
-from tipchain.core import machine
 from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Trainer
 from tipchain.frameworks.paddle_ import held_parameters
 from tipchain.numbers.compare import PIECE
-from tipchain.paddle_tools import program
-from tipchain.parity import recorder
-from tipchain.parity.stages import Bench, backward
-from tipchain.parity.stages.tensors import TensorFile, TensorWriter, room_for, save_tensors
-
-
-class CountingFramework:
-    name = "torch"
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    @contextmanager
-    def undrawn(self):
-        self.calls.append("undrawn")
-        yield
-        self.calls.append("drawn")
-
-    @contextmanager
-    def inference(self):
-        yield
-
-    @contextmanager
-    def randomness(self, draws):
-        yield
-
-    def build(self, builder, args):
-        self.calls.append("build")
-        return Layer()
-
-    def tensor(self, array):
-        return array
-
-    def load_weights(self, model, path):
-        self.calls.append("load")
-        model.weight = path.name
-
-    def set_training(self, model, training):
-        model.training = training
-
-
-class Layer:
-    weight, training, runs = None, None, 0
-
-    def __call__(self, image):
-        self.runs += 1
-        return self.runs, image
-
-
-def make_bench() -> Bench:
-    side = SimpleNamespace(model="json:loads")
-    case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={}, seed=0)
-    return Bench(
-        framework=CountingFramework(),
-        case=case,
-        weights=Path(__file__),
-        inputs={},
-        train_data=Path(),
-        eval_data=Path(),
-        epochs=1,
-        folder=Path(),
-    )
-
-
-def test_eval_model_is_built_once_and_always_has_the_weights():
-    bench = make_bench()
-    first = bench.eval_model()
-    first.weight, first.training = "changed by the model itself", True
-    again = bench.eval_model()
-    assert again is first
-    assert (again.weight, again.training) == (Path(__file__).name, False)
-    assert bench.framework.calls == ["undrawn", "build", "drawn", "load", "load"]
-
-
-def test_what_the_model_gives_for_the_fake_inputs_is_computed_once():
-    bench = replace(make_bench(), inputs={"image": 3, "label": 1})
-    assert bench.eval_output() == (1, 3)
-    assert bench.eval_output() == (1, 3)
-    assert bench.eval_model().runs == 1
-    bench.model()
-    assert bench.eval_output() == (1, 3), "another model"
-
-
-def test_a_model_to_train_is_never_one_that_was_used():
-    bench = make_bench()
-    used = bench.eval_model()
-    trained = bench.model(training=True)
-    assert trained is not used
-    again = bench.eval_model()
-    assert again is not used
-    assert again is not trained
-
-
-def test_asking_for_a_tensor_does_not_load_it(tmp_path, monkeypatch):
-    save_file({"gradient/w": np.ones(3, np.float32)}, tmp_path / "t.safetensors")
-
-    def refuse(self, name):
-        raise AssertionError(name)
-
-    monkeypatch.setattr(TensorFile, "__getitem__", refuse)
-    with TensorFile(tmp_path / "t.safetensors") as tensors:
-        assert "gradient/w" in tensors
-        assert "gradient/x" not in tensors
-
-
-def test_tensors_of_every_shape_and_dtype_are_read_back_as_they_were(tmp_path):
-    path = tmp_path / "t.safetensors"
-    tensors = {
-        "transposed": np.arange(6.0).reshape(2, 3).T,
-        "scalar": np.array(1.5, np.float32),
-        "empty": np.zeros((0, 3), np.float16),
-        "flags": np.array([True, False]),
-        "odd": np.arange(3, dtype=np.int16),
-        "complex": np.array([1j], np.complex64),
-    }
-    save_tensors(path, tensors)
-    theirs = load_file(path)
-    with TensorFile(path) as ours:
-        assert set(theirs) == set(ours) == set(tensors)
-        for name, array in tensors.items():
-            for found in (theirs[name], ours[name]):
-                assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
-    with pytest.raises(OSError, match="wide is of dtype"):
-        save_tensors(path, {"wide": np.zeros(1, np.longdouble)})
-    assert set(load_file(path)) == set(tensors), "a file that was whole stays"
+from tipchain.parity.stages.tensors import TensorFile, TensorWriter, room_for
 
 
 @pytest.mark.frameworks
@@ -196,26 +66,6 @@ def test_gradients_that_paddle_clears_take_no_memory_and_parameters_become_what_
     usual = train(spared=False)
     assert train(spared=True) == usual
     assert usual[1][-12:] != usual[2][-12:], "zeros in place of a gradient leave momentum and decay"
-
-
-@pytest.mark.frameworks
-def test_an_optimizer_that_clears_in_its_own_way_is_left_to_it():
-    import paddle
-
-    class Own(paddle.optimizer.SGD):
-        cleared = 0
-
-        def clear_grad(self, set_to_zero=True):
-            self.cleared += 1
-            super().clear_grad(set_to_zero)
-
-    framework, layer = load_framework("paddle"), paddle.nn.Linear(2, 2)
-    made = Own(0.1, layer.parameters())
-    trainer = framework.trainer(layer, lambda *_: made, 0.1, {}, None, {})
-    layer(paddle.ones([1, 2])).sum().backward()
-    trainer.step()
-    assert made.cleared == 1
-    assert layer.weight.grad is not None
 
 
 DRAWN = {
@@ -300,48 +150,6 @@ def test_a_file_of_tensors_that_is_never_finished_leaves_nothing(tmp_path):
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [(path.name, b"before")]
 
 
-@pytest.mark.frameworks
-@pytest.mark.parametrize("side", DRAWN)
-def test_gradients_are_written_from_the_frameworks_own_memory(side, tmp_path):
-    framework = load_framework(side)
-    layer = framework.widened(getattr(framework, side).nn.Linear(3, 700))
-    (layer(framework.leaf(np.array([[1 / 3, 1, 2]]))) ** 2).sum().backward()
-    whole = dict(framework.gradients(layer, {}))
-    writer = TensorWriter(tmp_path / "t.safetensors", 1000)
-    for name, value in framework.gradients(layer, {}, shared=True):
-        writer[name] = value
-    assert whole["weight"].shape == (700, 3)
-    for name, one in whole.items():
-        assert one.dtype == np.float64
-        assert np.array_equal(writer[name], one.astype(np.float32))
-
-
-@pytest.mark.frameworks
-def test_what_the_first_gradients_took_goes_back_before_there_are_others(monkeypatch):
-    framework, told = load_framework("torch"), []
-    model = framework.torch.nn.Linear(3, 2)
-    loaded = {name: one.detach().clone() for name, one in model.named_parameters()}
-
-    def trainer(*_):
-        optimizer = framework.torch.optim.SGD(model.parameters(), 0.1)
-        return Trainer(optimizer, None, lambda: 0.1, optimizer.zero_grad)
-
-    monkeypatch.setattr(backward, "_inputs", lambda *_: [([framework.tensor(np.ones((1, 3), np.float32))], 0.0)] * 3)
-    monkeypatch.setattr(backward, "release_memory", lambda size: told.append((size, model.weight.grad)))
-    settings = SimpleNamespace(iterations=3, learning_rate=0.1, modes=("eval",), dtype="float32")
-    case = SimpleNamespace(backward=settings, weights=SimpleNamespace(names={}))
-    bench = SimpleNamespace(
-        framework=framework,
-        case=case,
-        trainer=trainer,
-        restore=lambda one: one.load_state_dict(loaded),
-        steps_schedule=lambda number: True,
-    )
-    losses = backward._iterate(bench, "eval", model, lambda output, _: output.sum(), {}, None)
-    assert {"loss_0", "loss_1", "loss_2"} <= losses.keys()
-    assert told == [(32, None)]
-
-
 GROUPS = {
     "plain": {},
     "as alignment's": {"momentum": 0.9, "weight_decay": 1e-4},
@@ -377,66 +185,3 @@ def test_an_sgd_that_updates_in_one_pass_gives_the_same_but_for_rounding_at_the_
     for a, b in zip(found, wanted, strict=True):
         assert int((a != b).sum()) < 16, "what does not fill one of the processor's registers"
         assert float((a - b).abs().max()) <= 2 * torch.finfo(a.dtype).eps * float(b.abs().max())
-
-
-@pytest.mark.frameworks
-def test_an_sgd_with_sparse_gradients_is_left_as_it_is():
-    framework = load_framework("torch")
-    torch = framework.torch
-    layer = torch.nn.Embedding(5, 3, sparse=True)
-    before = layer.weight.detach().clone()
-    trainer = framework.trainer(layer, torch.optim.SGD, 0.5, {}, None, {})
-    layer(torch.tensor([1, 1])).sum().backward()
-    trainer.step()
-    assert (before - layer.weight).detach().tolist() == [[0.0] * 3, [1.0] * 3, *[[0.0] * 3] * 3]
-
-
-CPUINFO = "processor : 0\nvendor_id : {}\nflags : fpu {}\n\nprocessor : 1\n"
-
-
-@pytest.mark.parametrize(
-    ("vendor", "flags", "set_"),
-    [("AuthenticAMD", "fma avx2", True), ("AuthenticAMD", "avx", False), ("GenuineIntel", "fma avx2", False)],
-)
-def test_paddles_matrix_library_takes_the_kernels_that_the_processor_has(monkeypatch, tmp_path, vendor, flags, set_):
-    (tmp_path / "cpuinfo").write_text(CPUINFO.format(vendor, flags))
-    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
-    monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
-    assert ("MKL_DEBUG_CPU_TYPE" in recorder._environment(SimpleNamespace(threads=1, needs={}))) == set_
-    monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
-    assert recorder._environment(SimpleNamespace(threads=1, needs={}))["MKL_DEBUG_CPU_TYPE"] == "4"
-
-
-@pytest.mark.parametrize(
-    ("vendor", "given", "found"), [("AuthenticAMD", "", "5"), ("AuthenticAMD", "4", "4"), ("GenuineIntel", "", "")]
-)
-def test_the_programs_that_train_and_infer_take_these_kernels_too(monkeypatch, tmp_path, vendor, given, found):
-    (tmp_path / "cpuinfo").write_text(CPUINFO.format(vendor, "fma avx2"))
-    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
-    variables = {"MKL_DEBUG_CPU_TYPE": given} if given else {}
-    monkeypatch.setattr(program.os, "environ", variables)
-    monkeypatch.setattr(frameworks, "load_framework", lambda name: (name, variables.get("MKL_DEBUG_CPU_TYPE", "")))
-    assert program.import_paddle() == ("paddle", found)
-
-
-def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):
-    job = SimpleNamespace(threads=1, needs={})
-    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
-    assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "0"
-    monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
-    assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "65536"
-
-
-def test_a_large_model_takes_its_memory_in_large_pages(monkeypatch, tmp_path):
-    def environment(size: int) -> dict[str, str]:
-        path = tmp_path / "paddle.pdparams"
-        with path.open("wb") as file:
-            file.truncate(size)
-        needs = {"data": SimpleNamespace(weights=""), "forward": SimpleNamespace(weights=str(path))}
-        return recorder._environment(SimpleNamespace(threads=1, needs=needs))
-
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    assert "GLIBC_TUNABLES" not in environment(recorder.LARGE_WEIGHTS - 1)
-    assert environment(recorder.LARGE_WEIGHTS)["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=0"
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
-    assert environment(recorder.LARGE_WEIGHTS)["GLIBC_TUNABLES"] == "glibc.malloc.check=0"

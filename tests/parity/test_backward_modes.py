@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
-from tipchain.numbers.tolerance import Tolerance, tolerance_for
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
@@ -88,11 +88,6 @@ def test_a_rule_that_names_a_mode_counts_there_alone(tmp_path):
         assert set(failures(judge(tmp_path, change, rules=Rules(own={"backward": {pattern: loose}})))) == left
 
 
-def test_the_defaults_know_a_modes_keys():
-    for key in ("loss_1", "lr_0", "gradient", "parameter", "buffer"):
-        assert tolerance_for("backward", f"train/{key}", {}) == tolerance_for("backward", key, {})
-
-
 BATCHES = [{"files": ["a.png", "b.png"], "labels": [0, 1]}, {"files": ["c.png", "d.png"], "labels": [2, 3]}]
 
 
@@ -101,11 +96,6 @@ def spoiled(number, index, **change):
     for key, value in change.items():
         batches[number][key][index] = value
     return batches
-
-
-def test_equal_batches_are_said_to_be_equal(tmp_path):
-    verdict = judge(tmp_path, batches=(BATCHES, BATCHES)).verdicts[-1]
-    assert (verdict.subject, verdict.outcome.value) == ("backward/batches", "PASS")
 
 
 @pytest.mark.parametrize(
@@ -178,9 +168,3 @@ def test_steps_where_a_gradient_is_rounding_alone_are_not_judged(tmp_path, monke
     found = next(one for one in judgement.verdicts if one.subject == "backward/parameter/w")
     assert found.outcome.value == outcome
     assert ("rounding hides 1 of 2 elements" in found.reason) is (outcome == "SKIP")
-
-
-def test_a_gradient_is_judged_by_its_tolerance_where_nobody_recorded_how_far_rounding_moves_it(tmp_path):
-    found = failures(judge(tmp_path, {"gradient/w": np.array([0.505, -0.5])}))
-    assert set(found) == {"backward/gradient/w"}
-    assert "0.01 of the model's largest RMS, allowed 0.0001" in found["backward/gradient/w"]

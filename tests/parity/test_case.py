@@ -106,11 +106,37 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("model_args: &again {a: *again}\n", ["an alias stands inside its own anchor"]),
         ("outputs: [a, a]\n", ["different names"]),
         ("train: {benchmark: {}}\n", ["is empty"]),
+        ("init: {seeds: 1}\n", ["init.seeds", "is too small"]),
+        ("init: {alpha: 0.5}\n", ["init.alpha", "is too large"]),
+        ("init: {sedes: 3}\n", ["did you mean 'seeds'"]),
+        ("train_data: {epochs: 1}\n", ["train_data.epochs", "is too small"]),
+        ("train_data: {drop_last: 3}\n", ["true or false"]),
+        ("distributed: {batch_size: 5}\n", ["distributed.batch_size: cannot be shared equally"]),
+        ("distributed: {processes: 1}\n", ["distributed.processes: is too small"]),
+        ("inference: {batch_sizes: [4]}\n", ["inference.batch_sizes: are not two or more different sizes"]),
+        ("inference: {batch_sizes: [1, 0]}\n", ["are not two or more different sizes"]),
+        ("inference: {batch_sizes: [1, true]}\n", ["are not two or more different sizes"]),
+        ("lr: {learning_rate: 0}\n", ["lr.learning_rate"]),
+        ("loss: {args: [0.1]}\n", ["loss.args", "a mapping of arguments"]),
+        ("loss: {variants: {a/b: {x: 1}}}\n", ["loss.variants.a/b", "cannot name a variant"]),
+        ("loss: {variants: {gradient: {x: 1}}}\n", ["loss.variants.gradient", "cannot name a variant"]),
+        ("loss: {variants: {plain: {}}}\n", ["loss.variants.plain", "changes no argument"]),
+        ("updates: {iterations: 2}\n", ["updates.iterations: is too small"]),
+        ("updates: {variants: {a/b: {name: sgd}}}\n", ["updates.variants.a/b"]),
+        ("backward: {modes: [evl]}\n", ["backward.modes", "found: evl", "did you mean 'eval'"]),
+        ("backward: {modes: [eval, eval]}\n", ["names one twice"]),
+        ("backward: {dtype: float16}\n", ["backward.dtype", "float32, float64"]),
+        ("train: {dropout: true}\n", ["train.dropout", "found: True", "off, equal"]),
+        ("train: {seeds: 3, benchmark: {acc: 50}}\n", ["train.seeds", "cannot stand beside 'benchmark'"]),
+        ("train: {margin: 0}\n", ["train.margin", "> 0"]),
+        ("train: {envelope: {iterations: 1}}\n", ["train.envelope.iterations", ">= 2"]),
+        ("train: {envelope: {factor: 20}}\n", ["train.envelope.factor", "gives no reason"]),
     ],
 )
 def test_mistakes_in_optional_keys_are_named(tmp_path, extra, words):
+    text = GOOD[: GOOD.index("backward:")] if extra.startswith("backward") else GOOD
     with pytest.raises(CaseError) as caught:
-        load_case(write(tmp_path, GOOD + extra))
+        load_case(write(tmp_path, text + extra))
     for word in words:
         assert word in str(caught.value)
 

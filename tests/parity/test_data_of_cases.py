@@ -8,7 +8,6 @@ from video_samples import write_ucf
 from tipchain.commands.plan import case_folders
 from tipchain.errors import DataError
 from tipchain.modes import Mode
-from tipchain.parity import inputs
 from tipchain.parity.inputs import data_digest
 
 
@@ -29,20 +28,6 @@ def test_videos_are_known_by_their_lists_and_frames(tmp_path):
     frame.unlink()
     with pytest.raises(DataError, match=r"img_00004\.jpg: cannot be read"):
         data_digest(folder, "mini_ucf")
-
-
-def test_of_many_videos_the_first_count(tmp_path, monkeypatch):
-    folder = write_ucf(tmp_path)
-    monkeypatch.setattr(inputs, "HASHED_BYTES", 2000)
-    before = data_digest(folder, "mini_ucf")
-    (folder / "rawframes/YoYo/v_YoYo_g01_c01/img_00007.jpg").write_bytes(b"late")
-    assert data_digest(folder, "mini_ucf") == before
-    (folder / "rawframes/ApplyLipstick/v_ApplyLipstick_g08_c01/img_00001.jpg").write_bytes(b"early")
-    assert data_digest(folder, "mini_ucf") != before
-
-
-def test_data_sets_that_need_no_folder_are_known_without_one(tmp_path):
-    assert data_digest(tmp_path / "nowhere", "none") == data_digest(tmp_path, "none")
 
 
 def test_data_of_any_layout_are_known_by_all_files(tmp_path):

@@ -12,28 +12,6 @@ def test_every_stage_has_defaults():
     assert set(DEFAULTS) == set(STAGES)
 
 
-@pytest.mark.parametrize(
-    ("stage", "key", "method", "threshold"),
-    [
-        ("forward", "logits", "mean", 1e-5),
-        ("data", "length", "max", 0.0),
-        ("data", "label_3", "max", 0.0),
-        ("data", "dataloader_3", "mean", 1e-6),
-        ("metric", "acc_top1", "mean", 1e-6),
-        ("loss", "loss", "mean", 1e-5),
-        ("backward", "loss_4", "mean", 1e-5),
-        ("train", "acc_top1", "mean", 0.15),
-    ],
-)
-def test_defaults(stage, key, method, threshold):
-    tolerance = tolerance_for(stage, key, {})
-    assert (tolerance.method, tolerance.threshold) == (method, threshold)
-
-
-def test_learning_rates_are_held_to_more_than_their_own_size():
-    assert tolerance_for("backward", "lr_0", {}).rtol == pytest.approx(1e-6)
-
-
 def test_strict_is_the_guides_forward_threshold():
     assert tolerance_for("forward", "logits", {}, strict=True).threshold == pytest.approx(1e-6)
     assert tolerance_for("loss", "loss", {}, strict=True).threshold == pytest.approx(1e-5)
@@ -49,32 +27,23 @@ def test_a_key_that_no_rule_knows_must_be_equal():
     assert tolerance_for("backward", "surprise", {}).threshold == 0.0
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "looser"),
-    [
-        (Tolerance(threshold=1e-5), False),
-        (Tolerance(threshold=1e-6), False),
-        (Tolerance(method="max", threshold=1e-5), False),
-        (Tolerance(threshold=2e-5), True),
-        (Tolerance(method="min", threshold=1e-9), True),
-        (Tolerance(threshold=1e-6, equal_nan=True), True),
-        (Tolerance(rtol=1e-9, atol=1e-9), True),
-    ],
-)
-def test_what_needs_a_reason(tolerance, looser):
-    assert is_looser(tolerance, Tolerance(threshold=1e-5)) is looser
+BY_MEAN, BY_ELEMENT = Tolerance(threshold=1e-5), Tolerance(rtol=1e-4, atol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "looser"),
+    ("tolerance", "default", "looser"),
     [
-        (Tolerance(rtol=1e-4, atol=1e-9), False),
-        (Tolerance(rtol=1e-5, atol=0.0), False),
-        (Tolerance(rtol=2e-4, atol=0.0), True),
-        (Tolerance(rtol=0.0, atol=1e-8), True),
-        (Tolerance(rtol=1e-4, atol=1e-9, equal_nan=True), True),
-        (Tolerance(threshold=1e-12), True),
+        (Tolerance(threshold=1e-5), BY_MEAN, False),
+        (Tolerance(method="max", threshold=1e-5), BY_MEAN, False),
+        (Tolerance(threshold=2e-5), BY_MEAN, True),
+        (Tolerance(method="min", threshold=1e-9), BY_MEAN, True),
+        (Tolerance(threshold=1e-6, equal_nan=True), BY_MEAN, True),
+        (Tolerance(rtol=1e-9, atol=1e-9), BY_MEAN, True),
+        (Tolerance(rtol=1e-5, atol=0.0), BY_ELEMENT, False),
+        (Tolerance(rtol=2e-4, atol=0.0), BY_ELEMENT, True),
+        (Tolerance(rtol=0.0, atol=1e-8), BY_ELEMENT, True),
+        (Tolerance(threshold=1e-12), BY_ELEMENT, True),
     ],
 )
-def test_what_needs_a_reason_where_elements_are_compared(tolerance, looser):
-    assert is_looser(tolerance, Tolerance(rtol=1e-4, atol=1e-9)) is looser
+def test_what_needs_a_reason(tolerance, default, looser):
+    assert is_looser(tolerance, default) is looser

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,52 +15,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from stage_records import judge_arrays, open_paddle, outcomes, reasons, tiny_bench
 
-from tipchain.core.machine import core_count
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import UsageError
 from tipchain.modes import tensors_name
-from tipchain.numbers.dumps import Record
 from tipchain.parity.case import load_case
-from tipchain.parity.settings import DistributedSettings
-from tipchain.parity.stages import judge_dumps
-from tipchain.parity.stages.judging import Dumps, Judged, Rules
+from tipchain.parity.stages import record
+from tipchain.parity.stages.judging import Judged
 
 TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
-FAULTS = """
-import paddle
-from paddle import nn
-
-
-def build_raising_loss():
-    if paddle.distributed.get_rank() == 1:
-        raise ValueError("no loss here")
-    return nn.CrossEntropyLoss()
-
-
-def build_telling_loss():
-    import sys
-    print("the program is", *sys.orig_argv[1:3])
-    return nn.CrossEntropyLoss()
-"""
 
 
 @pytest.fixture(scope="module")
 def side(tmp_path_factory):
-    """A project of the tiny case's Paddle side with faulty builders, its framework and weights."""
-    if importlib.util.find_spec("paddle") is None:
-        pytest.skip("needs paddle")
-    from tipchain.frameworks import load_framework
-    from tipchain.modes import parse_device
-
-    framework = load_framework("paddle")
-    framework.configure(parse_device("cpu"), 0, 1)
-    from tests.cases.tiny.tiny_paddle import build_model
-
-    folder = tmp_path_factory.mktemp("side")
-    framework.paddle.save(build_model().state_dict(), str(folder / "weights.pdparams"))
-    (folder / "pyproject.toml").touch()
-    (folder / "distributed_faults.py").write_text(FAULTS)
-    return framework, folder
+    return open_paddle(tmp_path_factory.mktemp("side"))
 
 
 @pytest.fixture(autouse=True)
@@ -70,74 +36,28 @@ def _tests_can_be_imported(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(TINY.parents[3]))
 
 
-def bench_of(side, tmp_path, *changes: tuple[str, str], **settings):
-    """Return a bench of the tiny case with some builders replaced by name."""
-    from tipchain.parity.stages import Bench
-
-    framework, folder = side
-    text = TINY.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    path = folder / f"{tmp_path.name}.yaml"
-    path.write_text(f"{text}distributed: {json.dumps(settings)}\n")
-    return Bench(
-        framework=framework,
-        case=load_case(path),
-        weights=folder / "weights.pdparams",
-        inputs={},
-        epochs=1,
-        train_data=tmp_path,
-        eval_data=tmp_path,
-        folder=tmp_path,
-    )
-
-
-def judge(side, tmp_path, *changes: tuple[str, str], names=None, **settings) -> Judged:
-    """Record the stage, and judge it from what it leaves."""
-    from tipchain.parity.stages import record
-
-    bench = bench_of(side, tmp_path, *changes, **settings)
-    if names:
-        bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=names)))
-    recording = record("distributed", bench)
-    return judge_recorded(
-        tmp_path,
-        recording.arrays,
-        recording.reference,
-        dict(recording.tensors),
-        dict(recording.reference_tensors),
-        dict(recording.details),
-    )
+def bench_of(side, tmp_path, **settings):
+    path = side[1] / f"{tmp_path.name}.yaml"
+    path.write_text(f"{TINY.read_text()}distributed: {json.dumps(settings)}\n")
+    return tiny_bench(side, load_case(path), tmp_path)
 
 
 def judge_recorded(folder, port, reference, tensors, reference_tensors, details) -> Judged:
     for name, arrays in (("paddle", tensors), ("torch", reference_tensors)):
         if arrays:
             save_file(arrays, folder / tensors_name("distributed", name))
-    meta = {"details": json.loads(json.dumps(details))}
-    dumps = Dumps(
-        stage="distributed",
-        reference=Record(side="single", arrays=reference, meta=meta),
-        port=Record(side="paddle", arrays=port, meta=meta),
-        reference_path=folder / "one",
-        port_path=folder / "other",
-    )
-    return judge_dumps(dumps, Rules(own={}))
-
-
-def outcomes(judged: Judged) -> dict[str, str]:
-    return {verdict.subject.partition("/")[2]: verdict.outcome.value for verdict in judged.verdicts}
-
-
-def reasons(judged: Judged) -> dict[str, str]:
-    return {verdict.subject.partition("/")[2]: verdict.reason for verdict in judged.verdicts}
+    sides = ("single", "paddle")
+    return judge_arrays("distributed", reference, port, details=(details, details), sides=sides, folder=folder)
 
 
 @pytest.mark.frameworks
 def test_two_processes_do_what_one_does(side, tmp_path):
     told = {"classifier.bias": "head.bias"}  # by structure, while the weights were converted; the file does not say it
-    judged = judge(side, tmp_path, names=told, batch_size=6, iterations=2)
+    bench = bench_of(side, tmp_path, batch_size=6, iterations=2)
+    bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=told)))
+    made = record("distributed", bench)
+    tensors = dict(made.tensors), dict(made.reference_tensors)
+    judged = judge_recorded(tmp_path, made.arrays, made.reference, *tensors, dict(made.details))
     found = outcomes(judged)
     assert set(found.values()) == {"PASS"}
     parameters = {
@@ -173,22 +93,8 @@ def drawing(forward):
     return lambda self, *inputs: forward(self, *inputs) * float(np.random.default_rng().normal())
 
 
-@pytest.mark.nightly
-@pytest.mark.frameworks
-def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
-    from tipchain.parity.stages import record
-    from tipchain.parity.stages.distributed import GroupError
-
-    bench = bench_of(
-        side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_raising_loss")
-    )
-    with pytest.raises(GroupError, match=r"rank 1 of 2: \S+distributed_faults.py:\d+: ValueError: no loss here"):
-        record("distributed", bench)
-
-
 @pytest.mark.frameworks
 def test_processes_that_take_too_long_are_ended(side, tmp_path):
-    from tipchain.parity.stages import record
     from tipchain.parity.stages.distributed import GroupError
 
     with pytest.raises(
@@ -200,41 +106,9 @@ def test_processes_that_take_too_long_are_ended(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_batch_statistics_of_shares_are_refused(side, tmp_path):
-    from tipchain.parity.stages import record
 
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
-
-
-RECORDER = """
-import sys
-from pathlib import Path
-from tipchain.frameworks import load_framework
-from tipchain.modes import parse_device
-from tipchain.parity.case import load_case, open_builder
-from tipchain.parity.stages import Bench, record
-case, folder, own = sys.argv[1:]
-framework = load_framework("paddle")
-framework.configure(parse_device("cpu"), 0, 1)
-case, folder = load_case(case), Path(folder)
-if own:
-    open_builder(case, "paddle", own)
-weights = Path(case.root) / "weights.pdparams"
-record("distributed", Bench(
-    framework=framework, case=case, weights=weights, inputs={}, epochs=1, train_data=folder, eval_data=folder, folder=folder
-))
-"""
-
-
-@pytest.mark.frameworks
-@pytest.mark.parametrize(("own", "program"), [("", "-c"), ("loss", "-m tipchain.parity.stages.distributed")])
-def test_ranks_import_nothing_again_unless_the_users_code_may_know_its_rank(side, tmp_path, own, program):
-    bench_of(side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_telling_loss"))
-    threads = str(max(1, core_count() // 2))
-    words = [sys.executable, "-c", RECORDER, side[1] / f"{tmp_path.name}.yaml", tmp_path, own]
-    subprocess.run(words, check=True, env={**os.environ, "OMP_NUM_THREADS": threads})
-    for rank in range(2):
-        assert f"the program is {program}" in (tmp_path / f"distributed_rank{rank}.log").read_text()
 
 
 def test_a_process_ends_with_the_one_that_started_it(tmp_path):
@@ -362,26 +236,6 @@ def test_a_killed_process_is_named_by_its_signal(tmp_path):
         group_that_ended(tmp_path, 245).reports()
 
 
-def test_the_launcher_is_not_waited_for_where_all_ranks_have_done_their_work(tmp_path):
-    for rank in range(2):
-        (tmp_path / f"rank_{rank}.json").write_text(json.dumps({"losses": [rank]}))
-    assert group_that_ended(tmp_path, None).reports() == [{"losses": [0]}, {"losses": [1]}]
-
-
-def test_a_listener_is_seen_without_connecting_to_it():
-    from tipchain.parity.stages.distributed import listens
-
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-        assert not listens(port)
-        server.listen()
-        assert listens(port)
-        server.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            server.accept()
-
-
 def test_ranks_that_part_are_named(tmp_path):
     facts = {**AGREE, "diverged": {"start": {}, "end": {"a": [1]}}}
     judged = judge_recorded(tmp_path, LOSS, LOSS, updated(1.0), updated(1.0), facts)
@@ -411,38 +265,6 @@ def test_a_parameter_that_only_one_run_has_fails(tmp_path):
 def test_too_few_gpus_are_a_skip(tmp_path):
     judged = judge_recorded(tmp_path, {}, {}, {}, {}, {"skipped": "2 processes need 2 GPUs, one each; visible: 1"})
     assert outcomes(judged) == {"processes": "SKIP"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ("{batch_size: 5}", "batch_size: cannot be shared equally"),
-        ("{processes: 1}", "processes: is too small"),
-        ("{iterations: 0}", "iterations: is too small"),
-        ("{process: 2}", "did you mean 'processes'"),
-    ],
-)
-def test_settings_that_cannot_be_are_named(tmp_path, settings, words):
-    path = tmp_path / "case.yaml"
-    path.write_text(f"{TINY.read_text()}distributed: {settings}\n")
-    with pytest.raises(CaseError, match=words):
-        load_case(path)
-
-
-def test_the_global_batch_is_never_smaller_than_the_fake_inputs():
-    settings = DistributedSettings(processes=3)
-    assert [settings.global_batch(fake) for fake in (1, 3, 4)] == [3, 3, 6]
-    assert replace(settings, batch_size=9).global_batch(4) == 9
-
-
-def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
-    from tipchain.parity.inputs import make_inputs
-    from tipchain.parity.stages.bench import fake_batch
-
-    case = load_case(TINY)
-    for name, array in make_inputs(case).items():
-        np.testing.assert_array_equal(fake_batch(case, 9)[name][:4], array)
-        np.testing.assert_array_equal(fake_batch(case, 1)[name], array[:1])
 
 
 @pytest.mark.parametrize(("given", "kept"), [("", None), ("1", "1"), (None, None)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tipchain.errors import UsageError
-from tipchain.numbers.two_samples import ALPHA, POWER, Answer, grid_step, judge_runs, runs_needed
+from tipchain.numbers.two_samples import ALPHA, Answer, grid_step, judge_runs, runs_needed
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -43,59 +42,9 @@ def test_the_answers_are_those_of_two_one_sided_tests(reference, port, margin):
     assert judge_runs(reference, port, margin).answer is expected
 
 
-@settings(max_examples=100)
-@given(reference=RUNS, port=RUNS, margin=st.floats(min_value=0.05, max_value=40), shift=st.integers(-50, 50))
-def test_sides_can_be_swapped_and_shifted(reference, port, margin, shift):
-    found = judge_runs(reference, port, margin)
-    swapped = judge_runs(port, reference, margin)
-    assert swapped.answer is found.answer
-    assert swapped.difference == pytest.approx(-found.difference)
-    moved = judge_runs([one + shift for one in reference], [one + shift for one in port], margin)
-    assert moved.difference == pytest.approx(found.difference, abs=1e-9)
-    assert (moved.low, moved.high) == pytest.approx((found.low, found.high), abs=1e-6)
-
-
-@settings(max_examples=100)
-@given(reference=RUNS, port=RUNS, margin=st.floats(min_value=0.05, max_value=20))
-def test_a_wider_margin_only_makes_runs_more_equivalent(reference, port, margin):
-    order = [Answer.DIFFERENT, Answer.NOT_ENOUGH_RUNS, Answer.EQUIVALENT]
-    narrow, wide = (order.index(judge_runs(reference, port, one).answer) for one in (margin, 2 * margin))
-    assert narrow <= wide
-
-
 @pytest.mark.parametrize(("deviation", "runs"), [(0.1, 9), (0.2, 32)])
 def test_the_runs_needed_at_the_guides_margin(deviation, runs):
     assert runs_needed((deviation**2, deviation**2), 0.0, 0.15) == runs
-
-
-@pytest.mark.parametrize(("deviations", "difference"), [((0.1, 0.1), 0.0), ((0.05, 0.15), 0.05), ((0.1, 0.1), 0.3)])
-def test_as_many_runs_as_are_said_to_be_needed_give_an_answer(deviations, difference):
-    needed = runs_needed((deviations[0] ** 2, deviations[1] ** 2), difference, 0.15)
-    generator = np.random.default_rng(0)
-    answers = [
-        judge_runs(
-            generator.normal(80, deviations[0], needed), generator.normal(80 + difference, deviations[1], needed), 0.15
-        ).answer
-        for _ in range(300)
-    ]
-    wanted = Answer.EQUIVALENT if difference < 0.15 else Answer.DIFFERENT
-    assert POWER - 0.07 < answers.count(wanted) / len(answers) < 0.95
-    few = max(2, needed // 3)
-    fewer = [
-        judge_runs(
-            generator.normal(80, deviations[0], few), generator.normal(80 + difference, deviations[1], few), 0.15
-        ).answer
-        for _ in range(300)
-    ]
-    assert fewer.count(wanted) / len(fewer) < 0.6
-
-
-def test_ports_at_the_margin_are_rarely_called_equivalent():
-    generator = np.random.default_rng(1)
-    answers = [
-        judge_runs(generator.normal(80, 0.1, 12), generator.normal(80.15, 0.1, 12), 0.15).answer for _ in range(600)
-    ]
-    assert answers.count(Answer.EQUIVALENT) / len(answers) < 2 * ALPHA
 
 
 def test_what_is_still_needed_is_told():
@@ -106,11 +55,6 @@ def test_what_is_still_needed_is_told():
     assert hopeless.more is None, "more runs than anybody would start"
 
 
-def test_a_difference_right_at_the_margin_needs_runs_without_end():
-    reference = [80.0 + 0.01 * step for step in range(-20, 21)]
-    assert judge_runs(reference, [one + 0.15 for one in reference], 0.15).more is None
-
-
 def test_equal_counts_over_a_small_set_prove_little():
     same = [80.0] * 5
     assert judge_runs(same, same, 0.15).answer is Answer.EQUIVALENT
@@ -118,10 +62,6 @@ def test_equal_counts_over_a_small_set_prove_little():
     assert found.answer is Answer.NOT_ENOUGH_RUNS
     assert found.more > 1000
     assert judge_runs(same, same, 0.15, step=100 / 5000).answer is Answer.EQUIVALENT
-
-
-def test_constant_metrics_that_differ_are_different():
-    assert judge_runs([80.0] * 3, [81.0] * 3, 0.15).answer is Answer.DIFFERENT
 
 
 @pytest.mark.parametrize(
@@ -136,9 +76,3 @@ def test_metrics_that_count_samples_are_recognised(values, samples, step):
 def test_wrong_use_is_refused(runs, margin):
     with pytest.raises(UsageError):
         judge_runs(*runs, margin)
-
-
-def test_without_scipy_the_error_is_an_import_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError):
-        judge_runs([80.0, 80.1], [80.0, 80.2], 0.15)

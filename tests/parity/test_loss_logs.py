@@ -44,19 +44,6 @@ def test_what_rounding_makes_of_the_reference_is_allowed():
     assert held(losses(CURVE), port, [losses(CURVE - drift)], 3.0)[1].max() > 1
 
 
-def test_steps_that_rounding_alone_moves_far_tell_nothing():
-    drift = np.where(np.arange(8) < 2, 1e-6, 0.5)
-    curve, parts = held(losses(CURVE), losses(CURVE + drift), [losses(CURVE - drift)], 10.0)
-    assert (curve.told, parts[2:].max()) == (2, 0)
-
-
-def test_a_port_that_is_not_finite_is_outside():
-    other = CURVE.copy()
-    other[3] = np.nan
-    parts = held(losses(CURVE), losses(other), [losses(CURVE)], 10.0)[1]
-    assert parts.tolist() == [0] * 3 + [np.inf] + [0] * 4
-
-
 @pytest.mark.parametrize("other", [losses(CURVE[:-1]), losses([*CURVE, 1.0])])
 def test_another_number_of_losses_is_no_comparison(other):
     with pytest.raises(NoLossesError):

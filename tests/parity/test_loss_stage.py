@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from in_process import failed
-from test_case import GOOD, write
+from stage_records import judge_arrays
 
-from tipchain.errors import CaseError, Outcome
-from tipchain.numbers.dumps import Record
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.errors import Outcome
 from tipchain.parity import stages
-from tipchain.parity.case import load_case
 from tipchain.parity.inputs import make_loss_label
 from tipchain.parity.settings import LossSettings
-from tipchain.parity.stages import judge_dumps
-from tipchain.parity.stages.judging import Dumps, Rules
 
 
 @pytest.fixture(scope="module")
@@ -113,30 +107,8 @@ def test_the_cases_arguments_hold_wherever_its_loss_is_built(sides):
     assert float(arrays["loss"][0]) == pytest.approx(4 * float(arrays["mean/loss"][0]), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{args: [0.1]}", ["loss.args", "a mapping of arguments"]),
-        ("{variants: {a/b: {x: 1}}}", ["loss.variants.a/b", "cannot name a variant"]),
-        ("{variants: {gradient: {x: 1}}}", ["loss.variants.gradient", "cannot name a variant"]),
-        ("{variants: {plain: {}}}", ["loss.variants.plain", "changes no argument"]),
-        ("{variant: {}}", ["loss.variant", "did you mean 'variants'"]),
-    ],
-)
-def test_loss_settings_that_cannot_be_are_named(tmp_path, text, words):
-    with pytest.raises(CaseError) as caught:
-        load_case(write(tmp_path, f"{GOOD}loss: {text}\n"))
-    for word in words:
-        assert word in str(caught.value)
-
-
-def judge(expected, actual, meta=None):
-    records = [
-        Record(side=side, meta={"details": facts or {}}, arrays={key: np.asarray(v) for key, v in arrays.items()})
-        for side, arrays, facts in zip(("torch", "paddle"), (expected, actual), meta or (None, None), strict=True)
-    ]
-    dumps = Dumps(stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    return judge_dumps(dumps, Rules(own={}))
+def judge(expected, actual):
+    return judge_arrays("loss", expected, actual)
 
 
 def outcomes(judged):
@@ -169,23 +141,8 @@ def test_a_gradient_of_zero_proves_nothing():
     assert "gradient of zero" in verdict.reason
 
 
-def test_a_tiny_loss_of_a_variant_proves_nothing():
-    tiny = {"loss": [2.0], "soft/loss": [1e-7]}
-    assert outcomes(judge(tiny, tiny)) == {"loss/loss": "PASS", "loss/soft/loss": "ERROR"}
-
-
 @pytest.mark.parametrize("change", [{"gradient/logits": np.full((6, 5), np.nan)}, {"gradient/logits": GRADIENT.T}, {}])
 def test_a_gradient_that_is_missing_turned_or_nan_fails(change):
     whole = {"loss": [2.0], "gradient/logits": GRADIENT}
     found = judge(whole, {"loss": [2.0], **change})
     assert outcomes(found)["loss/gradient/logits"] == "FAIL"
-
-
-def test_a_tolerance_of_the_case_rules_a_gradient():
-    loose = {"loss": {"gradient*": Tolerance(method="max", threshold=10.0, reason="measured")}}
-    records = [
-        Record(side="", meta={}, arrays={"loss": np.ones(1), "gradient/logits": array})
-        for array in (GRADIENT, GRADIENT + 1)
-    ]
-    dumps = Dumps(stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    assert failed(judge_dumps(dumps, Rules(own=loose))) == {}

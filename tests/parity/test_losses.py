@@ -20,10 +20,8 @@ MASKED = np.where(np.arange(5) == np.array([[1], [2], [2], [1], [3], [4]]), -np.
 
 CASES = {
     "plain": ("build_loss", {}, LOGITS, CLASSES),
-    "sum": ("build_loss", {"reduction": "sum"}, LOGITS, CLASSES),
     "smoothed": ("build_loss", {"label_smoothing": 0.1}, LOGITS, CLASSES),
     "weighted": ("build_loss", {"weight": WEIGHT}, LOGITS, CLASSES),
-    "weighted sum": ("build_loss", {"weight": WEIGHT, "reduction": "sum"}, LOGITS, CLASSES),
     "weighted smoothed": ("build_loss", {"weight": WEIGHT, "label_smoothing": 0.1}, LOGITS, CLASSES),
     "ignored": ("build_loss", {}, LOGITS, IGNORED),
     "ignored class": ("build_loss", {"ignore_index": 3}, LOGITS, CLASSES),
@@ -31,16 +29,13 @@ CASES = {
     "ignored smoothed": ("build_loss", {"label_smoothing": 0.2, "weight": WEIGHT}, LOGITS, IGNORED),
     "soft": ("build_loss", {"soft_label": True}, LOGITS, SOFT),
     "soft weighted": ("build_loss", {"soft_label": True, "weight": WEIGHT}, LOGITS, SOFT),
-    "soft smoothed": ("build_loss", {"soft_label": True, "weight": WEIGHT, "label_smoothing": 0.1}, LOGITS, SOFT),
     "large logits": ("build_loss", {}, 200 * LOGITS, CLASSES),
-    "large logits soft": ("build_loss", {"soft_label": True}, 200 * LOGITS, SOFT),
     "masked logits": ("build_loss", {}, MASKED, CLASSES),
     "maps": ("build_loss", {"weight": WEIGHT, "ignore_index": 2, "label_smoothing": 0.1}, MAPS, MAP_CLASSES),
     "soft maps": ("build_loss", {"soft_label": True}, MAPS, SOFT_MAPS),
     "likelihood": ("build_nll_loss", {"weight": WEIGHT}, np.log(SOFT), IGNORED),
     "binary": ("build_bce_loss", {"pos_weight": WEIGHT}, 30 * LOGITS, SOFT),
     "divergence": ("build_kl_loss", {}, 50 * LOGITS, SOFT),
-    "divergence sum": ("build_kl_loss", {"reduction": "sum"}, LOGITS, SOFT),
     "squared": ("build_mse_loss", {}, LOGITS, SOFT),
     "smooth l1": ("build_smooth_l1_loss", {"beta": 0.5}, LOGITS, SOFT),
 }

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from in_process import failed
+from stage_records import judge_arrays
 
 from tipchain.core.blame import UsersError
-from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe
-from tipchain.numbers.dumps import Record
-from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
-from tipchain.parity.stages.judging import Dumps, Rules
 
 NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)
 
@@ -102,19 +98,6 @@ def test_a_fault_of_the_code_is_told_from_one_of_the_evaluation(sides, port, mon
 
 
 @pytest.mark.frameworks
-@pytest.mark.parametrize("stage", ["metric", "loss"])
-def test_a_fault_fails_exactly_its_stage(both_sides, port, monkeypatch, stage):
-    from tipchain.pairs import paddle_losses
-
-    metric, loss = port.build_metric(), paddle_losses.build_loss
-    if stage == "metric":
-        monkeypatch.setattr(port, "build_metric", lambda: Batched(metric, by_batch=True))
-    else:
-        monkeypatch.setattr(paddle_losses, "build_loss", lambda **args: loss(**args, reduction="sum"))
-    assert {one for one in ("forward", "data", "metric", "loss") if failed(both_sides.judge(one))} == {stage}
-
-
-@pytest.mark.frameworks
 def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, monkeypatch):
     both, reference = sides
     original = port.Folder.__getitem__
@@ -132,35 +115,10 @@ def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, mon
     assert "right expected, 0 of 0 actual; class 3: " in found["metric/counts/samples"]
 
 
-def judge(expected, actual, facts=None):
-    records = [
-        Record(
-            side=side, meta={"details": facts or {}}, arrays={k: np.asarray(v, np.float32) for k, v in arrays.items()}
-        )
-        for side, arrays in (("torch", expected), ("paddle", actual))
-    ]
-    dumps = Dumps(stage="metric", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    return judge_dumps(dumps, Rules(own={}))
-
-
 def test_dumps_without_the_codes_own_numbers_are_judged_as_ever():
-    found = judge({"acc_top1": [75]}, {"acc_top1": [70]})
+    found = judge_arrays("metric", {"acc_top1": [75]}, {"acc_top1": [70]})
     assert failed(found)["metric/acc_top1"].startswith("not close")
     assert "code" not in failed(found)["metric/acc_top1"]
-
-
-def test_what_is_no_classifier_is_remarked():
-    assert any("not tried alone" in note for note in judge({"iou": [75]}, {"iou": [75]}, {"classes": None}).notes)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 5, 10, 1000])
-def test_the_probe_has_what_ways_of_counting_differ_in(classes):
-    probe = make_probe(classes)
-    assert [len(label) for _, label in probe.batches()] == list(BATCH_SIZES)
-    assert BATCH_SIZES[-1] < BATCH_SIZES[0], "the last batch is smaller"
-    assert all(len(np.unique(row)) == classes for row in probe.logits), "no ties"
-    assert any(len(np.unique(row)) < classes for row in probe.tied) or classes <= 5
-    assert classes == 2 or not (probe.label == classes - 1).any(), "one class has no sample"
 
 
 def test_counts_by_class():

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
-from tipchain.core.blame import UsersError
-from tipchain.errors import WeightsError
 from tipchain.modes import Mode
 from tipchain.parity.case import load_case
-from tipchain.parity.weights import prepare_variants, prepare_weights, variants_with_weights
+from tipchain.parity.weights import prepare_weights
 from tipchain.weights.files import read_paddle_file, read_torch_state
 
 pytestmark = pytest.mark.frameworks
@@ -35,20 +32,6 @@ def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_pat
     made = prepare_weights(case, mode).paths
     assert read_torch_state(made["torch"])["head.weight"].shape == (10, 64)
     assert read_paddle_file(made["paddle"])["head.weight"].shape == (64, 10)
-
-
-def test_torchs_weights_stay_where_the_port_does_not_take_them(tmp_path, forked):
-    project = make_tiny_project(tmp_path)
-    project.edit("tiny_paddle.py", "nn.BatchNorm2D(8), ", "")
-    case, mode = load_case(project.case), Mode.LITE_TRAIN_LITE_INFER
-    with pytest.raises(WeightsError):
-        prepare_weights(case, mode)
-    torch = next(tmp_path.rglob("torch.pth"))
-    made = torch.stat().st_mtime_ns
-    with pytest.raises(WeightsError):
-        prepare_weights(case, mode)
-    assert torch.stat().st_mtime_ns == made
-    assert not list(tmp_path.rglob("paddle.pdparams"))
 
 
 def test_the_port_may_have_a_weight_file_of_its_own(tmp_path):
@@ -101,39 +84,3 @@ def test_results_of_hundreds_are_scaled_down_in_the_last_layer(tmp_path, forked)
     state = read_torch_state(next(tmp_path.rglob("torch.pth")))
     assert 1e-6 < abs(state["head.weight"]).max() < 1e-3
     assert abs(state["features.0.weight"]).max() > 1e-2
-
-
-def test_no_layer_is_scaled_down_of_a_model_that_raises_behind_it(tmp_path, forked):
-    project = make_tiny_project(tmp_path)
-    project.edit("tiny_torch.py", "nn.BatchNorm2d(8), ", "")
-    project.edit("tiny_paddle.py", "nn.BatchNorm2D(8), ", "")
-    project.edit("tiny_torch.py", "self.square(hidden)", "self.square(1e4 * hidden).reshape(7, 7)")
-    project.edit("case.yaml", ", fit_head: true", "")
-    state = read_torch_state(prepare_weights(load_case(project.case), Mode.LITE_TRAIN_LITE_INFER).paths["torch"])
-    assert abs(state["square.weight"]).max() > 1e-2
-
-
-def test_the_weights_of_several_stages_are_made_by_one_process(tmp_path, forked, monkeypatch):
-    project = make_tiny_project(tmp_path)
-    for side in ("torch", "paddle"):
-        project.edit(
-            f"tiny_{side}.py",
-            "def build_model(num_classes=10, dropout=0.5):\n",
-            "def build_model(num_classes=10, dropout=0.5, wrong=False):\n    assert not wrong, 'no such net'\n",
-        )
-    with (tmp_path / "case.yaml").open("a") as file:
-        file.write("overrides:\n  forward: {weights: {init: kaiming, seed: 5}}\n  loss: {model_args: {wrong: true}}\n")
-    case, started = load_case(project.case), []
-    run = subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda words, **more: started.append(words) or run(words, **more))
-    variants = [case, *variants_with_weights(case, ["forward", "loss", "backward"])[:2]]
-    assert [one.variant for one in variants] == ["", "forward", "loss"]
-    plain, other, wrong = prepare_variants(variants, Mode.LITE_TRAIN_LITE_INFER)
-    assert len(started) == 1
-    heads = [read_torch_state(one.paths["torch"])["head.weight"] for one in (plain, other)]
-    assert not (heads[0] == heads[1]).all()
-    assert isinstance(wrong, UsersError)
-    assert "no such net" in str(wrong)
-    assert not list(tmp_path.rglob(".job.*"))
-    prepare_variants(variants[:2], Mode.LITE_TRAIN_LITE_INFER)
-    assert len(started) == 1, "they are there"

@@ -8,7 +8,6 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
-from tipchain.frameworks import torch_  # noqa: E402
 from tipchain.frameworks.paddle_ import PaddleFramework  # noqa: E402
 from tipchain.frameworks.randomness import Draws  # noqa: E402
 from tipchain.frameworks.torch_ import TorchFramework, perturb  # noqa: E402
@@ -40,38 +39,6 @@ def test_equal_masks_make_equal_values(kind, probability):
     assert np.array_equal(expected, values) is (probability == 0)
     if probability == 0.3:
         assert not np.array_equal(expected, through(SIDES[0], layers[0], values, Draws(4)))
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_masks_keep_mean_and_share_as_the_framework_does(side):
-    values = np.full((200, 50), 2.0, np.float32)
-    layer = (torch.nn.Dropout, paddle.nn.Dropout)[side](0.25)
-    found = through(SIDES[side], layer, values, Draws(0))
-    assert set(np.unique(found)) == {0.0, np.float32(2 / 0.75)}
-    assert np.mean(found == 0) == pytest.approx(0.25, abs=0.02)
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_whole_channels_are_dropped(side):
-    layer = (torch.nn.Dropout2d, paddle.nn.Dropout2D)[side](0.5)
-    gone = through(SIDES[side], layer, IMAGES, Draws(1)) == 0
-    assert gone.any()
-    assert np.array_equal(gone.all(axis=(2, 3)), gone.any(axis=(2, 3)))
-
-
-def test_another_probability_shows():
-    layers = torch.nn.Dropout(0.5), paddle.nn.Dropout(0.51)
-    expected, actual = (through(side, layer, IMAGES, Draws(3)) for side, layer in zip(SIDES, layers, strict=True))
-    assert not np.allclose(expected, actual, rtol=1e-3)
-
-
-def test_gradients_flow_where_values_do():
-    for side, layer in zip(SIDES, (torch.nn.Dropout(0.5), paddle.nn.Dropout(0.5)), strict=True):
-        leaf = side.leaf(IMAGES)
-        with side.randomness(Draws(3)):
-            output = layer(leaf)
-        output.sum().backward()
-        assert np.array_equal(side.array(leaf.grad) != 0, side.array(output) != 0)
 
 
 def test_paddles_own_options_keep_their_meaning():
@@ -134,24 +101,6 @@ def test_running_variances_follow_the_biased_definition(momentum):
     assert np.array_equal(layer.running_var.numpy(), own)
 
 
-def test_paddle_agrees_with_the_followed_variances():
-    framework, port = TorchFramework(), paddle.nn.BatchNorm2D(6, momentum=0.9)
-    layer = torch.nn.BatchNorm2d(6, momentum=0.1)
-    framework.watch_variances(layer)
-    for batch in (IMAGES, IMAGES[:2] * 3):
-        layer(torch.from_numpy(batch))
-        with pytest.warns(UserWarning, match="track global mean"):
-            port(SIDES[1].tensor(batch))
-    np.testing.assert_allclose(dict(framework.buffers(layer, {}))["running_var"], port._variance.numpy(), rtol=1e-6)
-
-
-def test_watching_again_takes_the_old_hooks_away():
-    framework, layer = TorchFramework(), torch.nn.BatchNorm1d(2)
-    for _ in range(3):
-        framework.watch_variances(layer)
-    assert (len(layer._forward_hooks), len(layer._forward_pre_hooks)) == (1, 1)
-
-
 def test_a_perturbation_moves_everything_by_the_same_distance_and_has_a_mirror_image():
     def moved(number, ulps=16):
         torch.manual_seed(0)
@@ -167,19 +116,6 @@ def test_a_perturbation_moves_everything_by_the_same_distance_and_has_a_mirror_i
     assert 0.4 < np.mean(after > before) < 0.6
     assert not np.array_equal(np.sign(moved(2)[1] - before), np.sign(after - before))
     assert np.array_equal(moved(0)[1], after)
-
-
-def test_a_perturbation_reaches_every_piece_in_every_layout_and_precision(monkeypatch):
-    monkeypatch.setattr(torch_, "PIECE", 64)
-    for layout in (torch.contiguous_format, torch.channels_last):
-        layer = torch.nn.Conv2d(6, 5, 3, bias=False).double().to(memory_format=layout)
-        before = layer.weight.detach().numpy().copy()
-        perturb(layer, 16, 0)
-        units = (layer.weight.detach().numpy() - before) / np.spacing(np.abs(before).astype(np.float32))
-        # A sum in float64 is rounded.
-        np.testing.assert_allclose(np.abs(units), 16, rtol=1e-6)
-        coins = np.random.default_rng(0).integers(0, 2, before.shape, dtype=np.int8)
-        assert np.array_equal(units > 0, coins == 1), "the coins stand in the order of the shape"
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -213,10 +149,3 @@ def test_recurrent_layers_run_backward_in_eval_mode_and_in_float64(kind):
     assert output.dtype == paddle.float64
     np.testing.assert_allclose(side.array(output), wanted, rtol=1e-5)
     assert all(np.abs(side.array(one.grad)).max() > 0 for one in layer.parameters() if "bias" not in one.name)
-
-
-def test_whole_numbers_of_a_layer_stay_whole_in_float64():
-    layer = paddle.nn.Linear(2, 2)
-    layer.register_buffer("steps", paddle.to_tensor([3], dtype="int64"))
-    assert SIDES[1].widened(layer).steps.dtype == paddle.int64
-    assert layer.weight.dtype == paddle.float64

@@ -55,12 +55,6 @@ def test_a_side_has_ended_when_its_process_has_told_of_every_stage(side):
     assert paddle.current == "backward"
 
 
-def test_a_stage_that_is_not_recorded_here_has_ended_at_once(side):
-    paddle = side(tell(("begin", "loss")) + "\nsleep 60", stages=("loss",))
-    assert set(paddle.ended) == {"forward", "data", "backward"}
-    assert not paddle.finished
-
-
 def test_what_nobody_is_left_to_record_has_the_reason_why(side):
     paddle = side(tell(("begin", "forward")) + "\nexit 3")
     until_finished(paddle)

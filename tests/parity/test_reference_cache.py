@@ -152,15 +152,6 @@ def test_nothing_is_known_where_the_users_code_has_files_opened_by_compiled_code
     assert marks(project, code="import reader") is not None
 
 
-def test_nothing_is_known_of_a_compiled_module_that_nobody_knows(project, tmp_path):
-    packages = tmp_path / "site-packages" / "readers"
-    packages.mkdir(parents=True)
-    (packages / "fast.so").touch()
-    known = "import sys, types; one = types.ModuleType('fast'); one.__file__ = {file!r}; sys.modules['fast'] = one"
-    assert marks(project, code=known.format(file=str(packages / "fast.so"))) is None
-    assert marks(project, code=known.format(file=str(packages / "fast.py"))) is not None
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     return make_tiny_project(tmp_path_factory.mktemp("tiny"))
@@ -196,11 +187,6 @@ def test_every_part_of_the_job_is_a_part_of_the_key(tiny, changes):
     assert key(tiny, job_of(tiny, **changes(tiny))) != key(tiny)
 
 
-def test_what_is_of_one_run_alone_is_not(tiny):
-    once = job_of(tiny, folder="elsewhere", commit="d", since=1.0, stages=("forward", "loss"), **need(inputs="x")(tiny))
-    assert key(tiny, once) == key(tiny)
-
-
 def change_of_case(tiny, monkeypatch, tmp_path):
     copied = tmp_path / "case.yaml"
     copied.write_text(tiny.case.read_text() + "\n")
@@ -227,26 +213,6 @@ def test_what_surrounds_the_job_is_a_part_of_the_key(tiny, change, monkeypatch, 
     known = key(tiny)
     case = SURROUNDINGS[change](tiny, monkeypatch, tmp_path) or tiny.case
     assert ReferenceCache.of(load_case(case), job_of(tiny), ("forward",)).keys["forward"] != known
-
-
-def test_the_variables_of_one_command_are_not(tiny, monkeypatch):
-    known = key(tiny)
-    monkeypatch.setenv("TIPCHAIN_RUN", "another")
-    assert key(tiny) == known
-
-
-def test_a_machine_is_what_is_installed_and_what_computes(monkeypatch, tmp_path):
-    known = align._machine.__wrapped__()
-    assert {line.split()[0] for line in known["processor"]} & {"flags", "Features"}
-    assert known["python"] == sys.version
-    assert align._machine.__wrapped__() == known
-    monkeypatch.syspath_prepend(tmp_path)
-    empty = align._machine.__wrapped__()
-    (tmp_path / "timm-1.0.dist-info").mkdir()
-    (tmp_path / "timm-1.0.dist-info").rename(tmp_path / "timm-2.0.dist-info")
-    assert align._machine.__wrapped__()["installed"] != empty["installed"]
-    monkeypatch.setattr(align, "mark", lambda path, kind: "edited")
-    assert align._machine.__wrapped__()["tipchain"] != known["tipchain"]
 
 
 JUDGED = StageJudgement(
@@ -341,13 +307,6 @@ def test_the_entries_are_bounded_and_the_last_to_serve_stay(tmp_path, monkeypatc
     assert left == ["2", "3"]
 
 
-def test_a_disk_that_takes_nothing_costs_no_result(tmp_path, capsys):
-    (tmp_path / "references").touch()
-    cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
-    cache.keep(JUDGED, {"/a": "content 1"}, tmp_path)
-    assert "not kept" in capsys.readouterr().err
-
-
 def test_a_disk_that_is_full_in_the_middle_has_no_half_of_an_entry(tmp_path, monkeypatch, capsys):
     def fill(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -371,12 +330,6 @@ def spared(tiny, **changes):
     request = AlignRequest(**asked)
     job, cache = _spare(request, job_of(tiny), ("forward",), 7.0)
     return cache, job
-
-
-def test_torch_tells_what_it_rests_on_where_that_is_kept(tiny):
-    cache, job = spared(tiny)
-    assert set(cache.keys) == set(job.stages) == {"forward"}
-    assert job.since == 7.0
 
 
 @pytest.mark.parametrize(

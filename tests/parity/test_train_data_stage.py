@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
 
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import UsageError
 from tipchain.parity.settings import TrainDataSettings
-from tipchain.parity.stages.train_data import describe_image, number_samples, record
+from tipchain.parity.stages.train_data import record
 
 LENGTH = 22
 PIXELS = (
@@ -181,11 +181,6 @@ def test_a_port_that_never_reshuffles_is_named():
     assert reason == ("expected shuffled anew in every epoch, actual in one and the same shuffled order in every epoch")
 
 
-def test_a_port_that_does_not_shuffle_is_named():
-    reason = fault("shuffle", {"loader": loader_of(lambda seed, epoch, length: range(length))})
-    assert reason == "expected shuffled anew in every epoch, actual in order"
-
-
 def test_a_port_whose_order_does_not_follow_the_seed_is_named():
     generator = np.random.default_rng(0)
     reason = fault("repeat", {"loader": loader_of(lambda seed, epoch, length: generator.permutation(length))})
@@ -263,31 +258,6 @@ def test_another_range_of_crops_is_named():
     assert "flip" not in found
 
 
-def test_another_ratio_of_two_numbers_is_named_though_each_alone_has_its_distribution():
-    def build(spread, salt):
-        def build_augmentation(root, seed):
-            generator = np.random.default_rng([seed, salt])
-
-            def draw(number):
-                size, ratio = generator.uniform(5, 20), np.exp(generator.uniform(-spread, spread))
-                return None, {"box": (generator.integers(9), size * ratio, size / ratio)}
-
-            return draw
-
-        return {"augmentation": build_augmentation}
-
-    assert faults(build(0.1, 2), GOOD | build(0.1, 1), draws=1000) == {}
-    found = faults(build(0.12, 2), GOOD | build(0.1, 1), draws=1000)
-    assert set(found) == {"box[1]/box[2]"}
-    assert "std" in found["box[1]/box[2]"]
-
-
-def test_another_mean_is_seen_in_the_pixels():
-    found = faults({"augmentation": augmentation_of(bright=0.2, salt=2)})
-    assert set(found) == {"pixels/mean", "pixels/mean[0]", "pixels/mean[1]", "pixels/mean[2]"}
-    assert "mean 8.026 expected, 8.229 found" in found["pixels/mean"]
-
-
 def test_parameters_that_one_side_alone_draws_fail():
     def renamed(root, seed):
         draw = augmentation_of(salt=2)(root, seed)
@@ -301,31 +271,6 @@ def test_parameters_that_one_side_alone_draws_fail():
     found = faults({"augmentation": renamed})
     assert found["flip"] == "drawn by the reference alone"
     assert found["mirror"].startswith("drawn by the port alone")
-
-
-def test_constant_parameters_must_be_equal():
-    def fixed(value):
-        return {"augmentation": lambda root, seed: lambda number: (None, {"size": value})}
-
-    assert faults(fixed(224), GOOD | fixed(224)) == {}
-    assert "size" in faults(fixed(225), GOOD | fixed(224))
-    assert faults(fixed(float("nan")), GOOD | fixed(224))["size"] == "NaN or Inf among the draws"
-
-
-def test_images_that_are_made_when_asked_are_made_for_some_draws_only():
-    made = []
-
-    def lazy(root, seed):
-        generator = np.random.default_rng(seed)
-
-        def draw(number):
-            return lambda: made.append(1) or np.ones((3, 2, 2)), {"angle": generator.random()}
-
-        return draw
-
-    found = compare({"augmentation": lazy}, GOOD | {"augmentation": lazy}, draws=1000)
-    assert len(made) == 2 * 400
-    assert {"angle", "pixels/std"} <= set(outcomes(found))
 
 
 def random_dataset(std=1.0):
@@ -390,46 +335,3 @@ def test_an_augmentation_that_breaks_its_contract_is_refused(draw, words):
 def test_a_loader_that_breaks_its_contract_is_refused():
     with pytest.raises(UsageError, match=r"sides\.torch\.loader: a batch is wrong"):
         compare({"loader": lambda *_: [np.ones(3)]})
-
-
-def test_numbered_samples_keep_the_data_sets_type_and_read_one_image():
-    read = []
-    dataset = Images(read=lambda *sample: read.append(sample[-1]) or sample[:3])
-    numbered = number_samples(dataset)
-    assert isinstance(numbered, Images)
-    assert len(numbered) == LENGTH
-    assert [numbered[number][2] for number in (3, 9)] == ["3", "9"]
-    assert read == [0]
-    assert dataset[4][2] == "train/4.png"
-
-
-def test_describing_images():
-    image = np.zeros((3, 8, 6), np.uint8)
-    image[1, :, :3] = 240
-    found = describe_image(image)
-    assert found["mean[1]"] == pytest.approx(120)
-    assert found["left_minus_right"] == pytest.approx(80)
-    assert found["top_minus_bottom"] == 0
-    assert describe_image(image.transpose(1, 2, 0)) == pytest.approx(found)
-    assert set(describe_image(np.ones(5))) == {"mean", "std"}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{epochs: 1}", "is too small"),
-        ("{batch_size: 0}", "is too small"),
-        ("{drop_last: 3}", "true or false"),
-        ("{draw: 5}", "draw"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(tmp_path, text, words):
-    from test_case import GOOD as CASE
-    from test_case import write
-
-    from tipchain.parity.case import load_case
-
-    with pytest.raises(CaseError, match=words):
-        load_case(write(tmp_path, CASE + f"train_data: {text}\n"))
-    case = load_case(write(tmp_path, CASE + "train_data: {epochs: 3, drop_last: true, draws: 500}\n"))
-    assert case.training_data == TrainDataSettings(epochs=3, drop_last=True, draws=500)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tipchain.cli import main
-from tipchain.errors import CaseError
 from tipchain.parity.case import load_case
 from tipchain.parity.settings import BackwardSettings, EnvelopeSettings
 
@@ -41,44 +40,6 @@ def test_the_defaults(load):
     assert case.backward.dtype == "float32"
     assert case.train.envelope == EnvelopeSettings(runs=3, iterations=10, ulps=16, factor=10)
     assert (case.train.dropout, case.train.seeds, case.train.margin) == ("off", 1, 0.15)
-
-
-@pytest.mark.parametrize(
-    ("text", "modes"), [("modes: [eval, train]", ("eval", "train")), ("modes: [train]", ("train",))]
-)
-def test_modes(load, text, modes):
-    assert load(f"backward: {{{text}}}\n").backward.modes == modes
-
-
-@pytest.mark.parametrize(("text", "dropout"), [("off", "off"), ("'off'", "off"), ("equal", "equal")])
-def test_dropout(load, text, dropout):
-    assert load(f"train: {{dropout: {text}}}\n").train.dropout == dropout
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("backward: {modes: [evl]}", ["backward.modes", "found: evl", "did you mean 'eval'"]),
-        ("backward: {modes: []}", ["is empty"]),
-        ("backward: {modes: [eval, eval]}", ["names one twice"]),
-        ("backward: {dtype: float16}", ["backward.dtype", "float32, float64"]),
-        ("train: {dropout: true}", ["train.dropout", "found: True", "off, equal"]),
-        ("train: {dropout: eqaul}", ["train.dropout", "found: eqaul"]),
-        ("train: {seeds: 0}", ["train.seeds", ">= 1"]),
-        ("train: {seeds: 3, benchmark: {acc: 50}}", ["train.seeds", "cannot stand beside 'benchmark'"]),
-        ("train: {margin: 0}", ["train.margin", "> 0"]),
-        ("train: {envelope: {runs: 0}}", ["train.envelope.runs", ">= 1"]),
-        ("train: {envelope: {iterations: 1}}", ["train.envelope.iterations", ">= 2"]),
-        ("train: {envelope: {factor: 20}}", ["train.envelope.factor", "gives no reason"]),
-        ("train: {envelope: {run: 3}}", ["train.envelope.run", "did you mean 'runs'"]),
-    ],
-)
-def test_mistakes_are_named(load, text, words):
-    with pytest.raises(CaseError) as caught:
-        load(f"{text}\n")
-    assert "case.yaml:10:" in str(caught.value)
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_a_larger_factor_needs_a_reason_and_a_smaller_one_none(load):

@@ -11,13 +11,11 @@ import pytest
 from in_process import BothSides, failed
 from safetensors.numpy import save_file
 
-from tipchain.errors import Outcome
 from tipchain.modes import tensors_name
 from tipchain.numbers.dumps import Record
 from tipchain.parity.settings import BackwardSettings, TrainSettings
 from tipchain.parity.stages import judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules
-from tipchain.weights.files import read_torch_state
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -138,7 +136,6 @@ FAULTS = {
     "rate +0.1 %": (faster, "train", "train/loss_curve", "equal before the first update: look at the learning rate"),
     "momentum": (lambda tiny: optimizer(tiny, momentum=0.99), "train", "train/loss_curve", "close until step 1: look at the optimizer (momentum"),
     "dropout 0.51": (lambda tiny: model(tiny, dropout=0.51), "train", "train/loss_curve", "at step 0: expected"),
-    "order in training": (other_order, "train", "train/batches", "first at batch 0, sample 0: expected train/"),
 }  # fmt: skip
 
 
@@ -166,14 +163,6 @@ def test_a_wrong_momentum_of_batch_norm_shows_in_the_buffers_of_train_mode_alone
     assert "train/loss_curve" not in failed(tiny.judge("train"))
 
 
-def test_what_differs_in_train_mode_alone_is_said_so(tiny, monkeypatch):
-    for name, builder in model(tiny, _use_global_stats=True).items():
-        monkeypatch.setattr(tiny.port, name, builder)
-    found = failed(tiny.judge("backward"))
-    assert all(subject.startswith("backward/train/") for subject in found)
-    assert "backward/train/loss_0" in found
-
-
 def test_dropout_called_as_a_function_is_off_too(tiny, monkeypatch):
     functional = tiny.paddle.nn.functional
 
@@ -187,56 +176,6 @@ def test_dropout_called_as_a_function_is_off_too(tiny, monkeypatch):
     assert failed(tiny.judge("backward")) == {}
     assert failed(tiny.judge("train")) == {}, "and takes the same masks as a layer does"
     assert functional.dropout.__module__.startswith("paddle"), "Paddle's own function is back in its place"
-
-
-def test_float64_leaves_hardly_any_difference(tiny):
-    cases = [
-        replace(side.case, backward=replace(side.case.backward, dtype="float64"))
-        for side in (tiny.sides.torch, tiny.sides.paddle)
-    ]
-    torch, paddle = (
-        record("backward", replace(side, case=case))
-        for side, case in zip((tiny.sides.torch, tiny.sides.paddle), cases, strict=True)
-    )
-    for key in ("loss_0", "train/loss_4"):
-        assert torch.arrays[key].dtype == paddle.arrays[key].dtype == "float64"
-        assert abs(torch.arrays[key] - paddle.arrays[key])[0] < 1e-7
-    noise = "train/gradient_noise/features.0.weight"
-    assert 0 < torch.tensors[noise] < 1e-4, "what rounding does to torch's own is told"
-    assert noise not in paddle.tensors
-    weights = read_torch_state(tiny.sides.torch.weights)["features.0.weight"].numpy()
-    moved = torch.tensors["parameter/features.0.weight"] - weights
-    assert float(torch.tensors["update_rms/features.0.weight"]) == pytest.approx(np.sqrt(np.mean(moved**2)), rel=1e-2)
-    name = "train/gradient/features.0.weight"
-    assert torch.tensors[name].dtype == paddle.tensors[name].dtype == "float32", "which takes half of the disk"
-    assert torch.tensors["update_rms/features.0.weight"].dtype == "float64", (
-        "a small update is lost beside its parameter"
-    )
-    assert abs(torch.tensors[name] - paddle.tensors[name]).max() < 1e-6 * abs(torch.tensors[name]).max()
-
-
-def test_several_seeds_end_in_one_of_three_answers(tiny):
-    port = tiny.record("train", "paddle")
-    dumps = Dumps(
-        stage="train",
-        reference=tiny.reference["train"],
-        port=port,
-        reference_path=tiny.folder / "torch.npy",
-        port_path=tiny.folder / "paddle.npy",
-    )
-    verdicts = {one.subject: one for one in judge_dumps(dumps, Rules.of(tiny.sides.paddle.case)).verdicts}
-    found = verdicts["train/seeds/acc_top1"]
-    assert found.outcome is Outcome.SKIP, "two runs over 20 images prove nothing"
-    assert found.reason.startswith("not enough runs: ")
-    assert "more a side needed" in found.reason
-    assert "one sample of the evaluation set is 5" in found.reason
-
-
-def test_the_second_alignment_repeats_no_run_of_the_envelope(tiny, monkeypatch):
-    from tipchain.parity.stages.train import _Paired
-
-    monkeypatch.setattr(_Paired, "rerun", lambda self, number: pytest.fail("the envelope is made again"))
-    tiny.record("train", "torch")
 
 
 def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
@@ -279,18 +218,6 @@ def test_where_both_augment_at_random_both_are_fed_the_evaluation_set(tiny, monk
     judged = tiny.judge(stage)
     assert failed(judged) == {}
     assert any("trained on the samples of the evaluation set" in note for note in judged.notes) is (stage == "train")
-
-
-@pytest.mark.parametrize("side", ["torch", "paddle"])
-def test_the_evaluation_sets_samples_have_the_types_of_training(tiny, monkeypatch, side):
-    bench = getattr(tiny.sides, side)
-    module = importlib.import_module(bench.builder("model").__module__)
-    monkeypatch.setattr(module, "build_dataset", noisy(module.Folder, masks=True))
-    dataset, random = bench.steady_dataset()
-    ((_, label, files),) = bench.framework.batches(dataset, [[0, 1]])
-    assert random
-    assert bench.framework.array(label).dtype == "int64"
-    assert files[0].startswith("val/")
 
 
 def test_a_port_that_alone_augments_is_told(tiny, monkeypatch):

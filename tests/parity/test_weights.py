@@ -10,18 +10,8 @@ import pytest
 from tipchain.parity import weights
 from tipchain.parity.case import InputSpec
 from tipchain.parity.inputs import make_input
-from tipchain.parity.weights import data_digest
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_data_are_known_by_content(tmp_path):
-    image = tmp_path / "train" / "0" / "a.png"
-    image.parent.mkdir(parents=True)
-    image.write_bytes(b"abc")
-    before = data_digest(tmp_path)
-    image.write_bytes(b"abd")
-    assert data_digest(tmp_path) != before, "the same size, another image"
 
 
 @pytest.mark.parametrize("file", ["weights/sides.py", "weights/files.py", "weights/matching.py"])
@@ -63,33 +53,6 @@ def test_norms_are_calibrated_on_the_cases_own_batch_where_each_channel_has_valu
     assert first.running_mean.tolist() == pytest.approx(images.mean(axis=(0, 2, 3)), rel=1e-5)
     assert first.num_batches_tracked == last.num_batches_tracked == 1
     assert (first.momentum, len(first._forward_pre_hooks)) == (0.1, 0)
-
-
-@pytest.mark.frameworks
-@pytest.mark.parametrize(("scale", "samples", "runs"), [(1.0, 8, 1), (1e4, 8, 2), (1.0, 3, 3)])
-def test_a_model_is_run_again_only_where_its_results_may_be_large(scale, samples, runs):
-    torch = pytest.importorskip("torch")
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm, self.head = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4)
-            self.runs, self.size = 0, 0.0
-
-        def forward(self, image):
-            self.runs += 1
-            given = self.head(scale * self.norm(image))
-            self.size = float(given.square().mean().sqrt())
-            return given
-
-    model, inputs = Net(), {"image": InputSpec(name="image", shape=(samples, 4))}
-    spec = SimpleNamespace(seed=0, fit_head=False, calibrate="inputs")
-    weights.initialize(SimpleNamespace(weights=spec, inputs=inputs), model, Path())
-    # Three samples are too few for the norm: that run ends, a larger batch follows.
-    assert model.runs == runs
-    with torch.no_grad():
-        model(torch.from_numpy(make_input(inputs["image"])))
-    assert 0.1 < model.size < weights.LARGEST
 
 
 @pytest.mark.frameworks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -36,19 +35,8 @@ def made(tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def root(made, tmp_path):
-    """A project root with whole lite videos."""
-    shutil.copytree(made / "test_tipc", tmp_path / "test_tipc")
-    return tmp_path
-
-
 def folder_of(root: Path) -> Path:
     return root / "test_tipc/data/mini_ucf"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def test_the_layout_is_ucfs(made):
@@ -133,12 +121,6 @@ def test_a_digit_that_leaves_the_picture_comes_in_again():
     assert whole.any(axis=2).sum() == 24 * 24
     wrapped = np.asarray(data.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
     np.testing.assert_array_equal(wrapped, np.roll(whole, (30, 40), axis=(0, 1)))
-
-
-def test_two_makings_give_the_same_bytes(root):
-    before = contents(folder_of(root))
-    prepare_data(root, "lite", "mini_ucf", force=True)
-    assert contents(folder_of(root)) == before
 
 
 def test_folders_of_data_sets_and_what_is_not_made_here(tmp_path):

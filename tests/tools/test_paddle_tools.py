@@ -214,12 +214,6 @@ def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
     assert not out.exists()
 
 
-def test_half_made_data_folder(data, tmp_path, capsys):
-    shutil.copytree(data / "train", tmp_path / "half/train")
-    assert train(tmp_path / "half", tmp_path / "out") == 2
-    assert "half/val: is missing" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path, split):
     shutil.copytree(data, tmp_path / "data")

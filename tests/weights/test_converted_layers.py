@@ -184,15 +184,6 @@ def test_spectrally_normalized_linear(both, nn, rng):
     np.testing.assert_allclose(port(both.paddle.to_tensor(image)).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_sync_batch_norm_goes_as_batch_norm_does(both, nn):
-    from tipchain.weights.convert import to_paddle
-
-    reference = both.randomize(nn.t.SyncBatchNorm(4))
-    state = to_paddle(reference, reference.state_dict(), nn.p.SyncBatchNorm(4)).state
-    assert set(state) == {"weight", "bias", "_mean", "_variance"}
-    np.testing.assert_array_equal(state["_variance"], reference.running_var.numpy())
-
-
 def test_users_subclasses_keep_what_they_add(both, nn):
     """A subclass of LSTM packs as LSTM does, and has its own parameter besides."""
     from tipchain.weights.convert import to_paddle

@@ -145,18 +145,6 @@ def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp
     assert any("rnn.weight_hh_l1_reverse" in one for one in subjects)
 
 
-def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_path):
-    """So the names that were kept with the weights are what made it pass."""
-    from dataclasses import replace
-
-    from tipchain.errors import Outcome
-    from tipchain.parity.stages.judging import Rules, judge_stage
-
-    record(case, replace(prepared, names={}), tmp_path / "run")
-    verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
-    assert any(one.outcome is not Outcome.PASS and "rnn" in str(one) for one in verdicts)
-
-
 def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
     from tipchain.errors import Outcome
     from tipchain.parity.stages.judging import Rules, judge_stage

@@ -35,42 +35,6 @@ def refusal(torch, paddle, names=None):
     return "\n".join(getattr(caught.value, "problems", [str(caught.value)]))
 
 
-def test_names_that_agree_need_no_structure(both, nn):
-    linear = (lambda: nn.t.Linear(4, 4)), (lambda: nn.p.Linear(4, 4))
-    torch, paddle = both.pair(a=(linear[0](), linear[1]()), b=(linear[0](), linear[1]()))
-    turned = both.tree("paddle", b=linear[1](), a=linear[1]())
-    for port in (paddle, turned):
-        converted = match(both, torch, port)
-        assert not converted.match.by_structure
-        np.testing.assert_array_equal(converted.state["a.weight"], torch.a.weight.detach().numpy().T)
-
-
-def test_containers_cut_otherwise_are_matched_by_structure(both, nn):
-    torch = both.tree(
-        "torch",
-        backbone=nn.t.Sequential(
-            nn.t.Conv2d(3, 8, 3), nn.t.BatchNorm2d(8), nn.t.ReLU(), nn.t.Conv2d(8, 8, 3), nn.t.BatchNorm2d(8)
-        ),
-        head=nn.t.Linear(8, 8),
-    )
-    paddle = both.tree(
-        "paddle",
-        stem=nn.p.Sequential(nn.p.Conv2D(3, 8, 3), nn.p.BatchNorm2D(8)),
-        body=nn.p.Sequential(nn.p.Conv2D(8, 8, 3), nn.p.BatchNorm2D(8)),
-        fc=nn.p.Linear(8, 8),
-    )
-    found = match(both, torch, paddle)
-    assert dict(found.match.by_structure) == {
-        "backbone.0": "stem.0",
-        "backbone.1": "stem.1",
-        "backbone.3": "body.0",
-        "backbone.4": "body.1",
-        "head": "fc",
-    }
-    np.testing.assert_array_equal(found.state["fc.weight"], torch.head.weight.detach().numpy().T)
-    assert found.kept == ("backbone.1.num_batches_tracked", "backbone.4.num_batches_tracked")
-
-
 def test_recurrent_layers_and_attention_are_matched_whole(both, nn):
     torch = both.tree("torch", rnn=nn.t.LSTM(6, 3, 2, bidirectional=True), attn=nn.t.MultiheadAttention(6, 2))
     paddle = both.tree("paddle", lstm=nn.p.LSTM(6, 3, 2, direction="bidirect"), self_attn=nn.p.MultiHeadAttention(6, 2))
@@ -104,25 +68,6 @@ def test_packed_layers_of_the_port_are_opened_where_torch_has_single_ones(both, 
     assert found.match.names["attn.q_proj"] == "attn.q_proj", "says that the port's layer is not packed"
 
 
-def test_a_class_of_the_users_on_one_side_is_matched_by_its_names(both, nn):
-    """torch's RMSNorm, which Paddle lacks, and a head of another name beside it."""
-    own = both.tree("paddle", weight=nn.p.Linear(1, 4).bias)
-    torch = both.tree("torch", norm=nn.t.RMSNorm(4), fc=nn.t.Linear(4, 4))
-    assert moved(both, torch, both.tree("paddle", norm=own, head=nn.p.Linear(4, 4))) == {"fc": "head"}
-    own = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(4)), bias=nn.t.Parameter(both.torch.ones(4)))
-    torch = both.tree("torch", norm=own, fc=nn.t.Linear(4, 4))
-    port = both.tree("paddle", norm=nn.p.LayerNorm(4), head=nn.p.Linear(4, 4))
-    assert moved(both, torch, port) == {"fc": "head"}
-
-
-def test_square_matrices_in_layers_of_different_types_are_not_guessed(both, nn):
-    own = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(4, 4)), bias=nn.t.Parameter(both.torch.ones(4)))
-    torch = both.tree("torch", fc=own)
-    assert "layout: fc.weight [4, 4]" in refusal(torch, both.tree("paddle", fc=nn.p.Linear(4, 4)))
-    wide = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(3, 4)), bias=nn.t.Parameter(both.torch.ones(3)))
-    assert not moved(both, both.tree("torch", fc=wide), both.tree("paddle", fc=nn.p.Linear(4, 3)))
-
-
 def test_leftovers_of_both_sides_are_listed_with_shapes_and_types(both, nn):
     torch = both.tree(
         "torch", body=nn.t.Linear(4, 3), norm=nn.t.InstanceNorm2d(3, affine=True, track_running_stats=True)
@@ -139,13 +84,6 @@ def test_leftovers_of_both_sides_are_listed_with_shapes_and_types(both, nn):
     attention = nn.t.MultiheadAttention(4, 2, add_bias_kv=True)
     text = refusal(attention, nn.p.MultiHeadAttention(4, 2))
     assert "only in torch: bias_k [1, 1, 4] float32 (MultiheadAttention)" in text
-
-
-def test_ambiguous_layers_are_listed_until_a_name_is_given(both, nn):
-    torch = both.tree("torch", conv0=nn.t.Linear(4, 4), conv1=nn.t.Linear(4, 4))
-    paddle = both.tree("paddle", conv1=nn.p.Linear(4, 4), conv2=nn.p.Linear(4, 4))
-    assert "ambiguous: conv0 may be conv1, conv2" in refusal(torch, paddle)
-    assert moved(both, torch, paddle, {"conv0": "conv1"}) == {"conv1": "conv2"}
 
 
 def test_given_names_join_what_torch_packs(both, nn):

@@ -53,14 +53,6 @@ def test_numbers_are_ranks_where_names_differ():
     assert pairs == {"blocks.fc1": "body.linear_0", "blocks.fc2": "body.linear_1"}
 
 
-def test_kinds_are_kept_apart_and_may_be_declared_between_each_other():
-    torch = [leaf("conv1", "Conv"), leaf("conv2", "Conv"), leaf("bn1", "BatchNorm"), leaf("bn2", "BatchNorm")]
-    paddle = [leaf("c.0", "Conv"), leaf("n.0", "BatchNorm"), leaf("c.1", "Conv"), leaf("n.1", "BatchNorm")]
-    pairs, found = match(torch, paddle)
-    assert pairs == {"conv1": "c.0", "conv2": "c.1", "bn1": "n.0", "bn2": "n.1"}
-    assert not found.doubts
-
-
 def test_alike_layers_in_another_order_are_ambiguous():
     torch = [leaf("a"), leaf("mid", shape=(8, 4)), leaf("b")]
     pairs, found = match(torch, [leaf("m", shape=(8, 4)), leaf("x"), leaf("y")])
@@ -86,25 +78,6 @@ def test_what_lies_elsewhere_does_not_make_it_doubtful():
     torch = [leaf("k"), leaf("q"), leaf("before", "LN", (4,)), leaf("behind", "LN", (4,))]
     paddle = [leaf("q"), leaf("k"), leaf("norm_a", "LN", (4,)), leaf("norm_b", "LN", (4,))]
     assert match(torch, paddle)[0] == {"k": "k", "q": "q", "before": "norm_a", "behind": "norm_b"}
-
-
-def test_leaves_of_a_container_stay_together():
-    """The shortcut's BatchNorm follows its convolution, which its name tells, against the order of declaration."""
-    torch = [
-        leaf("conv3", "Conv", (8, 4)),
-        leaf("bn3", "BN", (8,)),
-        leaf("down.proj", "Conv", (8, 4)),
-        leaf("down.bn", "BN", (8,)),
-    ]
-    paddle = [
-        leaf("short.proj", "Conv", (8, 4)),
-        leaf("short.norm", "BN", (8,)),
-        leaf("conv2.conv", "Conv", (8, 4)),
-        leaf("conv2.norm", "BN", (8,)),
-    ]
-    pairs, found = match(torch, paddle)
-    assert pairs == {"conv3": "conv2.conv", "bn3": "conv2.norm", "down.proj": "short.proj", "down.bn": "short.norm"}
-    assert not found.by_order
 
 
 def test_alike_containers_are_not_torn():
@@ -159,24 +132,6 @@ def test_a_given_scope_is_matched_by_itself():
     torch = [leaf("h.a", scope="h"), leaf("h.b", shape=(9, 9), scope="h"), leaf("c")]
     paddle = [leaf("x", scope=""), leaf("h.y", shape=(9, 9), scope="h"), leaf("h.z", scope="h")]
     assert match(torch, paddle)[0] == {"h.a": "h.z", "h.b": "h.y", "c": "x"}
-
-
-def test_own_classes_match_layers_by_shape_whichever_way_their_matrices_lie():
-    """``fc`` and ``proj`` keep what the port's layers keep; a shape that fits as it lies is no evidence between kinds."""
-    torch = [
-        leaf("fc", "own", (4, 9)),
-        leaf("fc", "own", (9,), "bias"),
-        leaf("proj", "own", (9, 4)),
-        leaf("proj", "own", (4,), "bias"),
-    ]
-    paddle = [
-        leaf("l1", shape=(9, 4)),
-        leaf("l1", shape=(9,), name="bias"),
-        leaf("l2", shape=(4, 9)),
-        leaf("l2", shape=(4,), name="bias"),
-    ]
-    pairs, _ = match(torch, paddle)
-    assert pairs == {"fc": "l1", "fc.bias": "l1.bias", "proj": "l2", "proj.bias": "l2.bias"}
 
 
 def test_tensors_that_one_side_shares_and_the_other_does_not_have_again():

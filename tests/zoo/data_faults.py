@@ -22,14 +22,16 @@ class PlantedData:
 
     Attributes:
         id: its name.
-        codes: the causes that are right.
+        code: the kind of the first cause.
+        says: what its message must say: the name of what is set otherwise, or the line.
         reference: the reference's.
         port: the port's.
         samples: raw images, where both are transforms.
     """
 
     id: str
-    codes: tuple[str, ...]
+    code: str = ""
+    says: tuple[str, ...] = ()
     reference: Any
     port: Any
     samples: Any = None
@@ -77,28 +79,44 @@ def transform(
     return ((pixels - mean) / std).transpose(2, 0, 1).astype(np.float32)
 
 
+class Made:
+    """A data set whose samples are made when they are read."""
+
+    def __init__(self, make: Callable[[int], Any], count: int = len(RAWS)) -> None:
+        self.make, self.count = make, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> Any:
+        if not 0 <= number < self.count:
+            raise IndexError
+        return self.make(number)
+
+
 def samples(
     change: Callable[[Any], Any] = lambda image: image, label: Callable[[int], Any] = lambda one: one, **arguments: Any
-) -> list[Any]:
+) -> Made:
     """Return finished images, changed, with their labels."""
-    return [(change(transform(raw, **arguments)), label(one)) for raw, one in zip(RAWS, LABELS, strict=True)]
+    return Made(lambda number: (change(transform(RAWS[number], **arguments)), label(LABELS[number])))
 
 
-def _data(name: str, codes: str | tuple[str, ...], port: Any, reference: Any = None) -> PlantedData:
-    wanted = (codes,) if isinstance(codes, str) else codes
-    return PlantedData(id=name, codes=wanted, reference=samples() if reference is None else reference, port=port)
+def _data(name: str, said: str, port: Any, reference: Any = None) -> PlantedData:
+    code, *says = said.split("|")
+    reference = samples() if reference is None else reference
+    return PlantedData(id=name, code=code, says=tuple(says), reference=reference, port=port)
 
 
-def _transforms(name: str, codes: str | tuple[str, ...], port: Any, reference: Any = transform) -> PlantedData:
-    wanted = (codes,) if isinstance(codes, str) else codes
-    return PlantedData(id=name, codes=wanted, reference=reference, port=port, samples=RAWS)
+def _transforms(name: str, said: str, port: Any) -> PlantedData:
+    code, *says = said.split("|")
+    return PlantedData(id=name, code=code, says=tuple(says), reference=transform, port=port, samples=RAWS)
 
 
-def _bytes(change: Callable[[Any], Any]) -> list[Any]:
-    return [(change(raw[:32, :32].transpose(2, 0, 1)), one) for raw, one in zip(RAWS, LABELS, strict=True)]
+def _bytes(change: Callable[[Any], Any]) -> Made:
+    return Made(lambda number: (change(RAWS[number][:32, :32].transpose(2, 0, 1)), LABELS[number]))
 
 
-def _pad(mode: str, **arguments: Any) -> list[Any]:
+def _pad(mode: str, **arguments: Any) -> Made:
     return samples(lambda image: np.pad(image, ((0, 0), (4, 4), (3, 3)), mode=mode, **arguments))
 
 
@@ -109,59 +127,60 @@ def _batches(items: Sequence[Any], size: int, *, drop: bool = False) -> list[Any
 
 
 def _plain(raw: Any) -> Any:
-    """Return the transform without antialiasing, in numpy, as OpenCV's INTER_LINEAR does it, on floats."""
-    from tipchain.explain.causes.data_pipeline import Method, resize
+    """Return the transform without antialiasing, as OpenCV's INTER_LINEAR does it, on floats."""
+    import torch
 
     high, wide = raw.shape[:2]
     size = (int(SHORT * high / wide), SHORT) if wide < high else (SHORT, int(SHORT * wide / high))
-    small = np.rint(resize(raw, size, Method(kernel="bilinear")))
+    pixels = torch.tensor(raw.transpose(2, 0, 1)[None], dtype=torch.float64)
+    small = torch.nn.functional.interpolate(pixels, size, mode="bilinear")[0].round().numpy().transpose(1, 2, 0)
     top, left = (round((length - CROP) / 2) for length in small.shape[:2])
     return ((small[top : top + CROP, left : left + CROP] / 255 - MEAN) / STD).transpose(2, 0, 1)
 
 
-CLEAN_SAMPLES = samples()
+CLEAN_SAMPLES = list(samples())
 ORDER = np.random.default_rng(1).permutation(len(RAWS))
 DATA_FAULTS = (
-    _data("bgr", "channel-order", samples(lambda image: image[::-1])),
-    _data("bgr-before-normalization", "channel-order", [(transform(np.ascontiguousarray(raw[..., ::-1])), one) for raw, one in zip(RAWS, LABELS, strict=True)]),
-    _data("channels-last", "layout", samples(lambda image: image.transpose(1, 2, 0))),
-    _data("height-for-width", "height-width", samples(lambda image: image.transpose(0, 2, 1))),
-    _data("half-for-imagenet", "normalization", samples(mean=HALF, std=HALF)),
-    _data("clip-for-imagenet", "normalization", samples(mean=CLIP[0], std=CLIP[1])),
-    _data("not-normalized", "normalization", samples(mean=0.0, std=1.0)),
-    _data("mean-only", "normalization", samples(std=1.0)),
-    _data("constants-in-bgr", ("normalization", "normalization-order"), samples(mean=MEAN[::-1], std=STD[::-1])),
-    _data("unknown-constants", "normalization", samples(mean=MEAN + 0.01)),
-    _data("not-divided-by-255", "scale", samples(scale=1.0)),
-    _data("divided-twice", "scale", samples(scale=255.0**2)),
-    _data("bytes-not-divided", "scale", _bytes(lambda image: image), _bytes(lambda image: (image / 255).astype(np.float32))),
-    _data("flipped", "flip", samples(lambda image: image[..., ::-1])),
-    _data("upside-down", "flip", samples(lambda image: image[:, ::-1])),
-    _data("crop-off-by-one", "crop-offset", samples(moved=1)),
-    _data("top-left-crop", "crop-offset", [(raw[:32, :32] / 255, 0) for raw in RAWS], [(raw[8:40, 6:38] / 255, 0) for raw in RAWS]),
-    _data("overflow", "uint8-overflow", _bytes(lambda image: image + np.uint8(60)), _bytes(lambda image: image.astype(np.float32) + 60)),
-    _data("cut-to-whole-numbers", "dtype", samples(np.trunc)),
-    _data("padding-value", "padding-value", _pad("constant", constant_values=1.0), _pad("constant")),
-    _data("padding-mode", "padding-value", _pad("reflect"), _pad("constant")),
-    _data("bgr-and-half", "channel-order", samples(lambda image: image[::-1], mean=HALF, std=HALF)),
-    _data("label-plus-one", "label-shift", samples(label=lambda one: one + 1)),
-    _data("one-hot", "one-hot", samples(label=lambda one: np.eye(CLASSES, dtype=np.int64)[one])),
-    _data("classes-exchanged", "class-order", samples(label=lambda one: (1, 0, 2, 3, 4)[one])),
-    _data("labels-out-of-step", "label-order", [(image, LABELS[number - 1]) for number, (image, _) in enumerate(CLEAN_SAMPLES)]),
-    _data("reversed", "sample-order", CLEAN_SAMPLES[::-1]),
-    _data("shuffled-once", "sample-order", [CLEAN_SAMPLES[number] for number in ORDER]),
-    _data("one-missing", "missing-samples", CLEAN_SAMPLES[:4] + CLEAN_SAMPLES[5:]),
-    _data("one-twice", "repeated-samples", CLEAN_SAMPLES[:5] + CLEAN_SAMPLES[4:]),
-    _data("filled-up", "repeated-samples", CLEAN_SAMPLES + CLEAN_SAMPLES[:2]),
-    _data("last-batch-dropped", "drop-last", _batches(CLEAN_SAMPLES, 4, drop=True), _batches(CLEAN_SAMPLES, 4)),
-    _data("bgr-in-another-order", ("sample-order", "channel-order"), samples(lambda image: image[::-1])[::-1]),
-    _transforms("bicubic", "interpolation", lambda raw: transform(raw, method=Image.Resampling.BICUBIC)),
-    _transforms("nearest", "interpolation", lambda raw: transform(raw, method=Image.Resampling.NEAREST)),
-    _transforms("no-antialias", "antialias", _plain),
-    _transforms("exact-size", "resize-size", lambda raw: transform(raw, exact=True)),
-    _transforms("another-short-side", "resize-size", lambda raw: transform(raw, short=44)),
-    _transforms("top-left", "crop-offset", lambda raw: transform(raw, corner=True)),
-    _transforms("raw-bgr", "channel-order", lambda raw: transform(np.ascontiguousarray(raw[..., ::-1]))),
+    _data("bgr", "parting|`image[::-1]` (data_faults.py:|of image [", samples(lambda image: image[::-1])),
+    _data("bgr-before-normalization", "parting|RAWS[number][..., ::-1]", Made(lambda number: (transform(np.ascontiguousarray(RAWS[number][..., ::-1])), LABELS[number]))),
+    _data("channels-last", "parting|`image.transpose(1, 2, 0)`|(32x32x3)", samples(lambda image: image.transpose(1, 2, 0))),
+    _data("height-for-width", "parting|`image.transpose(0, 2, 1)`", samples(lambda image: image.transpose(0, 2, 1))),
+    _data("half-for-imagenet", "argument|`mean` is [0.5, 0.5, 0.5] (3), the reference's [0.485,|`std` is", samples(mean=HALF, std=HALF)),
+    _data("clip-for-imagenet", "argument|`mean` is [0.481455|`std` is", samples(mean=CLIP[0], std=CLIP[1])),
+    _data("not-normalized", "argument|`mean` is 0.0|`std` is 1.0, the reference's [0.229, 0.224, 0.225]", samples(mean=0.0, std=1.0)),
+    _data("mean-only", "argument|`std` is 1.0", samples(std=1.0)),
+    _data("constants-in-bgr", "argument|`mean` is [0.406, 0.456, 0.485]|`std` is", samples(mean=MEAN[::-1], std=STD[::-1])),
+    _data("unknown-constants", "argument|`mean` is [0.495", samples(mean=MEAN + 0.01)),
+    _data("not-divided-by-255", "argument|`scale` is 1.0, the reference's 255.0", samples(scale=1.0)),
+    _data("divided-twice", "argument|`scale` is 65025.0, the reference's 255.0", samples(scale=255.0**2)),
+    _data("bytes-not-divided", "parting|the port's `image` (|`(image / 255).astype(np.float32)`", _bytes(lambda image: image), _bytes(lambda image: (image / 255).astype(np.float32))),
+    _data("flipped", "parting|`image[..., ::-1]`", samples(lambda image: image[..., ::-1])),
+    _data("upside-down", "parting|`image[:, ::-1]`", samples(lambda image: image[:, ::-1])),
+    _data("crop-off-by-one", "argument|`moved` is 1, the reference's 0", samples(moved=1)),
+    _data("top-left-crop", "parting|the port's `(RAWS[number][:32, :32] / 255, 0)`|the reference's `(RAWS[number][8:40, 6:38] / 255, 0)`", Made(lambda number: (RAWS[number][:32, :32] / 255, 0)), Made(lambda number: (RAWS[number][8:40, 6:38] / 255, 0))),
+    _data("overflow", "parting|`image + np.uint8(60)`|makes 0 at [", _bytes(lambda image: image + np.uint8(60)), _bytes(lambda image: image.astype(np.float32) + 60)),
+    _data("cut-to-whole-numbers", "parting|`(change(transform(RAWS[number]", samples(np.trunc)),
+    _data("padding-value", "argument|`constant_values` is 1.0, the reference's not given|np.pad(", _pad("constant", constant_values=1.0), _pad("constant")),
+    _data("padding-mode", "argument|`mode` is 'reflect', the reference's 'constant'|np.pad(", _pad("reflect"), _pad("constant")),
+    _data("bgr-and-half", "parting|((pixels - mean) / std)", samples(lambda image: image[::-1], mean=HALF, std=HALF)),
+    _data("label-plus-one", "parting|`one + 1`|makes 1 of one 0", samples(label=lambda one: one + 1)),
+    _data("one-hot", "parting|`np.eye(CLASSES, dtype=np.int64)[one]`", samples(label=lambda one: np.eye(CLASSES, dtype=np.int64)[one])),
+    _data("classes-exchanged", "parting|`(1, 0, 2, 3, 4)[one]`", samples(label=lambda one: (1, 0, 2, 3, 4)[one])),
+    _data("labels-out-of-step", "parting|LABELS[number - 1]", Made(lambda number: (CLEAN_SAMPLES[number][0], LABELS[number - 1]))),
+    _data("reversed", "parting|order: sample 0 of the port is the reference's 9, expected 0", CLEAN_SAMPLES[::-1]),
+    _data("shuffled-once", "parting|order: sample 0 of the port is the reference's 8, expected 0", [CLEAN_SAMPLES[number] for number in ORDER]),
+    _data("one-missing", "parting|sample 4 of the port is the reference's 5, expected 4|sample 4 of the reference's 10 missing in the port", CLEAN_SAMPLES[:4] + CLEAN_SAMPLES[5:]),
+    _data("one-twice", "parting|sample 5 of the port is the reference's 4, expected 5|the port has sample 4 more than once", CLEAN_SAMPLES[:5] + CLEAN_SAMPLES[4:]),
+    _data("filled-up", "parting|sample 10 of the port is the reference's 0, expected none|the port has samples 0, 1 more than once", CLEAN_SAMPLES + CLEAN_SAMPLES[:2]),
+    _data("last-batch-dropped", "parting|samples 8, 9 of the reference's 10 missing in the port", _batches(CLEAN_SAMPLES, 4, drop=True), _batches(CLEAN_SAMPLES, 4)),
+    _data("bgr-in-another-order", "parting|first 0, 0: 3068 of 3072 values, most at [", list(samples(lambda image: image[::-1]))[::-1]),
+    _transforms("bicubic", "argument|`method` is BICUBIC, the reference's BILINEAR|.resize(size, method)", lambda raw: transform(raw, method=Image.Resampling.BICUBIC)),
+    _transforms("nearest", "argument|`method` is NEAREST, the reference's BILINEAR", lambda raw: transform(raw, method=Image.Resampling.NEAREST)),
+    _transforms("no-antialias", "parting|interpolate(pixels, size, mode='bilinear')|Image.fromarray(raw).resize(size, method)", _plain),
+    _transforms("exact-size", "argument|`exact` is True, the reference's False", lambda raw: transform(raw, exact=True)),
+    _transforms("another-short-side", "argument|`short` is 44, the reference's 40", lambda raw: transform(raw, short=44)),
+    _transforms("top-left", "argument|`corner` is True, the reference's False", lambda raw: transform(raw, corner=True)),
+    _transforms("raw-bgr", "parting|raw[..., ::-1]", lambda raw: transform(np.ascontiguousarray(raw[..., ::-1]))),
 )  # fmt: skip
 
 
@@ -176,14 +195,14 @@ def _floats(raw: Any) -> Any:
 
 
 CLEAN_DATA = (
-    _data("again", (), samples()),
-    _data("computed-otherwise", (), [(_floats(raw), np.array([one])) for raw, one in zip(RAWS, LABELS, strict=True)]),
-    _data("in-batches", (), _batches(CLEAN_SAMPLES, 4)),
-    _data("other-batches", (), _batches(CLEAN_SAMPLES, 3), _batches(CLEAN_SAMPLES, 5)),
-    _data("mappings", (), [{"image": image, "label": label, "file": f"/b/{label}"} for image, label in CLEAN_SAMPLES]),
-    _data("generator", (), lambda: iter(CLEAN_SAMPLES)),
-    _data("labels-int32", (), samples(label=np.int32)),
-    _transforms("transforms", (), _floats),
+    _data("again", "", samples()),
+    _data("computed-otherwise", "", [(_floats(raw), np.array([one])) for raw, one in zip(RAWS, LABELS, strict=True)]),
+    _data("in-batches", "", _batches(CLEAN_SAMPLES, 4)),
+    _data("other-batches", "", _batches(CLEAN_SAMPLES, 3), _batches(CLEAN_SAMPLES, 5)),
+    _data("mappings", "", [{"image": image, "label": label, "file": f"/b/{label}"} for image, label in CLEAN_SAMPLES]),
+    _data("generator", "", lambda: iter(CLEAN_SAMPLES)),
+    _data("labels-int32", "", samples(label=np.int32)),
+    _transforms("transforms", "", _floats),
 )
 
 
@@ -193,14 +212,16 @@ class PlantedMetric:
 
     Attributes:
         id: its name.
-        codes: the causes that are right.
+        code: the kind of the first cause.
+        says: what its message must say.
         reference: the reference's.
         port: the port's.
         kind: of the outputs: ``"classes"`` or ``"yes or no"``.
     """
 
     id: str
-    codes: tuple[str, ...]
+    code: str
+    says: tuple[str, ...]
     reference: Any
     port: Any
     kind: str = "classes"
@@ -294,39 +315,77 @@ class PaddleCounting(Counting):
         return super().compute()
 
 
-def _metric(name: str, code: str, reference: Any, port: Any, kind: str = "classes") -> PlantedMetric:
-    return PlantedMetric(id=name, codes=(code,) if code else (), reference=reference, port=port, kind=kind)
+def _metric(name: str, said: str, reference: Any, port: Any, kind: str = "classes") -> PlantedMetric:
+    code, *says = said.split("|")
+    return PlantedMetric(id=name, code=code, says=tuple(says), reference=reference, port=port, kind=kind)
 
 
 METRIC_FAULTS = (
-    _metric("top-5", "other-metric", top(1), top(5)),
-    _metric("top-3-for-5", "other-metric", top(5), top(3)),
-    _metric("percent", "other-metric", top(1), top(1, 100)),
-    _metric("fraction", "other-metric", top(1, 100), top(1)),
-    _metric("error-rate", "other-metric", top(1), top(1, error=True)),
-    _metric("classes-for-samples", "other-metric", top(1), class_mean),
-    _metric("samples-for-classes", "other-metric", class_mean, top(1)),
-    _metric("macro-for-micro", "other-metric", f1("micro"), f1("macro")),
-    _metric("weighted-for-macro", "other-metric", f1("macro"), f1("weighted")),
-    _metric("mean-of-batches", "other-metric", Counting(), PaddleCounting(by_batch=True)),
-    _metric("mean-of-its-own-batches", "other-metric", plain, in_chunks(4)),
-    _metric("not-reset", "not-reset", Counting(), PaddleCounting(resets=False)),
-    _metric("last-batch-of-what-is-not-reset", "not-reset", Counting(resets=False), PaddleCounting(forgets=True)),
-    _metric("axis", "other-metric", plain, lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean())),
-    _metric("ignored-255", "ignored-label", without(255), plain),
-    _metric("class-0-left-out", "other-metric", plain, without(0)),
-    _metric("smallest", "other-metric", plain, lambda outputs, labels: plain(-outputs, labels)),
-    _metric("threshold", "other-metric", above(0.0), above(0.5), "yes or no"),
+    _metric("top-5", "argument|`k` is 5, the reference's 1", top(1), top(5)),
+    _metric("top-3-for-5", "argument|`k` is 3, the reference's 5", top(5), top(3)),
+    _metric("percent", "argument|`factor` is 100, the reference's 1.0", top(1), top(1, 100)),
+    _metric("fraction", "argument|`factor` is 1.0, the reference's 100", top(1, 100), top(1)),
+    _metric("error-rate", "argument|`error` is True, the reference's False", top(1), top(1, error=True)),
+    _metric(
+        "classes-for-samples",
+        "parting|`return float(np.mean([(outputs[labels == one]|the reference's `ranks = (outputs > outputs[",
+        top(1),
+        class_mean,
+    ),
+    _metric("samples-for-classes", "parting|the port's `ranks = (outputs > outputs[", class_mean, top(1)),
+    _metric("macro-for-micro", "argument|`average` is 'macro', the reference's 'micro'", f1("micro"), f1("macro")),
+    _metric(
+        "weighted-for-macro", "argument|`average` is 'weighted', the reference's 'macro'", f1("macro"), f1("weighted")
+    ),
+    _metric(
+        "mean-of-batches",
+        "argument|`by_batch` is True, the reference's False",
+        Counting(),
+        PaddleCounting(by_batch=True),
+    ),
+    _metric(
+        "mean-of-its-own-batches",
+        "parting|np.mean([plain(|makes [1, 0.5, 1, 0, 0.333333] (5)|makes 0.578947 of outputs",
+        plain,
+        in_chunks(4),
+    ),
+    _metric(
+        "not-reset",
+        "parting|the port's metric goes on counting from one evaluation to the next",
+        Counting(),
+        PaddleCounting(resets=False),
+    ),
+    _metric(
+        "last-batch-of-what-is-not-reset",
+        "parting|the reference's metric goes on counting from one evaluation to the next",
+        Counting(resets=False),
+        PaddleCounting(forgets=True),
+    ),
+    _metric(
+        "axis",
+        "parting|the port's metric raised|data_faults.py:|ValueError",
+        plain,
+        lambda outputs, labels: float((outputs.argmax(axis=0) == labels).mean()),
+    ),
+    _metric(
+        "ignored-255",
+        "parting|the reference leaves out samples of label 255, the port counts them",
+        without(255),
+        plain,
+    ),
+    _metric("class-0-left-out", "parting|the port's `float((outputs[labels != label]", plain, without(0)),
+    _metric("smallest", "parting|`plain(-outputs, labels)`", plain, lambda outputs, labels: plain(-outputs, labels)),
+    _metric("threshold", "argument|`threshold` is 0.5, the reference's 0.0", above(0.0), above(0.5), "yes or no"),
     _metric(
         "sigmoid-twice",
-        "other-metric",
+        "parting|1 / (1 + np.exp(-outputs))",
         above(0.4),
         lambda outputs, labels: above(0.4)(1 / (1 + np.exp(-outputs)), labels),
         "yes or no",
     ),
     _metric(
         "percent-of-what-is-unknown",
-        "other-metric",
+        "parting|`100 * float(np.abs(outputs).mean())`",
         lambda outputs, _: float(np.abs(outputs).mean()),
         lambda outputs, _: 100 * float(np.abs(outputs).mean()),
     ),

@@ -262,10 +262,10 @@ TRAINING = (
           "nn.Dropout(0.3)", "nn.Dropout(0.7)"),
     _training("pointnet-dropout-mode", "dropout", r"\b(mode=|downscale|upscale|scale)",
           "nn.Dropout(0.3)", 'nn.Dropout(0.3, mode="downscale_in_infer")'),
-    _training("vqvae-book-not-smoothed", "quantizer", "smooth|epsilon",
+    _training("vqvae-book-not-smoothed", "quantizer", "smooth|epsilon|buffer `embed`",
           "average / smoothed.unsqueeze(1)", "average / size.unsqueeze(1)"),
     _training("vqvae-book-shared-buffer", "quantizer",
-          r"\b(alias|share|same tensor|clone|copy|one tensor|same buffer)",
+          r"\b(alias|share|same tensor|clone|copy|one tensor|same buffer|buffer `embed_avg)",
           '"embed_avg", embedding.clone()', '"embed_avg", embedding'),
     _training("video-dropout-of-elements", "dropout", r"\b(dropout2d|channel|map|axis|element)",
           "nn.Dropout2D(0.2)", "nn.Dropout(0.2)"),
@@ -317,7 +317,7 @@ LOSS = (
 )
 
 OPTIMIZER = (
-    _optimizer("unet-optimizer-no-nesterov", r"\bnesterov",
+    _optimizer("unet-optimizer-no-nesterov", "nesterov",
           "weight_decay=1e-3, use_nesterov=True", "weight_decay=1e-3"),
     _optimizer("wavenet-optimizer-clips", r"\bclip",
           "epsilon=1e-6, parameters=parameters",
@@ -381,15 +381,15 @@ DATA = (
 )
 
 METRIC = (
-    _metric("unet-metric-no-background", r"\b(class|background|averag)",
+    _metric("unet-metric-no-background", r"range\(.*outputs\.shape|background",
           "for c in range(outputs.shape[1]):", "for c in range(1, outputs.shape[1]):"),
     _metric("vitrel-top-five", r"top|\bk\b|\b5\b",
           "order[:, :5]", "order[:, :1]"),
     _metric("stereo-outliers", r"0\.4",
           "(gap > 1) & (gap > 0.4 * labels[kept])", "gap > 1"),
-    _metric("efficient-top5", "top.?5|best 5|five",
+    _metric("efficient-top5", r":5\]|top.?5",
           ":3]", ":5]"),
-    _metric("translate-perplexity-pads", r"\bpad|ignor|mask|left out|label 0|class 0",
+    _metric("translate-perplexity-pads", r"\bpad|ignor|mask|chosen\[kept\]\.mean",
           "-chosen[kept].mean()", "-chosen.mean()"),
 )
 

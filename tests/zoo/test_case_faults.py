@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import sys
 
 import pytest
 from tiny_project import TinyProject
@@ -33,7 +34,7 @@ def project(tmp_path_factory):
     return make_pictures_project(tmp_path_factory.mktemp("pictures"))
 
 
-def test_transforms_that_a_case_names_tell_how_images_are_resized(tmp_path):
+def test_the_data_of_a_case_is_followed_into_the_callables_of_its_data_set(tmp_path):
     from tipchain.explain.causes.data import check_data
     from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
     from tipchain.live.sources import feed_case
@@ -44,8 +45,32 @@ def test_transforms_that_a_case_names_tell_how_images_are_resized(tmp_path):
         port.edit("pictures_paddle.py", old, new)
     data = feed_case(port.case, "lite_train_lite_infer", only=("data",))["data"]["data"]
     (found,) = check_data(Sides(TorchSide(), PaddleSide()), data).diagnoses
-    assert found.code == "interpolation"
-    assert found.message.endswith("the port's bicubic, antialiased (Pillow's BICUBIC, torch with antialias=True)")
+    assert found.code == "argument"
+    assert (
+        ": `resample` is BICUBIC, the reference's BILINEAR; the port reads it in `resize` in `return image.resize("
+        in found.message
+    )
+
+
+def test_a_case_with_transforms_may_have_a_list_for_a_data_set(tmp_path, monkeypatch):
+    for name in ("pictures_torch", "pictures_paddle"):  # of another project
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    from tipchain.explain.causes.data import check_data
+    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
+    from tipchain.live.sources import feed_case
+
+    port = make_pictures_project(tmp_path)
+    for file in ("pictures_torch.py", "pictures_paddle.py"):
+        port.edit(file, "    return Folder(split)\n", "    return list(Folder(split))\n")
+    port.edit("pictures_paddle.py", "(pixels - MEAN) / STD", "(pixels * 255 - MEAN) / STD / 255")
+    data = feed_case(port.case, "lite_train_lite_infer", only=("data",))["data"]["data"]
+    (found,) = check_data(Sides(TorchSide(), PaddleSide()), data).diagnoses
+    assert (
+        "the port's `return np.ascontiguousarray((pixels * 255 - MEAN) / STD / 255)` (pictures_paddle.py:"
+        in found.message
+    )
+    assert " of pixels [" in found.message
+    assert "(pictures_torch.py:" in found.message
 
 
 @pytest.mark.nightly

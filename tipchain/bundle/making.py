@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -82,7 +81,14 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
             if prepared.failures:
                 raise _failure(prepared.failures)
             say(f"torch: {', '.join(recorded) or 'no stage'}")
-            failures = _record(request, recorded, work / "recorded")
+            threads = request.threads or default_threads(len(SIDES))
+            recording = replace(request, stages=recorded, folder=work / "recorded", sides=("torch",), threads=threads)
+            failures = {
+                judgement.stage: verdict.reason
+                for judgement in align(recording)
+                for verdict in judgement.verdicts
+                if verdict.outcome is not Outcome.SKIP
+            }
             if failures:
                 raise _failure(failures)
             meta, sources = _copy_dumps(request, recorded, work / "recorded", bundle)
@@ -97,8 +103,12 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
                 reseed=case.reseed,
                 seed=case.seed,
                 device=str(meta.get("device", "")),
-                threads=_threads(request),
-                versions=_versions(meta),
+                threads=threads,
+                versions={
+                    str(name): str(one)
+                    for name, one in (meta.get("versions") or installed_versions()).items()
+                    if name != "paddle"
+                },
                 inputs=inputs,
                 weights=weights,
                 files={name: sha256_of(bundle / name) for name in names},
@@ -112,16 +122,6 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
     return manifest
 
 
-def _threads(request: AlignRequest) -> int:
-    return request.threads or default_threads(len(SIDES))
-
-
-def _versions(meta: Mapping[str, object]) -> dict[str, str]:
-    found = meta.get("versions")
-    versions = found if isinstance(found, Mapping) else installed_versions()
-    return {str(name): str(version) for name, version in versions.items() if name != "paddle"}
-
-
 def _below(path: Path, root: Path) -> str:
     return Path(os.path.relpath(path.resolve(), root.resolve())).as_posix()
 
@@ -131,21 +131,9 @@ def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
     return BundleFailedError(f"the bundle was not made; nothing is left of it{lines}")
 
 
-def _record(request: AlignRequest, stages: tuple[str, ...], folder: Path) -> dict[str, str]:
-    """Record torch's side; return why stages could not be, by stage."""
-    threads = _threads(request)
-    recording = replace(request, stages=stages, folder=folder, sides=("torch",), threads=threads)
-    return {
-        judgement.stage: verdict.reason
-        for judgement in align(recording)
-        for verdict in judgement.verdicts
-        if verdict.outcome is not Outcome.SKIP
-    }
-
-
 def _copy_dumps(
     request: AlignRequest, stages: tuple[str, ...], recorded: Path, bundle: Path
-) -> tuple[Mapping[str, object], dict[str, str]]:
+) -> tuple[JsonObject, dict[str, str]]:
     """Copy the dumps; return the facts beside one of them, and the sources behind all."""
     (bundle / DUMPS).mkdir()
     facts: JsonObject = {}
@@ -191,30 +179,25 @@ def _copy_prepared(
     """Copy inputs and weights, once each: variants often share them."""
     inputs: dict[str, str] = {}
     weights: dict[str, BundledWeights] = {}
-    for name in (INPUTS, WEIGHTS):
-        (bundle / name).mkdir()
     known: dict[str, str] = {}
 
-    def keep(content: bytes, name: str) -> str:
-        digest = hashlib.sha256(content).hexdigest()
+    def keep(source: Path, name: str) -> str:
+        digest = sha256_of(source)
         if digest not in known:
             known[digest] = name
-            (bundle / name).write_bytes(content)
+            (bundle / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source, bundle / name)
         return known[digest]
 
     for stage in request.stages:
-        case = request.case.for_stage(stage)
-        label = case.variant or "case"
-        if stage in prepared.inputs and case.variant not in inputs:
-            inputs[case.variant] = keep(prepared.inputs[stage].read_bytes(), f"{INPUTS}/{label}.npy")
-        if stage in prepared.weights and case.variant not in weights:
+        variant = request.case.for_stage(stage).variant
+        label = variant or "case"
+        if stage in prepared.inputs and variant not in inputs:
+            inputs[variant] = keep(prepared.inputs[stage], f"{INPUTS}/{label}.npy")
+        if stage in prepared.weights and variant not in weights:
             found = prepared.weights[stage]
-            port = found.paths["paddle"]
-            weights[case.variant] = BundledWeights(
-                file=keep(port.read_bytes(), f"{WEIGHTS}/{label}{port.suffix}"),
-                digest=found.digest,
-                names=dict(found.names),
-            )
+            file = keep(found.paths["paddle"], f"{WEIGHTS}/{label}{found.paths['paddle'].suffix}")
+            weights[variant] = BundledWeights(file=file, digest=found.digest, names=dict(found.names))
     return inputs, weights
 
 
@@ -234,36 +217,25 @@ def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
     """
     installed = installed_versions().get("torch", "")
     wanted = {f"torch {installed}": installed} if installed else pinned(root)
-    if not manifest.torch or not wanted:
-        return
-    if any(_release(version) == _release(manifest.torch) for version in wanted.values()):
-        return
-    raise BundleError(
-        "is of another torch",
-        file=folder,
-        key="versions.torch",
-        found=manifest.torch,
-        expected=" or ".join(wanted) + (", installed here" if installed else ""),
-        hint=f"--allow-other-torch compares all the same; {_AGAIN}",
-    )
+    releases = {version.partition("+")[0] for version in wanted.values()}
+    if manifest.torch and releases and manifest.torch.partition("+")[0] not in releases:
+        raise BundleError(
+            "is of another torch",
+            file=folder,
+            key="versions.torch",
+            found=manifest.torch,
+            expected=" or ".join(wanted) + (", installed here" if installed else ""),
+            hint=f"--allow-other-torch compares all the same; {_AGAIN}",
+        )
 
 
 def pinned(root: Path) -> dict[str, str]:
     """Return the versions of torch that the project's constraints allow, by what to call them; empty without a pin."""
-    for name in PINS:
-        path = root / name
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        found = dict.fromkeys(_PIN.findall(text))
+    for path in (root / name for name in PINS):
+        found = _PIN.findall(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else ()
         if found:
             return {f"torch {version}, pinned in {path}": version for version in found}
     return {}
-
-
-def _release(version: str) -> str:
-    return version.partition("+")[0]
 
 
 class Reference(StoredBundle):

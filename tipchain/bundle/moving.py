@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
-import glob
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from tipchain.bundle.manifest import DUMPS, BundleManifest, StoredBundle
 from tipchain.framework_types import Array
 from tipchain.modes import SOLO, dump_name, tensors_name
-from tipchain.numbers.compare import diff_arrays
+from tipchain.numbers.compare import TensorDiff, diff_arrays
 from tipchain.numbers.dumps import load_record
 from tipchain.parity.stages.tensors import TensorFile
 
-NEW, OLD = "bundle", "old"
-"""In a work folder: the bundle that is made, and the one whose place it takes."""
+NEW = "bundle"
+"""In a work folder: the bundle that is made."""
 _HERE = -100
 """``AT_FDCWD``: paths are as they stand."""
 _EXCHANGE = 2
 """``RENAME_EXCHANGE``, of Linux's ``renameat2``: both names change owners at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedFact:
-    """A fact of a bundle, before and after."""
-
-    name: str
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +45,20 @@ class StageChange:
 
     stage: str
     arrays: int
-    moved: int = 0
-    reshaped: int = 0
-    gone: int = 0
-    new: int = 0
-    largest: str = ""
-    difference: float = 0.0
-    scale: float = 0.0
+    moved: int
+    reshaped: int
+    gone: int
+    new: int
+    largest: str
+    difference: float
+    scale: float
 
 
-def changed_facts(old: BundleManifest, new: BundleManifest) -> list[ChangedFact]:
+def changed_facts(old: BundleManifest, new: BundleManifest) -> dict[str, tuple[str, str]]:
     """Return the facts of two bundles that differ: versions, device, case, sources, weights, inputs."""
-    facts = [_facts(one) for one in (old, new)]
-    names = dict.fromkeys(name for one in facts for name in one)
-    pairs = ((name, facts[0].get(name, ""), facts[1].get(name, "")) for name in names)
-    return [ChangedFact(name=name, before=before, after=after) for name, before, after in pairs if before != after]
+    before, after = _facts(old), _facts(new)
+    pairs = {name: (before.get(name, ""), after.get(name, "")) for name in {**before, **after}}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _facts(manifest: BundleManifest) -> dict[str, str]:
@@ -104,29 +92,27 @@ def changed_stages(old: StoredBundle, new: StoredBundle) -> list[StageChange]:
 def _stage(stage: str, old: Path, new: Path) -> StageChange:
     with ExitStack() as files:
         before, after = (_arrays(folder, stage, files) for folder in (old, new))
-        moved = reshaped = 0
-        largest, difference, scale, farthest = "", 0.0, 0.0, 0.0
-        for name in (one for one in before if one in after):
-            was, now = before[name], after[name]
-            if (was.shape, was.dtype) != (now.shape, now.dtype):
-                reshaped += 1
-            elif was.tobytes() != now.tobytes():
-                moved += 1
-                diff = diff_arrays(name, was, now, equal_nan=True)
-                share = diff.max_abs / diff.expected_max_abs if diff.expected_max_abs else float("inf")
-                if not largest or not share <= farthest:
-                    largest, difference, scale, farthest = name, diff.max_abs, diff.expected_max_abs, share
+        both = [(name, before[name], after[name]) for name in before if name in after]
+        alike = [one for one in both if (one[1].shape, one[1].dtype) == (one[2].shape, one[2].dtype)]
+        moved = [diff_arrays(*one, equal_nan=True) for one in alike if one[1].tobytes() != one[2].tobytes()]
+        farthest = max(moved, key=_share, default=None)
         return StageChange(
             stage=stage,
             arrays=len(after),
-            moved=moved,
-            reshaped=reshaped,
-            gone=len(before.keys() - after.keys()),
-            new=len(after.keys() - before.keys()),
-            largest=largest,
-            difference=difference,
-            scale=scale,
+            moved=len(moved),
+            reshaped=len(both) - len(alike),
+            gone=len(before) - len(both),
+            new=len(after) - len(both),
+            largest=farthest.path if farthest else "",
+            difference=farthest.max_abs if farthest else 0.0,
+            scale=farthest.expected_max_abs if farthest else 0.0,
         )
+
+
+def _share(diff: TensorDiff) -> float:
+    """Return how far an array moved, by its largest value; what is no number moved farthest."""
+    share = diff.max_abs / diff.expected_max_abs if diff.expected_max_abs else inf
+    return share if share == share else inf  # noqa: PLR0124
 
 
 def _arrays(folder: Path, stage: str, files: ExitStack) -> Mapping[str, Array]:
@@ -142,64 +128,32 @@ def _arrays(folder: Path, stage: str, files: ExitStack) -> Mapping[str, Array]:
 
 @contextmanager
 def work_folder(place: Path) -> Iterator[Path]:
-    """Yield a folder beside a bundle's place, on the same disk; it is gone afterwards.
-
-    It is locked (flock) as long as this process or one that it forks lives. What a kill left goes first.
-    """
+    """Yield a folder beside a bundle's place, on the same disk; it is gone afterwards."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    clear_remains(place)
-    work = place.with_name(f"{_prefix(place)}{secrets.token_hex(4)}")
-    work.mkdir()
-    handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # a disk without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        (work / NEW).mkdir()
-        yield work
-    finally:
-        _remove(work, place)
-        os.close(handle)
-
-
-def clear_remains(place: Path) -> None:
-    """Remove what killed processes left beside a place; a bundle that they had taken away goes back."""
-    for work in place.parent.glob(f"{glob.escape(_prefix(place))}*"):
-        with suppress(OSError):
-            handle = os.open(work, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held: somebody works in it
-                _remove(work, place)
-            finally:
-                os.close(handle)
-
-
-def _prefix(place: Path) -> str:
-    return f".{place.name}.tipchain-"
-
-
-def _remove(work: Path, place: Path) -> None:
-    if (work / OLD).exists() and not place.exists():
-        (work / OLD).rename(place)
-    shutil.rmtree(work, ignore_errors=True)
+    with TemporaryDirectory(prefix=f".{place.name}.tipchain-", dir=place.parent, ignore_cleanup_errors=True) as work:
+        (Path(work) / NEW).mkdir()
+        yield Path(work)
 
 
 def replace_bundle(place: Path, work: Path) -> None:
-    """Put the new bundle of a work folder where ``place`` is; the old one stays in the work folder.
+    """Put the new bundle of a work folder where ``place`` is; the old one goes with the work folder.
 
     Whoever opens ``place`` meanwhile finds either of them. Where the file system cannot exchange two folders, there is
-    none for a moment.
+    none for a moment, and a kill in it leaves the old one beside its place.
 
     Raises:
         OSError: it cannot be done; the old folder is then where it was.
     """
     if _exchange(place, work / NEW):
         return
-    place.rename(work / OLD)
+    old = place.with_name(f"{place.name}.old")
+    place.rename(old)
     try:
         (work / NEW).rename(place)
     except OSError:
-        (work / OLD).rename(place)
+        old.rename(place)
         raise
+    old.rename(work / old.name)
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -250,7 +250,6 @@ class LineCheck:
             self._read_result(line)
 
     def _read_result(self, line: str) -> None:
-        """Take note of numbers that are none, and of another file than was given."""
         if not self.unreal and _UNREAL.search(line) and not _ALIKE.search(line):
             self.unreal = line.strip()
         if not self.given:
@@ -261,7 +260,6 @@ class LineCheck:
             self.other = found["file"]
 
     def _is_noise(self, line: str) -> bool:
-        """Tell a framework's own words, and an exception's, from what may be a result."""
         if self.in_traceback:
             self.in_traceback = line.startswith(" ")  # the first line further left is the exception itself
             self.raised = line if self.counts and not self.in_traceback and _RAISED.match(line) else ""

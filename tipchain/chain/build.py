@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tipchain.chain.params import NOTHING, ParamFile, Slot, Words, check_folder_name, flag, plain_list, split_words
-from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots, wanted
-from tipchain.chain.suites import ALL, NONE, LintFinding, Suite, TrainerRule
-from tipchain.errors import ParamsError, did_you_mean
+from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, legacy_slots, read_slots, wanted
+from tipchain.chain.suites import LintFinding, Suite, TrainerRule
+from tipchain.errors import did_you_mean
 from tipchain.modes import CHAIN_MODES, Mode
 
 AMP = ("amp", "fp16", "bf16")
@@ -85,7 +85,7 @@ class ChainSpec(NamedTuple):
 
     Attributes:
         suite: the profile it was read with.
-        fixes: the defects of the original that are fixed; none for its own commands.
+        legacy: whether these are the original's own commands, defects included.
         mode: the mode.
         model: the model's name.
         python: the interpreter's words.
@@ -107,7 +107,7 @@ class ChainSpec(NamedTuple):
     """
 
     suite: Suite
-    fixes: frozenset[str]
+    legacy: bool
     mode: Mode
     model: str
     python: Words
@@ -130,12 +130,7 @@ class ChainSpec(NamedTuple):
     @property
     def trains(self) -> bool:
         """Whether the mode has training steps."""
-        return self.suite.trains(self.mode, self.fixes)
-
-    @property
-    def legacy(self) -> bool:
-        """Whether these are the original's own commands."""
-        return not self.fixes
+        return self.suite.trains(self.mode, legacy=self.legacy)
 
 
 HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
@@ -206,14 +201,18 @@ MODE_NAMES = (*(mode.value for mode in CHAIN_MODES), *OTHER_MODES)
 LITE = Mode.LITE_TRAIN_LITE_INFER.value
 
 
-class SlotReader:
+OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
+AUTOCASTS = (*AMP, "fp32", "null", "False")
+
+
+class SpecReader:
     """Reads slots into a ChainSpec and collects findings on the way.
 
     Args:
         slots: the file's slots.
         suite: the profile.
         mode: the mode.
-        fixes: the fixes in force.
+        legacy: read as the original driver does.
         lenient: take errors that only mistype a value for warnings.
         collect: go on after errors, which become findings (for ``lint``).
     """
@@ -224,29 +223,25 @@ class SlotReader:
         suite: Suite,
         mode: Mode,
         *,
-        fixes: frozenset[str] = ALL,
+        legacy: bool = False,
         lenient: bool = False,
         collect: bool = False,
     ) -> None:
-        self.slots, self.suite, self.mode, self.fixes = slots, suite, mode, fixes
+        self.slots, self.suite, self.mode, self.legacy = slots, suite, mode, legacy
         self.lenient, self.collect = lenient, collect
         self.findings: list[LintFinding] = []
-
-    def on(self, fix: str) -> bool:
-        """Return whether ``fix`` is in force."""
-        return fix in self.fixes
 
     def tell(self, code: str, slot: Slot, message: str, severity: str = "warning") -> None:
         """Add a finding, once."""
         finding = LintFinding.at(slot, code, message, severity)
-        if self.fixes and finding not in self.findings:
+        if not self.legacy and finding not in self.findings:
             self.findings.append(finding)
 
     def complain(
         self, slot: Slot, message: str, *, expected: str, hint: str | None, code: str = "typos", used: bool = True
     ) -> None:
         """Refuse a mistyped value, or tell of it where the user wants that or where the mode does not read it."""
-        if not self.on("typos"):
+        if self.legacy:
             return
         ignored = slot.role in self.suite.unread or not used
         if not (self.lenient or self.collect or ignored):
@@ -264,32 +259,29 @@ class SlotReader:
 
     def refuse_empty(self, slot: Slot, message: str) -> None:
         """Refuse a list without entries, with which a part of the chain would be left out; ``trainer`` without a colon is one."""
-        if self.on("typos"):
-            self.complain(slot, message, expected="an entry behind the colon", hint=None, code="nothing-planned")
-        else:
-            self.tell("nothing-planned", slot, message)
+        self.complain(slot, message, expected="an entry behind the colon", hint=None, code="nothing-planned")
 
     def folder_name(self, slot: Slot, name: str) -> None:
         """Refuse a name that would leave its folder or be taken for an option."""
-        if self.on("no-shell"):
+        if not self.legacy:
             check_folder_name(slot, name)
 
     def list_of(self, slot: Slot) -> tuple[str, ...]:
         """Return the elements of a slot's list."""
-        return slot.checked_values() if self.on("sections") else plain_list(slot.value)
+        return plain_list(slot.value) if self.legacy else slot.checked_values()
 
     def distinct(self, slot: Slot) -> tuple[str, ...]:
         """Return the slot's values without repeats, which would do the same thing twice."""
         values = self.list_of(slot)
         once = tuple(dict.fromkeys(values))
-        if not self.on("inference-flags") or len(once) == len(values):
+        if self.legacy or len(once) == len(values):
             return values
-        self.tell("inference-flags", slot, "has an entry twice; it is planned once")
+        self.tell("repeated", slot, "has an entry twice; it is planned once")
         return once
 
     def split(self, slot: Slot) -> Words:
         """Return a slot's value as words."""
-        return split_words(slot.value, slot, pipes=self.suite.pipes and not self.on("no-shell"))
+        return split_words(slot.value, slot, pipes=self.suite.pipes and self.legacy)
 
     def boolean(self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = (), *, used: bool = True) -> None:
         """Complain of values that are neither ``True`` nor ``False`` nor one of ``also``."""
@@ -304,36 +296,33 @@ class SlotReader:
 
     def _broken_test(self, slot: Slot) -> bool:
         """Return whether the original skips a program for its ``|``, at which its unquoted test fails."""
-        return not self.on("no-shell") and len(plain_list(slot.value)) > 1
+        return self.legacy and len(plain_list(slot.value)) > 1
 
     def program(self, role: str) -> Words | None:
         """Return a program's words; None for ``null`` (the originals run a null inference all the same)."""
         slot = self.slots[role]
         if role != "inference" and self._broken_test(slot):
             return None
-        if not slot.absent or (role == "inference" and not self.on("null")):
+        if not slot.absent or (role == "inference" and self.legacy):
             return self.split(slot)
         return None
 
     def by_mode(self, role: str) -> str:
         """Return the mode's value in a slot that holds a list of ``mode=value``, "" for none."""
         slot = self.slots[role]
-        if role == "epoch" and self.suite.fixed_epoch and not self.on("clas-epochs"):
+        if role == "epoch" and self.suite.fixed_epoch and self.legacy:
             return self.suite.fixed_epoch
-        absent, fixed = slot.absent or slot.key == "null", self.suite.fixed_epoch
+        absent = slot.absent or slot.key == "null"
         usual = self.suite.usual_epoch if role == "epoch" and slot.key != "null" else ""
         value = usual if absent else self._mode_value(slot, self.entries(slot), usual)
         if role in ("epoch", "batch"):
             self.numbers(slot, (value,))
-        if role == "epoch" and fixed and value != fixed and slot.key != "null":
-            found = f"{self.mode.value} trains {value or 'as long as the program itself says'}"
-            self.tell("clas-epochs", slot, f"{found}; the original always {fixed}", "info")
         return value
 
     def whole_config(self) -> Mapping[str, str]:
         """Return the configuration for an export without training: this mode's, else that of the whole data."""
         slot = self.slots.get("config")
-        if slot is None or slot.absent or "config" not in self.suite.mode_lists or not self.on("panoptic-vars"):
+        if slot is None or slot.absent or "config" not in self.suite.mode_lists or self.legacy:
             return {}
         values = self.entries(slot)
         names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
@@ -344,10 +333,8 @@ class SlotReader:
         values: dict[str, str] = {}
         for part in self.list_of(slot):
             name, _, value = part.partition("=")
-            if not self.on("whole-value"):
+            if self.legacy:
                 value = value.split("=")[0]
-            elif "=" in value:
-                self.tell("whole-value", slot, f"the original cuts {value!r} at the '='", "info")
             if "=" not in part and self.suite.modeless == "leave out":
                 message = (
                     f"{part!r} is no mode=value, so it is left out, as in the original; write {self.mode.value}={part}"
@@ -370,9 +357,9 @@ class SlotReader:
 
     def _mode_value(self, slot: Slot, values: Mapping[str, str], usual: str = "") -> str:
         name = self.mode.value
-        if values.get(name) or not self.fixes:
+        if values.get(name) or self.legacy:
             return values.get(name) or usual
-        lite = values.get(LITE) if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and self.on("mode-fallback") else ""
+        lite = values.get(LITE) if self.mode is Mode.LITE_TRAIN_WHOLE_INFER else ""
         if lite and lite != usual:
             self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {lite}")
             return lite
@@ -383,23 +370,16 @@ class SlotReader:
         )
         return ""
 
-
-OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
-
-
-class InferenceReader(SlotReader):
-    """Reads what inference asks for."""
+    # What inference asks for.
 
     def models(self) -> tuple[InferModel, ...]:
         """Return what the modes without training infer with."""
         whole = self.suite.whole
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         slot = self.slots["infer_model"]
-        if self.mode.value in self.suite.trains_in:
-            self.tell("closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info")
         if klquant and not self.suite.klquant:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
-            return self._listed() if self.suite.klquant_exports and not self.fixes else ()
+            return self._listed() if self.suite.klquant_exports and self.legacy else ()
         style = {"models": self._listed, "kinds": self._kinds, "quantize": self._quantized}[whole.style]
         before = len(self.findings)
         models = style()
@@ -425,35 +405,25 @@ class InferenceReader(SlotReader):
             if path == "null" and self.suite.whole.skips_null:
                 continue
             text = texts[index] if index < len(texts) else ""
-            if path in NOTHING and (self.on("null") or not slot.line):
-                if slot.line and (text not in NOTHING or not self.slots["device"].absent):
-                    self.tell("null", slot, "null is no model; the original exports it without weights", "info")
+            if path in NOTHING and not (self.legacy and slot.line):
                 continue
-            if index >= len(texts) and self.on("null"):
+            if index >= len(texts):
                 self.tell("default", exports, f"has no entry for the model {path}, which is inferred with as it is")
             export = self._given_export(exports, text)
             quant = quants[index] if index < len(quants) else ""
-            if self.mode is Mode.KLQUANT_WHOLE_INFER and self.on("kl-index"):
-                if quant != "True":
-                    self.tell(
-                        "kl-index",
-                        slot,
-                        f"{path} is quantized here; the original takes infer_quant's word for it",
-                        "info",
-                    )
+            if self.mode is Mode.KLQUANT_WHOLE_INFER and not self.legacy:
                 quant = "True"
             models.append(InferModel(path=path, export=export, quant=quant))
         return tuple(models)
 
     def _given_export(self, exports: Slot, text: str) -> Words | None:
-        """Return the words of a given model's export, by its entry of infer_export."""
         program = self.suite.whole.command
         if text in NOTHING or (program and text == "False"):
             return None
         if not program:
             return split_words(text, exports)
         slot = self.slots[program]
-        return None if slot.absent and self.on("null") else self.split(slot)
+        return None if slot.absent and not self.legacy else self.split(slot)
 
     def _kinds(self) -> tuple[InferModel, ...]:
         slot, whole, quants = self.slots["infer_model"], self.suite.whole, self.quants()
@@ -463,22 +433,18 @@ class InferenceReader(SlotReader):
             if name == "null":
                 continue
             if name not in whole.kinds:
-                if klquant and not self.on("typos"):
-                    continue  # the original looks for what is its own here first
-                if not self.on("typos"):
+                if self.legacy:
+                    if klquant:
+                        continue  # the original looks for what is its own here first
                     break  # the original ends there
                 hint = did_you_mean(name, whole.kinds)
                 self.complain(slot, f"unknown model {name!r}", expected=", ".join(whole.kinds), hint=hint)
                 continue
             if (name in whole.klquant_kinds) != klquant:
                 continue
-            place = index if self.on("kl-index") else len(models)
-            if quants[index : index + 1] != quants[len(models) : len(models) + 1]:
-                self.tell(
-                    "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}", "info"
-                )
+            place = len(models) if self.legacy else index
             export = self.slots[whole.kinds[name]]
-            if export.absent and self.on("null"):
+            if export.absent and not self.legacy:
                 self.tell("null", export, f"is null, so {name} is not exported", "warning")
                 continue
             quant = quants[place] if place < len(quants) else ""
@@ -500,10 +466,7 @@ class InferenceReader(SlotReader):
 
     def axes(self) -> Mapping[str, Axis]:
         """Return the inference axes by role."""
-        rules = self.suite.infer.rules.values()
-        fixed = self.on("inference-flags")
-        roles = {role for rule in rules for role in (*rule.axes, *(rule.fixed_axes if fixed else ()))}
-        return {role: self._axis(role) for role in sorted({"device", *roles})}
+        return {role: self._axis(role) for role in sorted({"device", *self.suite.infer.axes})}
 
     def _axis(self, role: str) -> Axis:
         slot = self.slots[role]
@@ -515,7 +478,7 @@ class InferenceReader(SlotReader):
             self.numbers(slot, values, used=infers)
         if slot.key not in NOTHING and not values and infers:
             self.refuse_empty(slot, "is an empty list, so nothing is inferred")
-        if self.on("null") and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
+        if not self.legacy and (slot.key in NOTHING or slot.value == "null") and values != ("null",):
             return Axis(slot=slot, values=("null",), replaced=True)
         return Axis(slot=slot, values=values)
 
@@ -523,18 +486,13 @@ class InferenceReader(SlotReader):
         """Return the argument with the data for inference after training; ``by_mode`` has the mode's value of a list."""
         image, infer = self.slots["infer_data"], self.suite.infer
         chosen = self.slots.get(infer.data)
-        if infer.data_else and self.on("inference-flags") and (chosen is None or chosen.absent):
+        if infer.data_else and not self.legacy and (chosen is None or chosen.absent):
             chosen = self.slots.get(infer.data_else)
         if chosen is None:
             return ()
-        return flag(image, by_mode.get(chosen.role, chosen.value), fixes=self.fixes)
+        return flag(image, by_mode.get(chosen.role, chosen.value), legacy=self.legacy)
 
-
-AUTOCASTS = (*AMP, "fp32", "null", "False")
-
-
-class TrainingReader(SlotReader):
-    """Reads what training asks for."""
+    # What training asks for.
 
     def legs(self) -> tuple[Leg, ...]:
         """Return the entries of the gpu list."""
@@ -549,20 +507,7 @@ class TrainingReader(SlotReader):
 
     def _leg(self, slot: Slot, index: int, text: str) -> Leg:
         use_gpu = self._use_gpu(index, text)
-        original = original_leg(text, use_gpu, self.suite)
-        if not self.on("devices"):
-            return original
-        leg = parsed_leg(slot, text, use_gpu, self.suite)
-        differs = (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched)
-        if differs and self.mode.trains:
-            self.tell(
-                "devices",
-                slot,
-                f"{text!r} is {len(leg.gpus)} GPUs on {leg.nodes} hosts; the original, which counts characters, takes "
-                f"it for {original.nodes}",
-                "info",
-            )
-        return leg
+        return original_leg(text, use_gpu, self.suite) if self.legacy else parsed_leg(slot, text, use_gpu, self.suite)
 
     def _use_gpu(self, index: int, text: str) -> Words:
         kind = self.suite.devices.parameter
@@ -571,27 +516,17 @@ class TrainingReader(SlotReader):
             return ()
         values = self.list_of(slot)
         if kind == "value":
-            if len(values) > 1 and self.on("no-shell"):
+            if len(values) > 1 and not self.legacy:
                 message = f"is a list, and {self.suite.title} hands one value to all entries of gpu_list"
                 raise slot.error(message, expected=f"{slot.key}:{values[0]}")
-            return flag(slot, "False" if text == "-1" else slot.value, fixes=self.fixes)
-        if kind == "whole" and (len(values) < 2 or not self.on("device-per-leg")):
-            return flag(slot, fixes=self.fixes)
-        if kind == "whole" and self.mode.trains:
-            message = "gives each entry of gpu_list a value; the original gives all of them to each"
-            self.tell("device-per-leg", slot, message, "info")
+            return flag(slot, "False" if text == "-1" else slot.value, legacy=self.legacy)
+        if kind == "whole" and (len(values) < 2 or self.legacy):
+            return flag(slot, legacy=self.legacy)
         if index < len(values):
-            return flag(slot, values[index], fixes=self.fixes)
-        if not self.on("device-per-leg") or not values or slot.absent or slot.key in NOTHING:
+            return flag(slot, values[index], legacy=self.legacy)
+        if self.legacy or not values or slot.absent or slot.key in NOTHING:
             return ()
-        if self.mode.trains:
-            self.tell(
-                "device-per-leg",
-                slot,
-                f"has fewer values than gpu_list; the last one, {values[-1]}, is repeated",
-                "info",
-            )
-        return flag(slot, values[-1], fixes=self.fixes)
+        return flag(slot, values[-1])  # the last one is repeated
 
     def autocasts(self) -> tuple[str, ...]:
         """Return the precisions to train in."""
@@ -620,9 +555,8 @@ class TrainingReader(SlotReader):
         return trainers
 
     def _check_model_name(self, trainers: tuple[TrainerSpec, ...]) -> None:
-        """Refuse a missing train_model_name where evaluation or export would need the file."""
         slot = self.slots["train_model_name"]
-        if not self.on("null"):
+        if self.legacy:
             return
         if "{name}" in self.suite.weights and slot.absent and trainers and self._hands_weights(trainers):
             if slot.value or self.suite.weights != "{save}/{name}":
@@ -638,19 +572,19 @@ class TrainingReader(SlotReader):
         """Return whether an evaluation or an export gets what training left as an argument."""
         steps = [] if self.slots["eval"].absent else [self.suite.eval]
         steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
-        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.text}{item.value}"]
+        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
         return any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
 
     def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
         """Return the rule of the trainer called ``name``; None to skip it."""
         for rule in self.suite.trainers:
             own = self.slots.get(rule.key)
-            if own is not None and own.key == name and (name not in NOTHING or not self.on("typos")):
+            if own is not None and own.key == name and (name not in NOTHING or self.legacy):
                 return rule
         norm = next(rule for rule in self.suite.trainers if rule.kind == "norm")
         if name and name == self.suite.amp_trainer:
             return norm
-        if self.on("typos") and (alias := next((r for r in self.suite.trainers if r.kind == name), None)):
+        if not self.legacy and (alias := next((r for r in self.suite.trainers if r.kind == name), None)):
             self.tell("typos", slot, f"{name!r} is taken for {self.slots[alias.key].key!r}", "info")
             return alias
         known = [self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots]
@@ -659,7 +593,7 @@ class TrainingReader(SlotReader):
         return norm if self.suite.unknown_trainer == "norm" else None
 
     def _trainer(self, slot: Slot, name: str) -> TrainerSpec | None:
-        if name in NOTHING and self.on("null"):
+        if name in NOTHING and not self.legacy:
             rules = (rule for rule in self.suite.trainers if rule.key in self.slots)
             rule = next((rule for rule in rules if self.slots[rule.key].key == name), None)
             trains = self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
@@ -672,19 +606,15 @@ class TrainingReader(SlotReader):
             return None
         self.folder_name(slot, name)
         command, *more = (self.slots[role] for role in rule.command if role in self.slots)
-        if command.value == "null" and (self.on("null") or not more):
+        if command.value == "null" and not (self.legacy and more):
             self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
-            if more:
-                self.tell("null", command, "is run by the original all the same, as it adds words to it", "info")
             return None
-        if command.absent and self.on("null"):
+        if command.absent and not self.legacy:
             message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
             self.tell("null", command, message)
             return None
-        for part in tuple(more) if self.on("null") else ():
-            if part.absent and part.value:
-                more.remove(part)
-                self.tell("null", part, "adds nothing to the training; the original hands it this word", "info")
+        if not self.legacy:
+            more = [part for part in more if not part.absent or not part.value]
         words = [word for part in (command, *more) for word in self.split(part)]
         quant = rule.kind == "pact"
         return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
@@ -693,86 +623,13 @@ class TrainingReader(SlotReader):
         slot = self.slots.get(rule.export)
         return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
 
-
-# From slots to a ChainSpec.
-#
-# This is where the default behaviour and the original drivers' differ in how values are read; each difference
-# has a name in ``fixes`` and leaves a finding where it matters.
-
-
-# Slots whose values become a part of a word, of a path mostly.
-AS_THEY_STAND = frozenset(
-    ("train_model_name", "inference_dir", "infer_model", "model_dir", "extra_infer", "config", "export_save")
-)
-
-
-def _is_plain(value: str, slot: Slot) -> bool:
-    """Return whether ``value`` is the same word to a shell."""
-    try:
-        return split_words(value, slot) in ((value,), ())
-    except ParamsError:
-        return False
-
-
-def _has_blanks(other: Slot, cut: Slot, *, program: bool) -> bool:
-    """Return whether blanks around the original's value ``other``, ours ``cut``, make a difference to it."""
-    if cut.absent:
-        return other.value != cut.value
-    if program:  # a shell splits these; to it no other blank is one
-        return other.value.strip(" \t") != cut.value.strip(" \t")
-    return plain_list(other.value) != cut.values
-
-
-def build_spec(
-    file: ParamFile,
-    suite: Suite,
-    mode: Mode,
-    *,
-    lenient: bool = False,
-    text: str | None = None,
-    fixes: frozenset[str] = ALL,
-) -> ChainSpec:
-    """Return what ``file`` asks for in ``mode``.
-
-    Args:
-        file: the parsed file.
-        suite: the profile to read it with.
-        mode: the mode.
-        lenient: turn unknown trainers and mistyped booleans into notes.
-        text: the file's text, for findings on where the original reads other lines or values.
-        fixes: the fixes in force.
-
-    Raises:
-        ParamsError: the file does not fit the suite's layout, or a value is impossible.
-    """
-    if "sections" in fixes or text is None:
-        slots = read_slots(file, suite)
-    else:
-        slots = legacy_slots(text, file.path, suite, whole=True)
-    if "whole-value" not in fixes:
-        slots = cut_slots(slots, suite)
-    reader = SpecReader(slots, suite, mode, fixes=fixes, lenient=lenient)
-    if text is not None:
-        reader.compare(legacy_slots(text, file.path, suite))
-    return reader.spec(alignment_params(file))
-
-
-def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
-    """Return what the original driver reads out of ``text``, defects included."""
-    slots = legacy_slots(text, path, suite)
-    return SpecReader(slots, suite, mode, fixes=NONE, lenient=True).spec(None)
-
-
-class SpecReader(TrainingReader, InferenceReader):
-    """Reads a file's slots into a ChainSpec."""
-
     def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.
 
         Raises:
             ParamsError: a value is impossible.
         """
-        trains = self.suite.trains(self.mode, self.fixes)
+        trains = self.suite.trains(self.mode, legacy=self.legacy)
         self._idle_keys()
         self.quants()
         if not self.slots["inference"].line:
@@ -785,7 +642,7 @@ class SpecReader(TrainingReader, InferenceReader):
         )
         return ChainSpec(
             suite=self.suite,
-            fixes=self.fixes,
+            legacy=self.legacy,
             mode=self.mode,
             model=self.model_name(),
             python=self.python(),
@@ -793,7 +650,7 @@ class SpecReader(TrainingReader, InferenceReader):
             autocasts=self.autocasts(),
             trainers=self.trainers() if trains else (),
             by_mode=by_mode,
-            flags={role: flag(self.slots[role], value, fixes=self.fixes) for role, value in by_mode.items()},
+            flags={role: flag(self.slots[role], value, legacy=self.legacy) for role, value in by_mode.items()},
             name=by_mode.get("train_model_name", self.slots["train_model_name"].value),
             after=tuple(self.program(one.program) for one in self.suite.after),
             eval=self.program("eval"),
@@ -807,48 +664,12 @@ class SpecReader(TrainingReader, InferenceReader):
         )
 
     def _idle_keys(self) -> None:
-        """Tell of keys that are none of their lines', which is harmless where nothing reads the line, or that hold their value."""
-        for rule in self.suite.layout if self.on("sections") else ():
+        for rule in () if self.legacy else self.suite.layout:
             slot = self.slots.get(rule.role)
             if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
                 self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
             elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
                 self.tell("default", slot, "has no colon, so it has no value")
-
-    def compare(self, original: Slots) -> None:
-        """Tell where the original driver would read another line or value."""
-        axes, programs = self.suite.named_axes, self.suite.programs
-        for role, cut in cut_slots(self.slots, self.suite).items():
-            slot, other = self.slots[role], original.get(role)
-            self._compare_words(slot, axes)
-            if other is None or role in self.suite.unread or (not other.line and not slot.line):
-                continue
-            if other.line != slot.line:
-                message = f"the original reads line {other.line} here: it counts lines"
-                self.tell("sections", slot, message, "info")
-            elif other.key != cut.key or _has_blanks(other, cut, program=role in programs):
-                self.tell("sections", slot, "the original takes blanks for part of a name", "info")
-            if cut.key != slot.key:
-                self.tell("whole-value", slot, f"the original's echo eats the key {slot.key!r}", "info")
-            elif cut.value.strip() != slot.value:
-                message = f"the original cuts the value to {cut.value.strip()!r}"
-                self.tell("whole-value", slot, message, "info")
-        trainers = {rule.key for rule in self.suite.trainers}
-        for role, other in original.items():
-            used = other.key in self.slots["trainer"].values if role in trainers else not other.absent
-            if role not in self.slots and used and role not in self.suite.unread:
-                self.tell("sections", other, "is no line of the layout; the original reads it as one", "info")
-
-    def _compare_words(self, slot: Slot, axes: frozenset[str]) -> None:
-        """Tell where the original's shell would make other words of a value."""
-        if not slot.key:
-            self.tell("null", slot, "has no key and is left out; the original passes '=' and a value", "info")
-        lists = ("config", "train_model_name") if slot.role in self.suite.mode_lists else ()
-        lists = lists if self.suite.whole.style == "quantize" else (*lists, "infer_model")
-        values = slot.values if slot.role in (*lists, *axes) else (slot.value,)
-        named = slot.role in AS_THEY_STAND or slot.role in axes
-        if named and not all(_is_plain(value, slot) for value in values):
-            self.tell("no-shell", slot, "is taken as it stands; the original hands it to a shell", "info")
 
     def model_name(self) -> str:
         """Return the model's name, which becomes a folder's; with the folders above it, which colons part in the file."""
@@ -861,6 +682,27 @@ class SpecReader(TrainingReader, InferenceReader):
     def python(self) -> Words:
         """Return the interpreter's words."""
         words = self.split(self.slots["python"])
-        if self.on("null") and (not words or words == ("null",)):
+        if not self.legacy and (not words or words == ("null",)):
             raise self.slots["python"].error("names no interpreter", expected="python:python")
         return words
+
+
+def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
+    """Return what ``file`` asks for in ``mode``.
+
+    Args:
+        file: the parsed file.
+        suite: the profile to read it with.
+        mode: the mode.
+        lenient: turn unknown trainers and mistyped booleans into notes.
+
+    Raises:
+        ParamsError: the file does not fit the suite's layout, or a value is impossible.
+    """
+    return SpecReader(read_slots(file, suite), suite, mode, lenient=lenient).spec(alignment_params(file))
+
+
+def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
+    """Return what the original driver reads out of ``text``, defects included."""
+    slots = legacy_slots(text, path, suite)
+    return SpecReader(slots, suite, mode, legacy=True, lenient=True).spec(None)

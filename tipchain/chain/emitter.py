@@ -8,7 +8,7 @@ import math
 import posixpath
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
@@ -19,18 +19,11 @@ from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
-from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
+from tipchain.chain.suites import ArgumentItem, Choice, Conditions, InferRule, LintFinding, Suite, condition
 from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
 
 Facts = Mapping[str, str]
-
-
-class Values(dict[str, str]):
-    """Values of slots for templates; a slot that the file lacks is empty."""
-
-    def __missing__(self, role: str) -> str:
-        return ""
 
 
 @lru_cache(maxsize=4096)
@@ -44,40 +37,32 @@ class Filler(NamedTuple):
     Attributes:
         suite: the profile.
         slots: the file's slots.
-        fixes: the fixes in force.
+        legacy: whether these are the original's own commands.
     """
 
     suite: Suite
     slots: Slots
-    fixes: frozenset[str]
+    legacy: bool
 
-    def holds(self, conditions: Sequence[Condition], facts: Facts) -> bool:
+    def holds(self, conditions: Conditions, facts: Facts) -> bool:
         """Return whether all ``conditions`` hold."""
-        return not conditions or all(self._holds(condition, facts) for condition in conditions)
-
-    def _holds(self, condition: Condition, facts: Facts) -> bool:
-        name, values = condition.name, condition.values
-        if name in ("fixed", "unfixed"):
-            return any((value in self.fixes) == (name == "fixed") for value in values)
-        found = self._fact(name, facts)
-        if found is None:
-            return condition.operation in ("not", "lacks")
-        match condition.operation:
-            case "is":
-                return found in values
-            case "not":
-                return found not in values
-            case "matches":
-                return any(re.fullmatch(value, found) for value in values)
-            case operation:
-                return any(value in found for value in values) == (operation == "has")
-
-    def _fact(self, name: str, facts: Facts) -> str | None:
-        what, _, role = name.partition(" ")
-        if role and what in ("key", "value"):
+        for text, values in conditions.items():
+            name, operation = condition(text)
+            what, _, role = name.partition(" ")
             slot = self.slots.get(role)
-            return None if slot is None else slot.key if what == "key" else slot.value
-        return facts.get(name)
+            found = facts.get(name) if not role else None if slot is None else slot.key if what == "key" else slot.value
+            fits = found in values if operation in ("", "not") else found and any(value in found for value in values)
+            if bool(fits) == (operation in ("not", "lacks")):
+                return False
+        return True
+
+    def points(
+        self, rule: InferRule, lists: Mapping[str, tuple[Slot, Sequence[str]]], facts: Facts
+    ) -> Iterator[Mapping[str, str]]:
+        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes."""
+        for point in limited_product({role: lists[role] for role in rule.axes}):
+            if not any(self.holds(tests, {**facts, **point}) for tests in rule.skip):
+                yield point
 
     def fill(self, template: str, facts: Facts) -> str:
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
@@ -90,9 +75,9 @@ class Filler(NamedTuple):
             raise ProfileError(message, file=self.suite.file) from error
 
     @property
-    def values(self) -> Values:
-        """The values of the file's lines, by role."""
-        return Values({role: slot.value for role, slot in self.slots.items()})
+    def values(self) -> Mapping[str, str]:
+        """The values of the file's lines, by role; a slot that the file lacks is empty."""
+        return defaultdict(str, {role: slot.value for role, slot in self.slots.items()})
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:
         """Return the first of ``choices`` whose conditions hold, filled in; "" if none does."""
@@ -105,22 +90,29 @@ class Filler(NamedTuple):
         """Return the words of an argument list; ``roles`` are those that the engine makes."""
         found: list[str] = []
         for item in items:
-            if not item.when or self.holds(item.when, facts):
+            if self.holds(item.when, facts):
                 found += self._item(item, facts, roles)
         return tuple(found)
 
     def _item(self, item: ArgumentItem, facts: Facts, roles: Mapping[str, Words]) -> Words:
-        if item.role:
-            if item.role in roles:
-                return roles[item.role]
-            slot = self.slots.get(item.role)
-            return flag(slot, pipes=self.pipes, fixes=self.fixes) if slot else ()
-        if item.text:
-            return tuple(found for word in _template_words(item.text) for found in self._text(word, facts))
+        slot = self.slots.get(item.role)
+        if item.add and not item.role:
+            return tuple(found for word in _template_words(item.add) for found in self._text(word, facts))
+        if item.add and item.role in roles:
+            return roles[item.role]
+        if slot is None:
+            return ()
         if item.key:
-            slot = self.slots.get(item.key)
-            return split_words(slot.key, slot) if slot and slot.key not in ("", "null") else ()
-        return self._flag(item, facts)
+            return split_words(slot.key, slot) if slot.key not in NOTHING else ()
+        if item.add:
+            return flag(slot, pipes=self.pipes, legacy=self.legacy)
+        value = None if item.value is None else self.fill(item.value, facts)
+        if item.value is not None and self.nothing_inside(item.value):
+            return ()
+        named = slot if item.keyed_by == "key" else slot._replace(key=slot.value)
+        return flag(
+            named, value, raw=item.raw, literal=value is not None, join=item.join, pipes=self.pipes, legacy=self.legacy
+        )
 
     def _text(self, word: str, facts: Facts) -> Words:
         """Return a word of a template; a slot's value alone may be several words."""
@@ -128,38 +120,26 @@ class Filler(NamedTuple):
             slot = self.slots.get(word[3:-2])
             return () if slot is None or slot.absent else split_words(slot.value, slot, pipes=self.pipes)
         text = self.fill(word, facts)
-        as_it_stands = text == word or "no-shell" in self.fixes
-        return (text,) if as_it_stands else split_words(text, self.slots["model_name"], pipes=self.pipes)
+        return (
+            (text,)
+            if text == word or not self.legacy
+            else split_words(text, self.slots["model_name"], pipes=self.pipes)
+        )
 
     @property
     def pipes(self) -> bool:
         """Whether a ``|`` is taken for a blank, as in the original."""
-        return self.suite.pipes and "no-shell" not in self.fixes
-
-    def _flag(self, item: ArgumentItem, facts: Facts) -> Words:
-        slot = self.slots.get(item.flag)
-        if slot is None:
-            return ()
-        value = None if item.value is None else self.fill(item.value, facts)
-        if item.value is not None and self.nothing_inside(item.value):
-            return ()
-        named = slot if item.keyed_by == "key" else slot._replace(key=slot.value)
-        return flag(
-            named, value, raw=item.raw, literal=value is not None, join=item.join, pipes=self.pipes, fixes=self.fixes
-        )
+        return self.suite.pipes and self.legacy
 
     def nothing_inside(self, template: str) -> bool:
         """Return whether a template that names a slot's value has none: a path made of null is no path."""
-        if "null" not in self.fixes or "v[" not in template:
+        if self.legacy or "v[" not in template:
             return False
         role = template.partition("v[")[2].partition("]")[0]
         return role not in self.slots or self.slots[role].absent
 
 
 OUTPUT = PurePosixPath("test_tipc/output")
-FIXED = ("fixed", "unfixed")
-INFERENCE_FLAGS = "inference-flags"
-"""The one fix of arguments that is told for each of them, by the device."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MAX_COMMANDS = 10_000
 """Commands of a plan: at a second each it runs for three hours. The largest of a public file has some hundreds."""
@@ -326,7 +306,8 @@ class Expansion(PlanDraft):
 
     def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
         self.spec, self.options, self.suite = spec, options, spec.suite
-        self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
+        self.legacy = spec.legacy
+        self.filler = Filler(suite=spec.suite, slots=spec.slots, legacy=spec.legacy)
         self.python: Words = (options.python,) if options.python else spec.python
         self.base, out, run = self._place()
         self.above_inference = posixpath.relpath(".", self.suite.infer.cwd)
@@ -347,18 +328,14 @@ class Expansion(PlanDraft):
             redirected=spec.suite.redirected,
             data=options.data,
         )
-        super().__init__(head, spec.slots["model_name"], options, named=self.on("run-id"), told=bool(spec.fixes))
-
-    def on(self, fix: str) -> bool:
-        """Return whether a fix is in force."""
-        return fix in self.spec.fixes
+        super().__init__(head, spec.slots["model_name"], options, named=not spec.legacy, told=not spec.legacy)
 
     def _place(self) -> tuple[str, str, str]:
         """Return where the output goes: ``base`` as commands name it, ``out`` and ``run`` for people."""
         spec, options = self.spec, self.options
         facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
         original = self.filler.fill(self.suite.out, facts)
-        if not self.on("run-id"):
+        if self.legacy:
             out = posixpath.normpath(original.removeprefix(f"{options.root}/"))
             return original, out, out
         out, run = folders(options, spec.model, spec.mode)
@@ -366,38 +343,24 @@ class Expansion(PlanDraft):
         return run if run.startswith("/") else f"{below}/{run}", out, run
 
     def _facts(self) -> Facts:
-        """Return what every template may refer to."""
         spec = self.spec
         values = self.filler.values
         facts = {
             "model_pp": spec.model.replace("PP-", "pp", 1),
+            "model_folders": str(len([name for name in values["infer_model"].split("/") if name not in ("", ".")])),
             "model_below": values["infer_model"].replace("../", "", 1),
             "config_name": re.sub(r".*configs/\S*/(\S*)\.yaml.*", r"\1", values["export_norm"], count=1),
             "config_rest": re.sub(r".*configs/.*/(.*).yaml", r"\1", values["export_norm"], count=1),
             "root": self.options.root,
             "model": spec.model,
             "mode": spec.mode.value,
+            "legacy": str(self.legacy),
             "base": self.base,
             **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
         }
         for name, choices in self.suite.vars.items():
             facts[name] = self.filler.choose(choices, facts)
         return facts
-
-    def words(
-        self, items: Sequence[ArgumentItem], facts: Facts, roles: Mapping[str, Words], filler: Filler | None = None
-    ) -> Words:
-        """Return the words of an argument list, and tell of the fixes that the profile names for them."""
-        filler = filler or self.filler
-        found = filler.words(items, facts, roles)
-        for item in (one for one in items if one.when):
-            for fix in (value for test in item.when if test.name in FIXED for value in test.values):
-                if fix == INFERENCE_FLAGS or not self.on(fix):
-                    continue
-                if filler._replace(fixes=filler.fixes - {fix}).words(items, facts, roles) != found:
-                    slot = self.spec.slots.get(item.flag or item.role or item.key)
-                    self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
-        return found
 
     def redirected(self, command: Command, log: str) -> tuple[Command, str]:
         """Return a command and its log: a blank in the name, after a list's last value say, ends it for the original's shell."""
@@ -407,30 +370,17 @@ class Expansion(PlanDraft):
 
     def interpreter(self, cwd: str) -> Words:
         """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        found = self.seen_from(cwd, self.python)
-        if found == self.python or not self.on("cwd"):
-            return self.python
-        if self.options.python is None:
-            message = f"is looked for where the chain is started; the original looks for it in {cwd}"
-            self.tell("cwd", message, self.spec.slots["python"], "info")
-        return found
+        return self.python if self.legacy else self.seen_from(cwd, self.python)
 
-    def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
+    def visible(self, fixed: str | None) -> dict[str, str]:
         """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
-        found = fixed if self.on("devices") else self.exported
-        if gpus and self.on("devices") and fixed != self.exported and self.spec.trains:
-            there = "leaves it unset" if self.exported is None else f"has {self.exported} there"
-            here = "is not set" if fixed is None else f"is {fixed}"
-            message = f"{VISIBLE} {here} for each command of a leg; for some the original {there}"
-            self.tell("devices", message, self.spec.slots["gpu_list"], "info")
+        found = self.exported if self.legacy else fixed
         return {} if found is None else {VISIBLE: found}
 
     def inference_dir(self) -> str:
         """Return what inference_dir adds to the folder of the exported model."""
         slot = self.spec.slots.get("inference_dir")
-        if slot is None or (slot.absent and self.on("null")):
-            return ""
-        if slot.value in ("null", "##") or (not slot.value and self.on("run-id")):
+        if slot is None or slot.value in ("null", "##") or (not slot.value and not self.legacy):
             return ""  # an empty value makes the original write a slash twice, the same path
         return f"/{slot.value}"
 
@@ -439,7 +389,7 @@ class Expansion(PlanDraft):
         if self.above_inference == ".":
             return folder
         seen = posixpath.join(self.above_inference, folder)
-        return posixpath.normpath(seen) if self.on("run-id") else seen
+        return seen if self.legacy else posixpath.normpath(seen)
 
     def is_told(self, argv: Words, folder: str, role: str) -> bool:
         """Return whether a command gets its folder; if not, where it writes is not known, which is told."""
@@ -453,18 +403,15 @@ class Expansion(PlanDraft):
 
     def exported_files(self, folder: str, argv: Words) -> tuple[Artifact, ...]:
         """Return what an export into ``folder`` must leave."""
-        if not self.spec.fixes:
+        if self.legacy:
             return ()
         return exported_files(folder if self.is_told(argv, folder, "export_save") else "")
 
     def infer(self, source: Source) -> None:
         """Add the inferences with a model, on each device of the list."""
         if self.spec.inference is None:
-            message = "is null, so nothing is inferred; the original runs `python null`"
-            self.tell("null", message, self.spec.slots["inference"], "info")
             self.tell("null", "inference is null, so nothing is inferred")
             return
-        self.told_data(source)
         axis = self.spec.axes["device"]
         seen: set[Words] = set()
         # Without a line for it, inference runs where training did.
@@ -476,123 +423,56 @@ class Expansion(PlanDraft):
                 continue
             self.infer_on(kind, value, source, seen)
 
-    def told_data(self, source: Source) -> None:
-        """Tell of data that the original does not pass to inference after training."""
-        chosen = self.spec.slots.get(self.suite.infer.data)
-        if self.spec.trains and source.data and (chosen is None or chosen.absent):
-            message = "is used after training too; the original passes no data there"
-            self.tell("inference-flags", message, self.spec.slots["infer_data"], "info")
-
     def infer_on(self, kind: str, value: str, source: Source, seen: set[Words]) -> None:
         """Add the inferences on one device."""
         rule = self.suite.infer.rules[kind]
-        filler, points = self.settled_points(kind, rule, source)
+        # Where no setting of the file can be passed on this device, the original's commands without them stay.
+        original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
+        if not points and not self.legacy:
+            points = self.points(rule, source, legacy=True)
+            original = bool(points)
         if not points:
             self.tell("default", self.why_no_point(kind, rule, source.quant), self.spec.axes["device"].slot)
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
+            facts["legacy"] = str(original)
             facts["results"] = self.results(source)
-            argv = self.infer_argv(rule, facts, source, filler)
-            if argv in seen and self.on("inference-flags"):
-                self.tell("inference-flags", "a command that would be repeated is planned once", None, "info")
-                continue
+            argv = self.infer_argv(rule, facts, source)
+            if argv in seen and not self.legacy:
+                continue  # a command that would be repeated
             seen.add(argv)
-            if filler is self.filler:
-                self.tell_inference_flags(rule, facts, kind)
             self.add_inference(kind, rule, facts, argv, source)
 
     def results(self, source: Source) -> str:
         """Return where inference writes results; several models have a folder each."""
-        shared = not self.on("run-id") or not source.label
+        shared = self.legacy or not source.label
         return self.base if shared else f"{self.base}/{slug(source.label)}"
 
-    def settled_points(self, kind: str, rule: InferRule, source: Source) -> tuple[Filler, Sequence[Mapping[str, str]]]:
-        """Return the inference product of a device, and what fills in its arguments.
-
-        Where no setting of the file can be passed on this device, the original's commands without them stay.
-        """
-        points = list(self.points(rule, source, self.filler))
-        for axis in (self.spec.axes[role] for role in self.axes_of(rule, self.filler)):
-            if axis.replaced:
-                message = "has no key or no value; the original goes through what it lists all the same"
-                self.tell("null", message, axis.slot, "info")
-        self.tell_other_points(kind, rule, source, points)
-        if not self.on("inference-flags"):
-            return self.filler, points
-        plain = self.filler._replace(fixes=self.spec.fixes - {"inference-flags"})
-        original = list(self.points(rule, source, plain))
-        if not points and original:
-            return plain, original
-        kept = [{role: point[role] for role in rule.axes} for point in points]
-        if any(point not in kept for point in original) or any(point not in original for point in kept):
-            axes = ", ".join(self.spec.axes[role].slot.key for role in rule.axes)
-            quantized = "a quantized model" if source.quant == "True" else "this model"
-            message = f"on the {kind.upper()} {quantized} is inferred with other combinations of {axes}"
-            device = self.spec.axes["device"].slot
-            self.tell("inference-flags", f"{message} than in the original", device, "info")
-        return self.filler, points
-
-    def tell_other_points(
-        self, kind: str, rule: InferRule, source: Source, points: Sequence[Mapping[str, str]]
-    ) -> None:
-        """Tell of other fixes that a profile's ``skip`` names, where they change the product."""
-        tests = [test for tests in rule.skip for test in tests if test.name in ("fixed", "unfixed")]
-        for fix in sorted({value for test in tests for value in test.values} - {"inference-flags"}):
-            other = self.filler._replace(fixes=self.spec.fixes - {fix})
-            if self.on(fix) and list(self.points(rule, source, other)) != points:
-                message = f"the original infers with other combinations of settings on the {kind.upper()}"
-                self.tell(fix, message, self.spec.axes["device"].slot, "info")
-
-    def points(self, rule: InferRule, source: Source, filler: Filler) -> Iterator[Mapping[str, str]]:
-        """Yield the inference product of a device, without the points that cannot be."""
-        axes = {role: self.spec.axes[role] for role in self.axes_of(rule, filler)}
-        for point in limited_product({role: (axis.slot, axis.values) for role, axis in axes.items()}):
-            facts = {**source.facts, **point, "quant": source.quant}
-            if not any(filler.holds(tests, facts) for tests in rule.skip):
-                yield point
-
-    def axes_of(self, rule: InferRule, filler: Filler) -> tuple[str, ...]:
-        """Return the roles of a rule's product."""
-        return rule.fixed_axes if "inference-flags" in filler.fixes else rule.axes
+    def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Sequence[Mapping[str, str]]:
+        """Return the inference product of a device."""
+        facts = {**source.facts, "quant": source.quant, "legacy": str(legacy)}
+        lists = {role: (axis.slot, axis.values) for role, axis in self.spec.axes.items()}
+        return list(self.filler.points(rule, lists, facts))
 
     def why_no_point(self, kind: str, rule: InferRule, quant: str) -> str:
         """Return the note on a device that has nothing to infer."""
-        axes = [self.spec.axes[role].slot for role in self.axes_of(rule, self.filler)]
+        axes = [self.spec.axes[role].slot for role in rule.axes]
         settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
         return f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {quant})"
 
-    def infer_argv(self, rule: InferRule, facts: Facts, source: Source, filler: Filler) -> Words:
+    def infer_argv(self, rule: InferRule, facts: Facts, source: Source) -> Words:
         """Return the words of one inference."""
         spec, infer = self.spec, self.suite.infer
-        model = filler.fill(infer.model, facts)
+        model = self.filler.fill(infer.model, facts)
         roles: dict[str, Words] = {
-            "model": flag(spec.slots["model_dir"], model, literal=True, fixes=spec.fixes),
+            "model": flag(spec.slots["model_dir"], model, literal=True, legacy=self.legacy),
             "data": source.data,
         }
-        for role in ("device", *self.axes_of(rule, filler)):
-            raw, slot = role in infer.raw, spec.axes[role].slot
-            roles[role] = flag(slot, facts[role], raw=raw and not self.on("null"), fixes=spec.fixes)
-            if raw and not roles[role]:
-                message = "is null and left out; the original writes it all the same"
-                self.tell("null", message, slot, "info")
-        for item in rule.arguments:
-            named = spec.slots.get(item.flag)
-            if named and named.key not in NOTHING and item.value and filler.nothing_inside(item.value):
-                self.tell("null", "is null and left out; the original makes a path of it", named, "info")
+        for role in ("device", *rule.axes):
+            raw = role in infer.raw and self.legacy
+            roles[role] = flag(spec.axes[role].slot, facts[role], raw=raw, legacy=self.legacy)
         python = self.interpreter(source.cwd)
-        return (*python, *(spec.inference or ()), *self.words(rule.arguments, facts, roles, filler))
-
-    def tell_inference_flags(self, rule: InferRule, facts: Facts, kind: str) -> None:
-        """Tell of settings that the original drops on this device."""
-        for item in rule.arguments:
-            if not any(test.name == "fixed" and test.values == (INFERENCE_FLAGS,) for test in item.when):
-                continue
-            if not self.filler.holds(item.when, facts):
-                continue
-            slot = self.spec.slots.get(item.role or item.flag)
-            if slot is not None and slot.key not in NOTHING and not (item.role and slot.absent):
-                message = f"is passed to inference on the {kind.upper()} too; the original drops it there"
-                self.tell("inference-flags", message, slot, "info")
+        return (*python, *(spec.inference or ()), *self.filler.words(rule.arguments, facts, roles))
 
     def add_inference(self, kind: str, rule: InferRule, facts: Facts, argv: Words, source: Source) -> None:
         """Add one inference."""
@@ -601,7 +481,7 @@ class Expansion(PlanDraft):
         parts.append(kind)
         parts += [
             f"{SHORT_NAMES.get(role, role)}={facts[role]}"
-            for role in self.axes_of(rule, self.filler)
+            for role in rule.axes
             if facts.get(role, "") not in NOTHING and spec.axes[role].slot.key not in NOTHING
         ]
         gpu = source.gpu if kind == "gpu" else None
@@ -614,12 +494,12 @@ class Expansion(PlanDraft):
             step="infer",
             argv=argv,
             cwd=source.cwd,
-            env=self.visible(source.gpu, gpus=kind == "gpu"),
+            env=self.visible(source.gpu),
             needs=source.needs,
             on_gpu=kind == "gpu",
             leg=source.leg,
             gpus=() if gpu is None else (gpu,),
-            leaves=(result,) if spec.fixes else (),
+            leaves=() if self.legacy else (result,),
             links=self.links(source),
         )
         self.add(command, log=self.filler.fill(rule.log, facts))

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, takewhile
@@ -120,14 +120,6 @@ _OF_STEP: Mapping[str, Mapping[str, str]] = {
 _METRIC_FIGURES = frozenset({*_METRICS.values(), "map50", "map75"})
 
 
-def figures(step: str, lines: Iterable[str]) -> Mapping[str, float]:
-    """Return the figures in the lines of a log of a command of kind ``step``."""
-    reader = FigureReader(step)
-    for line in lines:
-        reader.read(line)
-    return reader.figures()
-
-
 class FigureReader:
     """Collects the figures of a log, line by line; steps other than train, eval, infer and compare have none.
 
@@ -169,7 +161,6 @@ class FigureReader:
             self._read_sentences(text, is_evaluation=is_evaluation)
 
     def _begins_epoch(self, text: str, count: int) -> bool:
-        """Tell whether a line is one of the first ``count`` of its epoch."""
         if not (found := _EPOCH.search(text)):
             return False
         self.epoch, self.in_epoch = found[0], self.in_epoch + 1 if found[0] == self.epoch else 1
@@ -357,16 +348,6 @@ _ERROR = re.compile(
 )
 
 
-def names_folder(argv: Sequence[str]) -> bool:
-    """Tell whether a launching command says itself where its workers shall log to.
-
-    What stands after the program to launch is the program's own.
-    """
-    start = next((index for index, word in enumerate(argv) if word in LAUNCHERS), -1) + 1
-    own = takewhile(lambda word: not word.endswith(".py"), argv[start:])
-    return any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in own)
-
-
 def worker_error(folder: Path) -> tuple[str, tuple[str, ...]]:
     """Return name and last lines of the first worker's log that tells of an error; ("", ()) if none does."""
     for path in sorted(folder.glob("workerlog.*"), key=_number):
@@ -503,19 +484,16 @@ def run_command(
 
 
 def _make_ready(ready: _Ready, place: Place) -> _Ready:
-    """Settle what can only be known now; make the links and an empty log that no other command has had.
-
-    Raises:
-        UnsettledError: a text of the command's words cannot be settled.
-        OSError: a link cannot be made.
-        re.error: what a line of the log must match is no regular expression.
-    """
     command = settle(ready.command, place.root, place.run)
     for name, target in command.links:
         _link(place.root / name, place.root / target)
     log = claim_log(place.log(command))
     env = dict(ready.env)
-    if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
+    # What stands after the program to launch is the program's own.
+    start = next((index for index, word in enumerate(command.argv) if word in LAUNCHERS), -1) + 1
+    words = takewhile(lambda word: not word.endswith(".py"), command.argv[start:])
+    names_folder = any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in words)
+    if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     known = [one if _is_file(one.given, command, place) else one._replace(given="") for one in command.leaves]
     before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)
@@ -595,7 +573,6 @@ def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop
 
 
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:
-    """Return the ending, changed where its log cannot be read, and what the command left."""
     assert ready.log is not None
     lines, errors = ready.lines, ErrorReader(place.root)
     figures = FigureReader(ready.command.step, ready.command.speed)
@@ -625,7 +602,6 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
 
 
 def _wrote_a_result(ready: _Ready, place: Place) -> bool:
-    """Return whether an inference whose lines hold no result wrote a file that may be one."""
     if ready.start is None or ready.command.step != "infer":
         return False
     files = (Path(folder, name) for folder, _, names in os.walk(place.root) for name in names)
@@ -637,7 +613,6 @@ def _wrote_a_result(ready: _Ready, place: Place) -> bool:
 
 
 def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
-    """Return the exception that the first of the workers' logs ends with that ends with one."""
     folder = Path(ready.env[VARIABLE]) if VARIABLE in ready.env else None
     for path in sorted(folder.glob("workerlog.*"), key=_number) if folder else ():
         check = LineCheck(())
@@ -650,7 +625,6 @@ def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
 
 
 def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:
-    """Return the last lines of the first worker that tells of an error, below the name of its log."""
     if VARIABLE not in ready.env:
         return ()
     folder = Path(ready.env[VARIABLE])

@@ -54,7 +54,6 @@ class _Trainings:
         self.norm: tuple[str, str] | None = None
 
     def train_all(self) -> None:
-        """Add each leg with each precision and trainer, as the originals' loops go."""
         for leg in self.plan.spec.legs:
             if leg.at_once is not None:
                 self.plan.exported = leg.at_once
@@ -63,19 +62,13 @@ class _Trainings:
                 self.iteration(self.overwritten(leg), autocast, trainer)
 
     def overwritten(self, leg: Leg) -> Leg:
-        """Return the leg with the device argument that an inference before has left."""
-        if not self.plan.suite.devices.overwritten or self.inferred_on is None:
+        if not self.plan.legacy or not self.plan.suite.devices.overwritten or self.inferred_on is None:
             return leg
         slot = self.plan.spec.slots["use_gpu"]
-        left = flag(slot, self.inferred_on, fixes=self.plan.spec.fixes)
-        if left == leg.use_gpu or not self.plan.on("device-per-leg"):
-            return leg._replace(use_gpu=left)
-        message = f"an inference before makes {self.inferred_on!r} of it in the original"
-        self.plan.tell("device-per-leg", message, slot, "info")
-        return leg
+        left = flag(slot, self.inferred_on, legacy=self.plan.legacy)
+        return leg._replace(use_gpu=left)
 
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
-        """Add one training, its evaluation, its export and the inferences with what it left."""
         run = self.begin(leg, autocast, trainer)
         before = self.plan.suite.devices.before_training
         if before == "unset":
@@ -86,7 +79,7 @@ class _Trainings:
         self.rename(run)
         run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
-        by_name = trainer.name == self.plan.spec.slots["train_norm"].key or self.plan.on("typos")
+        by_name = trainer.name == self.plan.spec.slots["train_norm"].key or not self.plan.legacy
         if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:
             self.norm = (weights, trained[-1])
         extracted = trained
@@ -110,7 +103,6 @@ class _Trainings:
             self.plan.exported = None
 
     def begin(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> TrainingRun:
-        """Return the facts of an iteration."""
         suite = self.plan.suite
         facts = {
             **self.plan.facts,
@@ -120,14 +112,15 @@ class _Trainings:
             "autocast": str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast,
             "nodes": str(leg.nodes),
             # The originals tell the number of hosts of one with a long address, too.
-            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and not self.plan.on("devices")) else "",
+            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and self.plan.legacy) else "",
             "launched": str(leg.launched),
             "multi_host": str(leg.multi_host),
             "train": " ".join(trainer.train),
         }
         facts["save_name"] = self.plan.filler.fill(suite.save, facts)
-        folder = self.plan.unused(facts["save_name"]) if self.plan.on("run-id") else facts["save_name"]
-        if self.plan.on("run-id"):
+        folder = facts["save_name"]
+        if not self.plan.legacy:
+            folder = self.plan.unused(folder)
             self.plan.latest[facts["save_name"]] = folder
         save = f"{self.plan.base}/{folder}"
         facts |= {"save": save, "inference_dir": self.plan.inference_dir()}
@@ -136,49 +129,42 @@ class _Trainings:
         return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
-        """Return the facts about what training leaves."""
         found = {"name": self.name}
         return found | {"weights": self.plan.filler.fill(self.plan.suite.weights, {**facts, **found, "save": save})}
 
     def rename(self, run: TrainingRun) -> None:
-        """Rename the model file as one original does, for the rest of the plan."""
         suite = self.plan.suite
-        if not suite.weights_else or not suite.weights_there or self.plan.on("checkpoint"):
+        if not (suite.weights_else and suite.weights_there and self.plan.legacy):
             return
         if not self.plan.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
             self.name = self.plan.filler.fill(suite.weights_else[0], run.facts)
 
     def leg_label(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> str:
-        """Return how ids name an iteration."""
         parts = [trainer.name, f"gpus={leg.text}"]
         parts += [f"hosts={leg.nodes}"] if leg.nodes > 1 else []
         parts += [autocast] if autocast not in NOTHING else []
         return ";".join(parts)
 
     def train(self, run: TrainingRun) -> tuple[str, ...]:
-        """Add a training; return the ids of what must have passed for what follows."""
         leg, trainer, suite = run.leg, run.trainer, self.plan.suite
-        if leg.launched and not leg.multi_host and not suite.devices.launches_one_host:
-            slot = self.plan.spec.slots["gpu_list"]
-            self.plan.tell("rec-multi-gpu", f"{leg.text}: the original trains nothing here", slot, "info")
-            if not self.plan.on("rec-multi-gpu"):
-                return ()
+        if leg.launched and not leg.multi_host and not suite.devices.launches_one_host and self.plan.legacy:
+            return ()
         before = self.before(run)
         needs, pretrained = self.finetune(run)
         roles = {
             "use_gpu": leg.use_gpu,
-            "save": flag(self.plan.spec.slots["save"], run.save, literal=True, fixes=self.plan.spec.fixes),
+            "save": flag(self.plan.spec.slots["save"], run.save, literal=True, legacy=self.plan.legacy),
             "autocast": (),
             **self.plan.spec.flags,
         }
         if "autocast" in self.plan.spec.slots:
-            roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, fixes=self.plan.spec.fixes)
+            roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, legacy=self.plan.legacy)
         if pretrained is not None:
             roles["pretrained"] = pretrained
         argv = (*self.plan.python, *self.launched_program(run, trainer.train))
-        argv += self.plan.words(suite.train.arguments, run.facts, roles)
+        argv += self.plan.filler.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or not self.plan.spec.fixes else "AMP on a CPU: Paddle ignores it there"
+        skip = "" if leg.on_gpu or not amp or self.plan.legacy else "AMP on a CPU: Paddle ignores it there"
         command = Command(
             id=run.label,
             step="train",
@@ -192,13 +178,12 @@ class _Trainings:
             launched=leg.launched,
             leaves=self.checkpoint(run, argv),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
-            wrapper=() if self.plan.spec.fixes else tuple(suite.train.wrapper.split()),
+            wrapper=tuple(suite.train.wrapper.split()) if self.plan.legacy else (),
         )
         log, usual = (self.plan.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
         return (self.plan.add(command, log=log, usual=usual),)
 
     def before(self, run: TrainingRun) -> tuple[str, ...]:
-        """Add the commands in front of a training."""
         ids = []
         for one in self.plan.suite.before:
             if self.plan.filler.holds(one.when, run.facts):
@@ -224,10 +209,9 @@ class _Trainings:
         return (*launcher, *(program[1:] if launcher and program[:1] == ("-m",) else program))
 
     def launcher(self, run: TrainingRun) -> Words:
-        """Return the words that start a process for each GPU; none where one does."""
         if not run.leg.launched:
             return ()
-        return self.plan.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
+        return self.plan.filler.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
 
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
         """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
@@ -237,15 +221,15 @@ class _Trainings:
         if kind == "none" or self.norm is None:
             return (), ()
         return (self.norm[1],), flag(
-            self.plan.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.plan.spec.fixes
+            self.plan.spec.slots["pretrained"], self.norm[0], literal=True, legacy=self.plan.legacy
         )
 
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
         """Add an evaluation or an export of what a training left."""
         roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
-        argv = (*self.plan.python, *program, *self.plan.words(rule.arguments, run.facts, roles))
+        argv = (*self.plan.python, *program, *self.plan.filler.words(rule.arguments, run.facts, roles))
         leaves: tuple[Artifact, ...] = ()
-        if self.plan.spec.fixes and step == "eval":
+        if not self.plan.legacy and step == "eval":
             leaves = (Artifact(what="result line", in_log=True),)
         elif step == "export":
             leaves = self.plan.exported_files(run.save, argv)
@@ -265,7 +249,6 @@ class _Trainings:
         return self.plan.add(command, log=log, usual=usual)
 
     def export_and_infer(self, run: TrainingRun, program: Words, trained: tuple[str, ...]) -> None:
-        """Add the exports of what a training left and the inferences with it."""
         exports = tuple(
             self.follow("export", rule, program, run, trained)
             for rule in self.plan.suite.export
@@ -292,7 +275,6 @@ class _Trainings:
             self.plan.exported = None
 
     def candidates(self, weights: str) -> tuple[str, ...]:
-        """Return the files that may stand for a training's ``weights``, as patterns."""
         below = [name for name in self.plan.taken if weights.startswith(f"{self.plan.base}/{name}/")]
         folder = f"{self.plan.base}/{max(below, key=len)}" if below else self.plan.base
         head = glob.escape(folder)
@@ -300,28 +282,24 @@ class _Trainings:
         facts = {**self.plan.facts, "name": self.name}
         others = [f"{head}/{self.plan.filler.fill(one, facts)}" for one in self.plan.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
-        if not self.plan.on("checkpoint") or not others:
+        if self.plan.legacy or not others:
             return (own,)
         return tuple(dict.fromkeys((own, *others) if self.plan.suite.weights_there else others))
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
         files = self.candidates(weights)
-        code = "checkpoint" if self.plan.suite.weights_else and self.plan.on("checkpoint") else "no-shell"
-        if not self.plan.on(code) or files == (glob.escape(weights),):
+        if self.plan.legacy or files == (glob.escape(weights),):
             return ()
         # Without an ending it is a prefix, as paddle.load's callers like it.
         if self.plan.suite.weights_else and not weights.endswith(SUFFIXES):
             files = tuple(
                 f"{one}{more}" for one in files for more in (("",) if one.endswith(SUFFIXES) else (".pdparams", ""))
             )
-        slot = self.plan.spec.slots["train_model_name"]
-        self.plan.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)
 
     def checkpoint(self, run: TrainingRun, argv: Words) -> tuple[Artifact, ...]:
-        """Return what a training must leave."""
-        if not self.plan.spec.fixes:
+        if self.plan.legacy:
             return ()
         followed = any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after))
         name, folder = (self.plan.spec.slots[role] for role in ("train_model_name", "save"))
@@ -353,7 +331,6 @@ class _GivenModels:
         self.plan = plan
 
     def whole(self, index: int, model: InferModel) -> None:
-        """Add the export of a given model and the inferences with it."""
         whole, spec = self.plan.suite.whole, self.plan.spec
         several = len(spec.models) > 1
         label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
@@ -382,7 +359,7 @@ class _GivenModels:
             cwd=self.whole_cwd(facts),
             folder=folder,
             quant=model.quant,
-            data=flag(spec.slots["infer_data"], fixes=spec.fixes),
+            data=flag(spec.slots["infer_data"], legacy=spec.legacy),
             needs=needs,
             gpu=self.plan.options.gpu_id,
             facts=facts,
@@ -392,29 +369,24 @@ class _GivenModels:
     def whole_cwd(self, facts: Facts) -> str:
         """Return where to infer; an original may be somewhere else by then."""
         right = self.plan.suite.infer.cwd
-        other = posixpath.normpath(self.plan.filler.choose(self.plan.suite.whole.cwd, facts) or right)
-        if other == right or not self.plan.on("cwd"):
-            return other
-        message = f"is inferred with in {right}; the original goes into the model's folder first and ends in {other}"
-        self.plan.tell("cwd", message, self.plan.spec.slots["infer_model"], "info")
-        return right
+        return (
+            posixpath.normpath(self.plan.filler.choose(self.plan.suite.whole.cwd, facts) or right)
+            if self.plan.legacy
+            else right
+        )
 
     def whole_export(self, program: Words, label: str, facts: Facts) -> str:
-        """Add an export, or a quantization; return its id."""
         whole, spec = self.plan.suite.whole, self.plan.spec
         roles = dict(spec.flags)
-        if whole.unset:
-            slot = spec.slots["infer_export"]
-            self.plan.tell(whole.unset, "the original exports with variables that it never sets", slot, "info")
-            if not self.plan.on(whole.unset):
-                program, facts = ((), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"})
+        if whole.unset and self.plan.legacy:
+            program, facts = (), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"}
         for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
             if not slot.value:
                 self.plan.tell("null", "names no option, so the export gets no weights", slot)
         folder = facts["folder"]
         if whole.style == "quantize":  # named from where inference runs
             folder = posixpath.normpath(f"{self.plan.suite.infer.cwd}/{folder}")
-        argv = (*self.plan.python, *program, *self.plan.words(whole.export, facts, roles))
+        argv = (*self.plan.python, *program, *self.plan.filler.words(whole.export, facts, roles))
         command = Command(
             id=label or spec.mode.value,
             step="export",
@@ -428,7 +400,7 @@ class _GivenModels:
     def whole_folder(self, index: int, path: str, facts: Facts) -> str:
         """Return where a mode without training exports to; the originals write beside the weights."""
         template = self.plan.suite.whole.folder
-        if self.plan.on("run-id") and self.plan.suite.whole.style != "quantize":
+        if not self.plan.legacy and self.plan.suite.whole.style != "quantize":
             self.plan.latest[f"whole_infer_export_{index}"] = f"whole_infer_export_{index}"
             return f"{self.plan.base}/whole_infer_export_{index}"
         if template:
@@ -455,9 +427,8 @@ def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan
 
 
 def _align(plan: Expansion) -> None:
-    """Add the alignment."""
     spec, alignment = plan.spec, plan.spec.alignment
-    if alignment is None or not spec.fixes:
+    if alignment is None or spec.legacy:
         return
     # The option's device, else the first gpu_list entry's.
     first = spec.legs[0].gpus if spec.legs else ()
@@ -496,5 +467,4 @@ def needs_training(step: str) -> bool:
 
 
 def _short(text: str, names: tuple[str, ...]) -> str:
-    """Return ``text``, all names, where it fits into a line of a table, else the first and how many more."""
     return text if len(text) <= LONGEST_ID else f"{names[0]}+{len(names) - 1}"

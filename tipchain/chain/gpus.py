@@ -171,11 +171,6 @@ class Leases:
                 os.close(handle)
 
     def _lock(self, gpu: str) -> int | None:
-        """Lock the file of a GPU, without waiting.
-
-        Raises:
-            BlockingIOError: another process has it.
-        """
         self._make_folder()
         if self.trouble:
             return None

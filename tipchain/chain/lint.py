@@ -8,10 +8,11 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tipchain.chain.build import OTHER_MODES, SpecReader
+from tipchain.chain.build import OTHER_MODES, SpecReader, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
@@ -29,7 +30,6 @@ from tipchain.chain.load import (
     marks_in_checkout,
     marks_in_file,
     suite_of,
-    training_advice,
 )
 from tipchain.chain.params import (
     HEADER,
@@ -52,13 +52,12 @@ from tipchain.chain.slots import (
     Slots,
     alignment_params,
     layout_sections,
-    legacy_slots,
     meaning,
     read_layout,
     refusal,
 )
 from tipchain.chain.suites import SEVERITIES, LintFinding, Suite
-from tipchain.core.language import listed
+from tipchain.core.language import listed, many
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 
@@ -124,7 +123,6 @@ def explain(
 
 
 def _use(slot: Slot, commands: Sequence[Command]) -> str:
-    """Return which commands a line's key or value is in."""
     if slot.absent and slot.role not in NAMES:
         return "left out"
     key, value = _words(slot, slot.key, (slot.key,)), _words(slot, slot.value, (slot.value,))
@@ -137,7 +135,6 @@ def _use(slot: Slot, commands: Sequence[Command]) -> str:
 
 
 def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
-    """Return what a line is that no slot has."""
     bare = text.strip()
     if is_header:
         return "section" if section in ours else "section of another driver, which chains do not read"
@@ -149,7 +146,6 @@ def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) 
 
 
 def _flags(argv: Sequence[str], key: Sequence[str]) -> Iterator[str]:
-    """Yield each place of ``argv`` that has ``key=value`` or ``key value``."""
     for index in range(len(argv) - len(key) + 1):
         *head, last = argv[index : index + len(key)]
         if list(key[:-1]) != head:
@@ -174,6 +170,8 @@ def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
 
 
 PATHS_CODE = "paths"
+DIFFERS = "original"
+"""Of what the original driver would run otherwise."""
 UNKNOWN = "unknown"
 """Of what is said about a file that is not looked at."""
 SPELT_NULL = ("null", "none", "nil", "~", "n/a")
@@ -234,7 +232,6 @@ def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
 
 
 def _named(slot: Slot, suite: Suite) -> Iterator[str]:
-    """Yield the paths that a slot names, relative to the checkout."""
     if slot.role == "config" and not slot.absent:
         yield from dict.fromkeys(part.partition("=")[2] for part in slot.values if "=" in part)
     if slot.absent or not (PROGRAMS.fullmatch(slot.role) or slot.role == "infer_export"):
@@ -246,7 +243,6 @@ def _named(slot: Slot, suite: Suite) -> Iterator[str]:
 
 
 def _paths(words: Words) -> Iterator[str]:
-    """Yield the script and the configuration files among a program's words."""
     if words and _SCRIPT.fullmatch(words[0]):
         yield words[0]
     for index, word in enumerate(words):
@@ -339,7 +335,6 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
 
 
 def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    """Yield settings of inference that stand twice, or that no command has."""
     inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
     used = {part for one in inferences for part in one.id.partition("[")[2].rpartition("]")[0].split(";")}
     kinds = {kind for kind in suite.infer.rules if kind in used}
@@ -374,10 +369,9 @@ def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
 
 
 def _axes(suite: Suite) -> dict[str, set[str]]:
-    """Return the settings of inference, each with the devices that have it."""
     axes: dict[str, set[str]] = {}
     for kind, rule in suite.infer.rules.items():
-        for role in rule.fixed_axes:
+        for role in rule.axes:
             axes.setdefault(role, set()).add(kind)
     return axes
 
@@ -450,7 +444,6 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_of_a_chain(path: Path) -> bool:
-    """Tell by its name and its first section whether a file is one of a chain's; one that cannot be read is by its name."""
     if path.match(PATTERN):
         return True
     try:
@@ -508,8 +501,7 @@ def lint_file(
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     elif layout and not suite and (advice := layout_advice(text, file, chosen, root)):
         found.append(_remark(file, advice, "sections"))
-    training = "" if suite or slots is None else training_advice(slots, chosen, root)
-    if advice := training or driver_advice(chosen, root):
+    if advice := driver_advice(chosen, root):
         found.append(LintFinding("sections", "warning", file.path, 0, "", advice))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
@@ -535,7 +527,6 @@ def _lint_kind(
     *,
     explained: bool,
 ) -> Linted:
-    """Return what is to be said about a file of another kind of chain, in that kind's modes."""
     from dataclasses import replace
 
     from tipchain.chain.kinds.base import Request, UnknownLayoutError, choose_layout, only_section, planner
@@ -586,7 +577,6 @@ def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence
 
 
 def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
-    """Return ``text`` parsed, and the lines that cannot be; they are taken for what they resemble."""
     found: list[LintFinding] = []
     more = 0
 
@@ -605,7 +595,6 @@ def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
 
 
 def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return why ``file`` was taken for one of ``suite``."""
     if root is not None and (root / OWN).is_file():
         return f"the checkout has a profile of its own, {root / OWN}"
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
@@ -634,46 +623,54 @@ def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
 def _planned(
     text: str, file: ParamFile, slots: Slots, suite: Suite, modes: Sequence[Mode]
 ) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
-    """Return the plan of each mode that can be made, and what was found on the way."""
-    original = legacy_slots(text, file.path, suite)
     alignment, refused = None, list[LintFinding]()
     try:
         alignment = alignment_params(file)
     except ParamsError as error:
         refused.append(refusal(error, "alignment"))
-    compared = _compared(slots, original, suite)
     options = Options(root=str(Path.cwd()))
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
     for mode in modes:
-        plan, findings = _mode_plan(slots, original, suite, mode, alignment, compared, options)
+        plan, findings = _mode_plan(slots, suite, mode, alignment, options)
         found[mode] += findings
         if plan is not None:
             plans[mode] = plan
+            with suppress(ParamsError):  # words that a shell would split otherwise
+                legacy = expand(legacy_spec(text, file.path, suite, mode), file.path, options)
+                found[mode] += [
+                    LintFinding(DIFFERS, "info", file.path, 0, "", one) for one in differences(plan, legacy)
+                ]
     return plans, found
 
 
-def _compared(slots: Slots, original: Slots, suite: Suite) -> list[LintFinding]:
-    """Return what the original driver would read otherwise, in whatever mode."""
-    reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
-    reader.compare(original)
-    return reader.findings
+def differences(plan: Plan, legacy: Plan) -> Iterator[str]:
+    """Yield what the original's commands have otherwise than a plan's: the first command of each step that differs; ``RUN`` is the run's folder."""
+    steps: dict[str, tuple[list[str], list[str]]] = {}
+    for index, one in enumerate((plan, legacy)):
+        for command in one.commands:
+            shown = " ".join((*(f"{name}={value}" for name, value in command.env.items()), *command.argv))
+            steps.setdefault(command.step, ([], []))[index].append(
+                shown.replace(f"{Path.cwd()}/", "").replace(one.run, "RUN")
+            )
+    for step, (ours, originals) in steps.items():
+        if len(ours) != len(originals):
+            yield f"{step}: {many(len(ours), 'command')} here, {len(originals)} in the original"
+        other = [one for one in originals if one not in ours]
+        here, there = next(zip((one for one in ours if one not in originals), other, strict=False), ("", ""))
+        words = [word for word in here.split() if word not in there.split()]
+        others = [word for word in there.split() if word not in here.split()]
+        if here:
+            yield f"{step}: {' '.join(words) or 'nothing'} stands here for {' '.join(others) or 'nothing'} in the original"
 
 
 def _mode_plan(
-    slots: Slots,
-    original: Slots,
-    suite: Suite,
-    mode: Mode,
-    alignment: AlignmentParams | None,
-    compared: list[LintFinding],
-    options: Options,
+    slots: Slots, suite: Suite, mode: Mode, alignment: AlignmentParams | None, options: Options
 ) -> tuple[Plan | None, list[LintFinding]]:
     """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[LintFinding] = []
     for _ in range(2 * len(slots)):
         reader = SpecReader(slots, suite, mode, collect=True)
-        reader.findings += compared
         try:
             spec = reader.spec(alignment)
             plan = expand(spec, next(iter(slots.values())).file, options)
@@ -690,14 +687,12 @@ def _mode_plan(
             slots, before = changed, slots
             if slots == before:
                 return None, found
-            compared = _compared(slots, original, suite)
         else:
             return plan, [*found, *plan.findings]
     return None, found
 
 
 def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
-    """Yield each finding once, with the modes that have it unless all do."""
     modes: dict[LintFinding, list[str]] = {}
     for mode, findings in per_mode.items():
         for finding in dict.fromkeys(findings):
@@ -707,8 +702,6 @@ def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
 
 
 def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
-    """Return findings by line, those of the whole file last, each once."""
-
     def place(one: Found) -> tuple[int, int, str, str]:
         finding = one.finding
         rank = SEVERITIES.index(finding.severity)
@@ -811,7 +804,6 @@ def _is_driver(name: str, driver: str) -> bool:
 
 
 def _kinds(path: Path) -> Iterator[str]:
-    """Yield the kinds that a file is for: a training chain's may hold a benchmark's section, too."""
     try:
         yield file_kind(path).kind.name
         if any(name == KINDS[BENCHMARK].section for name, _ in read_params(path).headers):
@@ -848,7 +840,6 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
 
 
 def _modes(name: str) -> Sequence[Mode]:
-    """Return the modes to plan a kind's files in: all that a training chain needs, else the only one."""
     return (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
 
 

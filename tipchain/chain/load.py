@@ -13,7 +13,7 @@ from pathlib import Path
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds import Kind, Told, tell_kind
+from tipchain.chain.kinds import Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Command, Options, Plan, with_notes
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
@@ -154,25 +154,11 @@ def is_driver_of(suite: Suite, driver: str) -> bool:
 
 # What the checkout's own driver does otherwise than the suite's: is the driver another, or the file wrong?
 #
-# Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are, and the names in
-# the command of its training tell which of them training gets. Nothing of it is run.
+# Who copies a driver edits it. The names that it gives to the lines it reads tell how many those are. Nothing of it is run.
 
 
 DRIVER, FUNCTIONS = f"{FOLDER}/test_train_inference_python.sh", f"{FOLDER}/common_func.sh"
 READ = re.compile(r"(\w+)=\$\(func_parser_\w+ \"\$\{lines\[(\d+)\]\}\"")
-TRAINS = re.compile(r"cmd=\"\$\{python\} \$\{run_train\}((?: *\$\{\w+\})*) *\"")
-HANDED: Mapping[str, str] = {
-    "set_use_gpu": "use_gpu",
-    "set_save_model": "save",
-    "set_epoch": "epoch",
-    "set_pretrain": "pretrained",
-    "set_autocast": "autocast",
-    "set_batchsize": "batch",
-    "set_train_params1": "extra_train",
-}
-"""Roles by the variables of the templates' drivers that training gets."""
-SETTINGS = "set_amp_config"
-"""A variable of theirs that is no line's."""
 PROFILE_PAGE = "docs/reference/suites.md"
 COMPARE = "tests/conformance/record_original.py in a clone of tipchain"
 DESCRIBE = f"describe the driver in {OWN}, as {PROFILE_PAGE} says"
@@ -184,7 +170,6 @@ def driver_text(root: Path | None) -> str:
 
 
 def _scripts(root: Path | None) -> Mapping[str, str]:
-    """Return the texts of the checkout's own driver and of the functions that it sources, by their names below it."""
     found: dict[str, str] = {}
     if root is None:
         return found
@@ -211,34 +196,6 @@ def driver_advice(suite: Suite, root: Path | None) -> str:
         f"{other[0]} differs from every version of {suite.name} that is known, and the plan follows this one: {version}; "
         f"{COMPARE} shows whether the commands are the driver's"
     )
-
-
-def training_advice(slots: Mapping[str, Slot], suite: Suite, root: Path | None) -> str:
-    """Return what training gets from the checkout's own driver, if that is other than from the suite's; "" if not."""
-    driver = driver_text(root)
-    found = TRAINS.search(driver)
-    described = bool(suite.drivers) and not driver_advice(suite, root)
-    known = described or is_driver_of(suite, driver) or marks_in_checkout(suite, root)
-    if found is None or root is None or (root / OWN).is_file() or known:
-        return ""
-    names = re.findall(r"\$\{(\w+)\}", found[1])
-    own = [HANDED.get(name, name) for name in names if name != SETTINGS]
-    ours = list(dict.fromkeys(item.role for item in suite.train.arguments if item.role))
-    written = {role for role, slot in slots.items() if slot.key not in NOTHING and (role == "save" or not slot.absent)}
-    if all(role in slots and role not in written for role in {*own} ^ {*ours}):
-        return ""
-    driven, planned = (
-        ", ".join(slots[role].key if role in slots else role for role in roles if role not in slots or role in written)
-        for roles in (own, ours)
-    )
-    return f"{DRIVER} hands training {driven or 'nothing'}, and {suite.name} {planned or 'nothing'}; {DESCRIBE}"
-
-
-def file_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return what to do about a refused file, as far as the checkout's driver tells; "" for nothing."""
-    if fits(file, suite):
-        return training_advice(read_slots(file, suite), suite, root)
-    return layout_advice(text, file, suite, root)
 
 
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
@@ -289,7 +246,6 @@ def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
 
 
 def _named(file: ParamFile, text: str) -> tuple[Param, str]:
-    """Return the line that a setting names, and the value."""
     found: list[tuple[int, Param]] = []
     for param in file.params:
         names = (param.key, f"{param.section}:{param.key}", f"{param.line}:{param.key}")
@@ -329,7 +285,6 @@ def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:
 
 
 def _word(value: str, device: Device) -> str:
-    """Return what a device's line has for ``device`` where it has ``value``."""
     words = {cpu: gpu for gpu, cpu in ON_CPU.items()} if device.is_gpu else ON_CPU
     return words.get(value, value)
 
@@ -385,7 +340,8 @@ def load_plan(
     told = tell_kind(file, mode, chain)
     mode = told.mode(mode, str(path))
     if told.kind.lacks:
-        return no_plan(str(path), mode, told.kind)
+        notes = (told.kind.refusal,)
+        return Plan(str(path), mode, "none", model="", status="", out="", run="", chain=told.kind.name, notes=notes)
     if told.kind.module:
         from tipchain.chain.kinds.base import Request, planner
 
@@ -417,11 +373,12 @@ def load_plan(
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
         options = options._replace(gpu_id=None if mode.trains else str(device.number))
     try:
-        spec = build_spec(file, chosen, mode, lenient=lenient, text=text)
+        spec = build_spec(file, chosen, mode, lenient=lenient)
         plan = with_own_results(expand(spec, str(path), options), path, chosen, root, Path(options.root))
         plan = with_notes(plan, *notes)
     except ParamsError as error:
-        advice = ("" if suite else file_advice(text, file, chosen, root)) or driver
+        advice = "" if suite or fits(file, chosen) else layout_advice(text, file, chosen, root)
+        advice = advice or driver
         if not advice:
             raise
         raise ParamsError(
@@ -433,9 +390,8 @@ def load_plan(
             expected=error.expected,
             hint=f"{error.hint}\n  hint: {advice}" if error.hint else advice,
         ) from error
-    training = "" if suite or not mode.trains else training_advice(spec.slots, chosen, root)
-    if advice := training or driver:
-        plan = with_notes(plan, advice)
+    if driver:
+        plan = with_notes(plan, driver)
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
@@ -499,26 +455,16 @@ def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
     return not suite.marks.folders or bool(marks_in_checkout(suite, root)) or is_driver_of(suite, driver_text(root))
 
 
-def no_plan(path: str, mode: Mode, kind: Kind) -> Plan:
-    """Return the empty plan of a file whose kind of chain is not run, with the reason."""
-    return Plan(path, mode, "none", model="", status="", out="", run="", chain=kind.name, notes=(kind.refusal,))
-
-
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
-    """Return the parsed text, which need not be well formed for the original drivers."""
     try:
         return parse_params(text, str(path))
     except ParamsError:
         if not legacy:
             raise
-        return _forgiving(text, str(path))
-
-
-def _forgiving(text: str, path: str) -> ParamFile:
-    """Parse the lines from the first header on; the original drivers take any text."""
-    lines = text.splitlines()
-    start = next((number for number, line in enumerate(lines) if line.startswith("=")), len(lines))
-    return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), path, refuse=lambda _: None)
+        # The original drivers take any text; it is read from the first header on.
+        lines = text.splitlines()
+        start = next((number for number, line in enumerate(lines) if line.startswith("=")), len(lines))
+        return parse_params("\n".join(["" for _ in lines[:start]] + lines[start:]), str(path), refuse=lambda _: None)
 
 
 def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:

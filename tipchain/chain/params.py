@@ -95,13 +95,11 @@ def read_text(path: Path) -> str:
 
 
 def _like_named(path: Path) -> Path | None:
-    """Return a file of the same name further down, or beside it one of the next folder, None for none."""
     above = next((folder for folder in path.parents if folder.is_dir()), None)
     return next(above.rglob(path.name), None) if above else None
 
 
 def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
-    """Return the refusal of a file whose byte ``start`` is not UTF-8, with its line and what its encoding may be."""
     number = data.count(b"\n", 0, start) + 1
     line = data.split(b"\n", number)[number - 1].rstrip(b"\r")
     key, colon, _ = line.partition(b":")
@@ -185,7 +183,6 @@ def _param(section: str, line: str, number: int) -> Param:
 
 
 def _section_by_name(path: str) -> str:
-    """Return the section of a file without headers, "" where its name says none."""
     name = PurePath(path).name
     return next((section for pattern, section in HEADERLESS.items() if fnmatchcase(name, pattern)), "")
 
@@ -338,7 +335,7 @@ def flag(
     literal: bool = False,
     join: str = "=",
     pipes: bool | None = None,
-    fixes: frozenset[str] = frozenset({"null", "no-shell"}),
+    legacy: bool = False,
 ) -> Words:
     """Return ``key=value`` as words, or nothing if the key or the value is absent.
 
@@ -348,23 +345,16 @@ def flag(
         literal: ``value`` is our own and stays one word, whatever is in it.
         raw: write it even if it is ``null``, as some original drivers do.
         join: what stands between key and value.
-        pipes: as in `split_words`; None for what the originals do unless ``no-shell`` is fixed.
-        fixes: without ``null`` only what the originals take for absent is left out; without ``no-shell`` a given
-            value is split into words too.
+        pipes: as in `split_words`; None for what the originals do with ``legacy``.
+        legacy: as the originals do: what they take for absent is left out, and a given value is split into words too.
     """
     text = slot.value if value is None else value
-    if not raw and _is_absent(slot.key, text, strict="null" not in fixes):
+    absent = (
+        slot.key == "null" or text in ("null", "", " ") if legacy else slot.key in NOTHING or text.strip() in NOTHING
+    )
+    if absent and not raw:
         return ()
-    if pipes is None:
-        pipes = "no-shell" not in fixes
-    if not literal or "no-shell" not in fixes or join != "=":
-        return split_words(f"{slot.key}{join}{text}", slot, pipes=pipes)
+    if not literal or legacy or join != "=":
+        return split_words(f"{slot.key}{join}{text}", slot, pipes=legacy if pipes is None else pipes)
     *before, last = split_words(slot.key, slot) or ("",)
     return (*before, f"{last}={text}")
-
-
-def _is_absent(key: str, text: str, *, strict: bool) -> bool:
-    """Return whether a parameter is left out; ``strict`` is what the original drivers do."""
-    if strict:
-        return key == "null" or text in ("null", "", " ")
-    return key in NOTHING or text.strip() in NOTHING

@@ -302,7 +302,6 @@ def _closure(commands: Sequence[Command], ids: frozenset[str]) -> frozenset[str]
 
 
 def _without(command: Command, dropped: frozenset[str]) -> Command:
-    """Return ``command`` as it is when the commands in ``dropped`` are left out: skipped if it needs one."""
     lost = [need for need in command.needs if need in dropped]
     if not lost:
         return command

@@ -147,7 +147,6 @@ def call(
 
 
 def _bytes(text: str) -> bytes:
-    """Return a word as programs are given it; what this process's locale lacks as UTF-8, as files say it."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -213,7 +212,6 @@ class _Child:
         return line
 
     def _dismiss(self) -> None:
-        """Let the warden kill what is left, and end."""
         self.pipe.close()
         with suppress(OSError):  # one that is gone; or the kernel does not let something go: no reason to wait for ever
             self.channel.shutdown(socket.SHUT_WR)

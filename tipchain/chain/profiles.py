@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import re
 import shlex
-import string
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from tipchain.chain.suites import (
-    FIXES,
-    OPERATIONS,
+    ROLE,
     After,
     ArgumentItem,
     Before,
     Choice,
-    Condition,
-    Infer,
-    InferRule,
+    Conditions,
     Marks,
+    Role,
+    RoleOrTemplate,
     SlotRule,
     Step,
     Suite,
     Template,
     TrainerRule,
-    Verified,
     Version,
+    condition,
     script_words,
 )
 from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
@@ -42,178 +41,18 @@ if TYPE_CHECKING:
 
 
 FACTS = frozenset(
-    "root model model_pp model_below config_name config_rest mode base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host train save_name save "
-    "inference_dir name weights ips device quant folder results number model_file".split()
+    "root model model_pp model_below model_folders config_name config_rest mode legacy base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host "
+    "train save_name save inference_dir name weights ips device quant folder results number model_file".split()
 )
 """What templates and conditions may name besides a profile's own variables and the settings of inference."""
 STATUS = frozenset(("model", "command", "log"))
 VALUE = "v["
-
-Place = Sequence[str]
-
-
-def fields(template: str) -> Iterator[str]:
-    """Yield the variables of a template as they stand, ``v[role]`` for the value of a slot.
-
-    Raises:
-        ValueError: it is no template: a brace without its other, a format, an attribute.
-    """
-    for _, name, form, conversion in string.Formatter().parse(template):
-        if name is None:
-            continue
-        bare = name.removeprefix(VALUE).removesuffix("]") if name.startswith(VALUE) else name
-        if form or conversion or not bare.isidentifier():
-            raise ValueError(f"{{{name}}} is no variable")
-        yield name
-
-
-def variables(suite: Suite) -> frozenset[str]:
-    """Return what a profile's templates and conditions may name; what is not known in their place is refused there."""
-    axes = {axis for rule in suite.infer.rules.values() for axis in (*rule.axes, *rule.fixed_axes)}
-    return FACTS | axes | frozenset(suite.vars)
-
-
-# What is wrong with a suite's profile although each of its keys can be read.
-#
-# Names are looked up here: roles in the layout, variables where templates stand, fixes, steps; and the layout must have
-# what no chain can do without.
-
-
 # Roles whose words the engine makes although a layout may lack their line.
 ENGINE_ROLES = frozenset(("model", "data", "use_gpu", "autocast"))
 NEEDED_ROLES = (
     *("model_name", "python", "gpu_list", "save", "train_model_name", "trainer", "train_norm", "eval"),
     *("infer_model", "inference", "device", "model_dir", "infer_data"),
 )
-STEPS = frozenset(("train", "eval", "export", "infer"))
-
-
-class Seen:
-    """What was read of a profile that can be checked only when all is read, each with its place.
-
-    Args:
-        path: the profile's file.
-        document: its YAML.
-    """
-
-    def __init__(self, path: Path, document: LinedYaml) -> None:
-        self.path, self.document = path, document
-        self.templates: list[tuple[Place, str]] = []
-        self.tested: list[tuple[Place, Condition]] = []
-        self.named: list[tuple[Place, str]] = []
-
-    def known(self, place: Place, what: str, name: str, known: Collection[str]) -> None:
-        """Refuse a name that is none of ``known``.
-
-        Raises:
-            ProfileError: it is not.
-        """
-        if name not in known:
-            raise self.fault(
-                place, f"unknown {what}", found=name, expected=", ".join(sorted(known)), hint=did_you_mean(name, known)
-            )
-
-    def fault(self, place: Place, message: str, **more: str | None) -> ProfileError:
-        """Return an error that names the file, and the line and key of a place."""
-        path = tuple(place)
-        return ProfileError(message, file=self.path, line=self.document.line(path), key=".".join(path), **more)
-
-
-def check_profile(suite: Suite, seen: Seen) -> None:
-    """Check what was read.
-
-    Raises:
-        ProfileError: a name is unknown where it stands, or something needed is missing.
-    """
-    roles = suite.roles | ({"to_static"} if suite.to_static else frozenset())
-    for place, role in seen.named:
-        seen.known(place, "role", role, roles | ENGINE_ROLES)
-    for place, role in _listed_roles(suite):
-        seen.known(place, "role", role, roles)
-    _check_needed(suite, seen)
-    for place, template in seen.templates:
-        _check_template(place, template, suite, seen, roles)
-    for place, condition in seen.tested:
-        _check_condition(place, condition, suite, seen, roles)
-    if suite.whole.unset:
-        seen.known(("whole", "unset"), "fix", suite.whole.unset, FIXES)
-    for step in sorted(suite.redirected):
-        seen.known(("redirected",), "step", step, STEPS)
-    if "/" in suite.results_log or suite.results_log in ("", ".", ".."):
-        raise seen.fault(("results_log",), "is no file's name", found=suite.results_log)
-    _check_pattern(("result_line",), suite.result_line, seen)
-
-
-def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
-    """Yield the roles that stand in lists and tables, each with its place."""
-    for key, names in (("mode_lists", suite.mode_lists), ("unread", suite.unread)):
-        yield from (((key,), role) for role in sorted(names))
-    for rule in suite.trainers:
-        named = (rule.key, *rule.command, *filter(None, [rule.export]))
-        yield from ((("trainers", rule.kind), role) for role in named)
-    for name, role in (("data", suite.infer.data), ("data_else", suite.infer.data_else)):
-        if role:
-            yield ("infer", name), role
-    for device, own in suite.infer.rules.items():
-        yield from ((("infer", device, "axes"), role) for role in (*own.axes, *own.fixed_axes))
-    yield from ((("infer", "raw"), role) for role in sorted(suite.infer.raw))
-    yield from ((("whole", "kinds", name), role) for name, role in suite.whole.kinds.items())
-    if suite.whole.style == "quantize" or suite.whole.command:
-        yield ("whole", "command"), suite.whole.command
-    yield from ((("train", "after", str(index), "program"), one.program) for index, one in enumerate(suite.after))
-
-
-def _check_needed(suite: Suite, seen: Seen) -> None:
-    """Refuse a layout without what the engine reads of every file."""
-    needed = set(NEEDED_ROLES)
-    needed -= {"infer_data"} & suite.roles
-    needed |= {"pretrained"} if suite.finetune == "norm" else set()
-    needed |= {"infer_export"} if suite.whole.style == "models" else set()
-    needed |= {rule.command[0] for rule in suite.trainers if rule.command[0] != "to_static"}
-    needed |= {role for rule in suite.infer.rules.values() for role in (*rule.axes, *rule.fixed_axes)}
-    for role in sorted(needed - suite.lacks - {rule.role for rule in suite.layout if rule.kind == "slot"}):
-        kind = "may be missing" if role in suite.roles else "is missing"
-        raise seen.fault(("layout",), f"the role {role!r} {kind}; no chain can do without it")
-    if all(rule.kind != "norm" for rule in suite.trainers):
-        raise seen.fault(("trainers",), "the trainer 'norm' is missing", expected="norm: {}")
-
-
-def _check_template(place: Place, template: str, suite: Suite, seen: Seen, roles: frozenset[str]) -> None:
-    if "{" not in template:
-        return
-    try:
-        names = list(fields(template))
-    except ValueError as error:
-        raise seen.fault(place, f"is no template: {error}", found=template) from error
-    allowed = STATUS if place[0] == "status" else variables(suite)
-    for name in names:
-        if not name.startswith(VALUE):
-            seen.known(place, "variable", name, allowed)
-        elif place[0] == "status":
-            raise seen.fault(place, f"the value of a line, {{{name}}}, is not known there")
-        else:
-            seen.known(place, "role", name.removeprefix(VALUE).removesuffix("]"), roles)
-
-
-def _check_condition(place: Place, condition: Condition, suite: Suite, seen: Seen, roles: frozenset[str]) -> None:
-    what, _, role = condition.name.partition(" ")
-    if what in ("fixed", "unfixed"):
-        for value in condition.values:
-            seen.known(place, "fix", value, FIXES)
-    elif role and what in ("key", "value"):
-        seen.known(place, "role", role, roles)
-    else:
-        seen.known(place, "condition", condition.name, variables(suite))
-    for value in condition.values if condition.operation == "matches" else ():
-        _check_pattern(place, value, seen)
-
-
-def _check_pattern(place: Place, text: str, seen: Seen) -> None:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise seen.fault(place, f"is no regular expression: {error}", found=text) from error
-
 
 # Profiles of suites: YAML files, read and checked.
 #
@@ -225,7 +64,6 @@ def _check_pattern(place: Place, text: str, seen: Seen) -> None:
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 ENTRY_POINTS = "tipchain.suites"
-ROLE = re.compile(r"[a-z_]\w*")
 OWN_KEYS = ("suite", "title", "recognise", "versions", "drivers", "verified")
 """What a profile does not inherit."""
 
@@ -237,7 +75,6 @@ def _shipped() -> Mapping[str, Path]:
 
 @cache
 def _profiles() -> Mapping[str, Path]:
-    """Return the files of all suites that have a name: the shipped ones, and those of installed packages."""
     from importlib.metadata import entry_points
 
     found = dict(_shipped())
@@ -348,7 +185,6 @@ def _merge(base: object, own: object) -> Json:
 
 @cache
 def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
-    """Return the document at ``path`` and its data, with what it extends merged in."""
     from tipchain.core.yaml_reader import load_yaml
 
     document = load_yaml(path, ProfileError, "a suite's profile")
@@ -414,6 +250,13 @@ def parse_layout(text: str) -> tuple[SlotRule, ...]:
 
 
 _Part = TypeVar("_Part")
+NAMED: Sequence[Json] = (Role, Template, RoleOrTemplate)
+TEXTS = (list, str, bool, int, float, type(None)), "a text or a list of texts"
+LISTS: Mapping[Json, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys((str, Role, Template), TEXTS),
+    Choice: ((list, dict, str), "a template, or a list of them"),
+}
+"""What may stand for a list besides a list, and its name."""
 
 
 @cache
@@ -422,90 +265,95 @@ def _hints(kind: type) -> Mapping[str, Json]:
 
 
 class _Profile:
-    """One profile file on its way to a Suite."""
+    """One profile file on its way to a Suite: keys are read by the types of its fields, then names are looked up."""
 
     def __init__(self, path: Path, versions: Sequence[int]) -> None:
-        from tipchain.core.yaml_reader import Reader
-
         document, data = _changed(path, versions)
-        self.applied = versions
-        self.path = path
-        self.reader = Reader(path, document, (), data)
-        self.layout: tuple[SlotRule, ...] = ()
-        self.seen = Seen(path, document)
+        self.applied, self.path, self.document = versions, path, document
+        self.reader = self.below((), data)
+        # Roles, templates and conditions, which can be checked only when all is read, each with its place.
+        self.seen: list[tuple[Sequence[str], Json, str]] = []
+
+    def below(self, path: tuple[str, ...], data: Mapping[str, Json]) -> Reader:
+        from tipchain.core.yaml_reader import Reader as _Reader
+
+        return _Reader(self.path, self.document, path, data)
 
     def suite(self) -> Suite:
         reader = self.reader
-        self.layout = self.checked_layout(parse_layout(reader.text("layout")))
-        train, infer, own = reader.mapping("train"), reader.mapping("infer"), reader.mapping("vars", optional=True)
-        before, after = (
-            [self.nested(train, key, *one) for one in enumerate(train.items(key, default=[]))]
-            for key in ("before", "after")
+        layout = self.layout()
+        train = reader.mapping("train")
+        versions = tuple(
+            self.version(one)
+            for one in reader.entries("versions", "a mapping of keys", wrong="has an entry that is no mapping")
         )
-        versions = tuple(self.version(index, one) for index, one in enumerate(reader.items("versions", default=[])))
         suite = self.read(
             Suite,
             reader,
             name=reader.text("suite"),
             file=str(self.path),
             marks=self.read(Marks, reader.mapping("recognise", optional=True)),
-            layout=self.layout,
+            layout=layout,
             reads=reader.value("reads", int, "a number of lines", default=None),
             rest=reader.choice("values", ("cut", "rest"), default="cut") == "rest",
             pipes=reader.choice("pipes", ("blanks", "refuse"), default="blanks") == "blanks",
             trainers=self.trainers(),
-            vars={name: self.choices(own, name) for name in own.data},
+            before=self.value(train, "before", tuple[Before, ...], default=()),
+            after=self.value(train, "after", tuple[After, ...], default=()),
             train=self.read(Step, train),
-            before=tuple(self.read(Before, one) for one in before),
-            after=tuple(self.read(After, one) for one in after),
-            infer=self.read(Infer, infer, rules={device: self.infer_rule(infer, device) for device in ("cpu", "gpu")}),
             versions=versions,
             version=tuple(versions[index].title for index in self.applied),
             drivers=frozenset(reader.text("drivers", default="").split()),
-            verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
-        check_profile(suite, self.seen)
+        self.check(suite)
         return suite
 
-    def read(self, kind: type[_Part], reader: Reader, **given: object) -> _Part:
-        """Return a part of the profile, each key as the type of its field says; ``given`` are fields that are read otherwise."""
+    def read(self, kind: type[_Part], reader: Reader, /, **given: object) -> _Part:
+        """Return a part of the profile; ``given`` are fields that are read otherwise."""
         make: Json = kind
         for name, hint in _hints(make).items():
             if name not in given:
-                defaults = make._field_defaults
-                given[name] = self.value(reader, name, hint, {"default": defaults[name]} if name in defaults else {})
+                default = {"default": make._field_defaults[name]} if name in make._field_defaults else {}
+                given[name] = self.value(reader, name, hint, **default)
         reader.done()
         found: _Part = make(**given)
         return found
 
-    def value(self, reader: Reader, key: str, hint: Json, default: Mapping[str, Json]) -> object:
-        """Return the value of a key by its type."""
-        plain: Mapping[Json, Json] = {bool: reader.flag, int: reader.integer, str: reader.text}
+    def value(self, reader: Reader, key: str, hint: Json, **default: Json) -> Json:
+        """Return the value of a key by its type; of a list with one entry the entry may stand alone."""
         origin: Json = get_origin(hint)
-        inner = get_args(hint)[:1]
-        found: object
-        if hint in plain:
-            found = plain[hint](key, **default)
-        elif hint is Template:
-            found = self.template(reader, key, **default)
+        inner, path, given = get_args(hint), (*reader.path, key), reader.data.get(key)
+        found: Json
+        if hint in (*NAMED, str) or type(None) in inner:
+            found = reader.text(key, **default)
+            kind = inner[0] if type(None) in inner else hint
+            self.seen += [(path, kind, found)] if found and kind in NAMED else []
+        elif hint in (bool, int):
+            found = (reader.flag if hint is bool else reader.integer)(key, **default)
+        elif hint is date:
+            found = reader.value(key, date, "a day, as 2026-11-22")
         elif origin is Literal:
-            found = reader.choice(key, get_args(hint), **default)
-        elif origin is None:
-            found = self.read(hint, reader.mapping(key))
+            found = reader.choice(key, inner, **default)
         elif origin is Mapping:
-            found = {name: text_of(role) for name, role in reader.args(key).items()}
-        elif inner in ((str,), (Template,)):
-            found = origin(self.texts(reader, key, templates=inner == (Template,)))
-        elif inner == (Step,):
-            found = tuple(self.read(Step, self.nested(reader, key, *one)) for one in enumerate(reader.items(key)))
-        elif inner == (ArgumentItem,):
-            found = self.arguments(reader, key) if not default or key in reader.data else ()
+            own = reader.mapping(key, optional=bool(default))
+            self.seen += [((*path, name), hint, name) for name in own.data if hint == Conditions]
+            more = {"default": ()} if hint != Conditions and get_origin(inner[1]) is tuple else {}
+            found = {name: self.value(own, name, inner[1], **more) for name in own.data}
+        elif origin in (tuple, frozenset):
+            kinds, expected = LISTS.get(inner[0], (list, "a list"))
+            entries = reader.value(key, kinds, expected, **dict.fromkeys(default, ()))
+            entries = entries if isinstance(entries, (list, tuple, frozenset)) else [] if entries == "" else [entries]
+            entries = map(text_of, entries) if inner[0] in (str, Role) else entries
+            own = self.below(path, {str(number): one for number, one in enumerate(entries)})
+            found = origin([self.value(own, number, inner[0]) for number in own.data])
+        elif isinstance(given, str) and hint in (ArgumentItem, Choice):
+            self.seen.append((path, _hints(hint)[hint._fields[0]], given))
+            found = hint(given)
         else:
-            found = (self.choices if inner == (Choice,) else self.conditions)(reader, key)
+            found = self.read(hint, reader.mapping(key))
         return found
 
-    def version(self, index: int, entry: object) -> Version:
-        own = self.nested(self.reader, "versions", index, entry)
+    def version(self, own: Reader) -> Version:
         for key in own.mapping("changes").data:
             if key in OWN_KEYS:
                 raise own.error(("changes", key), "is of the whole profile, and no version's")
@@ -514,37 +362,8 @@ class _Profile:
             raise own.error("has", "names no text of the driver", expected="a text or a list of texts")
         return found
 
-    def verified(self, index: int, entry: object) -> Verified:
-        own = self.nested(self.reader, "verified", index, entry)
-        return self.read(Verified, own, date=own.value("date", date, "a day, as 2026-11-22").isoformat())
-
-    def nested(self, reader: Reader, key: str, index: int, data: object) -> Reader:
-        from tipchain.core.yaml_reader import Reader as _Reader
-
-        if not isinstance(data, dict):
-            raise reader.error(key, "has an entry that is no mapping", found=repr(data))
-        return _Reader(self.path, self.reader.document, (*reader.path, key, str(index)), data)
-
-    def texts(self, reader: Reader, key: str, *, templates: bool = False) -> tuple[str, ...]:
-        found = reader.value(key, (list, str), "a text or a list of texts", default=[])
-        texts = (found,) if isinstance(found, str) else tuple(text_of(one) for one in found)
-        if templates:
-            self.seen.templates += [((*reader.path, key), text) for text in texts]
-        return texts
-
-    def template(self, reader: Reader, key: str, **default: Json) -> Json:
-        """Return a text that is a template."""
-        found = reader.text(key, **default)
-        if found is not None:
-            self.seen.templates.append(((*reader.path, key), found))
-        return found
-
-    def checked_layout(self, layout: tuple[SlotRule, ...]) -> tuple[SlotRule, ...]:
-        """Return the layout.
-
-        Raises:
-            ProfileError: it does not begin with a section, or a role is no name or stands twice.
-        """
+    def layout(self) -> tuple[SlotRule, ...]:
+        layout = parse_layout(self.reader.text("layout"))
         if not layout or layout[0].kind != "header":
             raise self.reader.error("layout", "does not begin with a section", expected="=train_params ...")
         roles = [rule.role for rule in layout if rule.role]
@@ -558,110 +377,70 @@ class _Profile:
     def trainers(self) -> tuple[TrainerRule, ...]:
         reader = self.reader.mapping("trainers")
         rules = []
-        for kind in list(reader.data):
-            if reader.data[kind] is None:
-                continue  # taken away from what is extended
+        for kind in [kind for kind, own in reader.data.items() if own is not None]:  # null takes one away
             own = reader.mapping(kind)
-            rule = TrainerRule(
-                kind=kind,
-                key=own.text("key", default=f"train_{kind}"),
-                command=self.texts(own, "command") or (f"train_{kind}",),
-                export=own.text("export", default=f"export_{kind}"),
-            )
-            own.done()
-            rules.append(rule)
+            usual = {"key": f"train_{kind}", "export": f"export_{kind}"}
+            roles = {name: self.value(own, name, Role, default=default) for name, default in usual.items()}
+            command = self.value(own, "command", tuple[Role, ...], default=()) or (usual["key"],)
+            rules.append(self.read(TrainerRule, own, kind=kind, command=command, **roles))
         return tuple(rules)
 
-    def choices(self, reader: Reader, key: str) -> tuple[Choice, ...]:
-        """Return a template, or a list of templates with conditions."""
-        found = reader.value(key, (str, dict, list), "a template, or a list of them", default="")
-        if found == "":
-            return ()
-        if isinstance(found, str):
-            return (Choice(value=self.template(reader, key)),)
-        entries = found if isinstance(found, list) else [found]
-        return tuple(self.choice(reader, key, index, one) for index, one in enumerate(entries))
+    # What is wrong although each key can be read.
 
-    def choice(self, reader: Reader, key: str, index: int, entry: object) -> Choice:
-        if isinstance(entry, str):
-            self.seen.templates.append(((*reader.path, key, str(index)), entry))
-            return Choice(value=entry)
-        own = self.nested(reader, key, index, entry)
-        choice = Choice(value=self.template(own, "value"), when=self.conditions(own, "when"))
-        own.done()
-        return choice
-
-    def infer_rule(self, reader: Reader, device: str) -> InferRule:
-        own = reader.mapping(device)
-        axes = self.texts(own, "axes")
-        skip = tuple(self.tests(own, "skip", one) for one in own.items("skip", default=[]))
-        return self.read(InferRule, own, axes=axes, fixed_axes=self.texts(own, "fixed_axes") or axes, skip=skip)
-
-    # Items and conditions
-
-    def arguments(self, reader: Reader, key: str) -> tuple[ArgumentItem, ...]:
-        return tuple(
-            item for index, one in enumerate(reader.items(key)) for item in self.items(reader, key, index, one)
-        )
-
-    def items(self, reader: Reader, key: str, index: int, entry: object) -> Sequence[ArgumentItem]:
-        if isinstance(entry, str):
-            return [self.plain((*reader.path, key, str(index)), entry)]
-        own = self.nested(reader, key, index, entry)
-        when = self.conditions(own, "when")
-        if "add" in own.data:
-            plain = self.plain((*own.path, "add"), own.text("add"))
-            items = [ArgumentItem(role=plain.role, text=plain.text, when=when)]
-        elif "key" in own.data:
-            items = [ArgumentItem(key=self.role(own, "key"), when=when)]
-        else:
-            items = [
-                ArgumentItem(
-                    flag=self.role(own, "flag"),
-                    value=self.template(own, "value", default=None),
-                    keyed_by=own.choice("keyed_by", ("key", "value"), default="key"),
-                    join=own.text("join", default="="),
-                    raw=own.flag("raw", False),
-                    when=when,
-                )
-            ]
-        own.done()
-        return items
-
-    def plain(self, place: Place, text: str) -> ArgumentItem:
-        """Return an item that is a role, or words with variables."""
-        if ROLE.fullmatch(text):
-            self.seen.named.append((place, text))
-            return ArgumentItem(role=text)
+    def check(self, suite: Suite) -> None:
+        roles = suite.roles | ({"to_static"} if suite.to_static else frozenset())
+        facts = FACTS | suite.infer.axes | frozenset(suite.vars)
+        for place, hint, text in self.seen:
+            if hint == Conditions:
+                name = condition(text)[0]
+                what, _, role = name.partition(" ")
+                known = role and what in ("key", "value")
+                self.known(place, *(("role", role, roles) if known else ("condition", name, facts)))
+            elif hint == Role:
+                self.known(place, "role", text, roles)
+            elif hint == RoleOrTemplate and ROLE.fullmatch(text):
+                self.known(place, "role", text, roles | ENGINE_ROLES)
+            else:
+                self.check_template(place, text, roles, facts, words=hint == RoleOrTemplate)
+        needed = set(NEEDED_ROLES) - ({"infer_data"} & suite.roles)
+        needed |= {"pretrained"} if suite.finetune == "norm" else set()
+        needed |= {"infer_export"} if suite.whole.style == "models" else set()
+        needed |= {suite.whole.command} if suite.whole.style == "quantize" else set()
+        needed |= {rule.command[0] for rule in suite.trainers if rule.command[0] != "to_static"} | suite.infer.axes
+        for role in sorted(needed - suite.lacks - {rule.role for rule in suite.layout if rule.kind == "slot"}):
+            kind = "may be missing" if role in suite.roles else "is missing"
+            raise self.reader.error("layout", f"the role {role!r} {kind}; no chain can do without it")
+        if all(rule.kind != "norm" for rule in suite.trainers):
+            raise self.reader.error("trainers", "the trainer 'norm' is missing", expected="norm: {}")
+        if "/" in suite.results_log or suite.results_log in ("", ".", ".."):
+            raise self.reader.error("results_log", "is no file's name", found=suite.results_log)
         try:
-            shlex.split(text)
+            re.compile(suite.result_line)
+        except re.error as error:
+            message = f"is no regular expression: {error}"
+            raise self.reader.error("result_line", message, found=suite.result_line) from error
+
+    def check_template(
+        self, place: Sequence[str], template: str, roles: Collection[str], facts: Collection[str], *, words: bool
+    ) -> None:
+        try:
+            names = [(name, form or conversion) for _, name, form, conversion in Formatter().parse(template)]
+            if words:
+                shlex.split(template)
         except ValueError as error:
-            raise self.seen.fault(place, f"cannot be split into words: {str(error).lower()}", found=text) from error
-        self.seen.templates.append((place, text))
-        return ArgumentItem(text=text)
+            raise self.reader.error(tuple(place), f"is no template: {str(error).lower()}", found=template) from error
+        for name, form in names:
+            role = name.removeprefix(VALUE).removesuffix("]") if name and name.startswith(VALUE) else ""
+            if name is None:
+                continue
+            if form or not (role or name).isidentifier() or (role and place[0] == "status"):
+                raise self.reader.error(tuple(place), f"is no template: {{{name}}} is no variable", found=template)
+            if role:
+                self.known(place, "role", role, roles)
+            else:
+                self.known(place, "variable", name, STATUS if place[0] == "status" else facts)
 
-    def role(self, reader: Reader, key: str) -> str:
-        found: str = reader.text(key)
-        known = [rule.role for rule in self.layout if rule.role]
-        if found not in known:
-            raise reader.error(
-                key, "is no role of the layout", found=found, expected=", ".join(known), hint=did_you_mean(found, known)
-            )
-        return found
-
-    def conditions(self, reader: Reader, key: str) -> tuple[Condition, ...]:
-        found = reader.value(key, dict, "a mapping of conditions", default={})
-        return self.tests(reader, key, found)
-
-    def tests(self, reader: Reader, key: str, data: object) -> tuple[Condition, ...]:
-        if not isinstance(data, dict):
-            raise reader.error(key, "has an entry that is no mapping of conditions", found=repr(data))
-        conditions = []
-        for name, value in data.items():
-            words = text_of(name).split()
-            operation = words.pop() if words and words[-1] in OPERATIONS else "is"
-            values = value if isinstance(value, list) else [value]
-            texts = tuple(text_of(one) for one in values)
-            conditions.append(Condition(name=" ".join(words), operation=operation, values=texts))
-            self.seen.tested.append(((*reader.path, key, str(name)), conditions[-1]))
-        return tuple(conditions)
+    def known(self, place: Sequence[str], what: str, name: str, known: Collection[str]) -> None:
+        if name not in known:
+            expected, hint = ", ".join(sorted(known)), did_you_mean(name, known)
+            raise self.reader.error(tuple(place), f"unknown {what}", found=name, expected=expected, hint=hint)

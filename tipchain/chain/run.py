@@ -287,7 +287,6 @@ class Journal:
 
 
 def _artifacts(result: Result, place: Place) -> dict[str, str]:
-    """Return size and time of change of what a command left, by path."""
     leaves = result.command.leaves
     found = {path: f"{state.size} {state.mtime_ns}" for path, state in snapshot(leaves, place.root).items()}
     if any(one.in_log for one in leaves):
@@ -615,7 +614,6 @@ class _Runner:
         self.hear()
 
     def earlier(self, command: Command) -> Result | None:
-        """Return the PASS of an earlier attempt of this run, if it still holds."""
         if self.record is None or self.schedule.halt or self.schedule.must_repeat(command):
             return None
         result = self.record.finished(command, self.place)
@@ -666,7 +664,6 @@ class _Runner:
         self.observer.tick()
 
     def settle(self, result: Result) -> None:
-        """Keep how a command ended and tell of it."""
         self.schedule.settle(result)
         self.observer.ended(result)
         if result.outcome in BAD and self.policy.fail_fast and not self.schedule.halt:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tipchain.chain.kinds import owner
 from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
@@ -28,44 +28,19 @@ ALIKE = 0.8
 """From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
 
 
-class Lines(Protocol):
-    """How a driver reads lines: a `Suite`, or the `Layout` of another kind of chain."""
+if TYPE_CHECKING:
+    from tipchain.chain.kinds.base import Layout
+    from tipchain.chain.suites import Suite
 
-    @property
-    def layout(self) -> tuple[SlotRule, ...]:
-        """The lines."""
-
-    @property
-    def reads(self) -> int | None:
-        """Physical lines that the original reads, None for all."""
-
-    @property
-    def rest(self) -> bool:
-        """Whether a value is all after the first ``:`` in the original too."""
-
-    @property
-    def uncut(self) -> frozenset[str]:
-        """Roles whose values the original does not cut: it never reads them, or reads all parts."""
-
-    @property
-    def lacks(self) -> frozenset[str]:
-        """Roles that no line stands for."""
-
-    @property
-    def to_static(self) -> bool:
-        """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
+    Lines: TypeAlias = Suite | Layout
+    """How a driver reads lines: a suite's, or another kind of chain's."""
 
 
 class Section(NamedTuple):
-    """One section of a layout; ``names`` are its header's, ``title`` the first of them."""
+    """One section of a layout; ``names`` are those that its header may have."""
 
     names: tuple[str, ...]
     rules: tuple[SlotRule, ...]
-
-    @property
-    def title(self) -> str:
-        """What the section is called."""
-        return self.names[0]
 
 
 def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
@@ -131,7 +106,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         ParamsError: they are.
     """
     for index, section in enumerate(sections):
-        name = section.title
+        name = section.names[0]
         if index >= len(file.headers):
             if ends_after_evaluation(file, sections):
                 break
@@ -172,68 +147,42 @@ def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> 
     Raises:
         ParamsError: a line is missing, added or out of place.
     """
-    try:
-        pairs = _section_pairs(file, sections[number], file.headers[number][0])
-    except ParamsError:
+    section, header = sections[number], file.headers[number][0]
+    params = file.section(header)
+    pairs, rule, param = _fit(section.rules, params)
+    if rule or param:
         idle = _idle_pairs(file, sections, number)
         if idle is None:
-            raise
+            raise _misfit(file, section, header, pairs, rule, param)
         pairs = idle
     return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
 
 
-def _section_pairs(file: ParamFile, section: Section, header: str) -> Pairs:
-    """Return which line of a section is for which rule.
-
-    Raises:
-        ParamsError: a line is missing, added or out of place.
-    """
-    params = list(file.section(header))
-    index = 0
-    pairs: list[tuple[SlotRule, Param]] = []
-    for place, rule in enumerate(section.rules):
-        param = params[index] if index < len(params) else None
-        if rule.kind == "optional" and (param is None or not rule.allows(param.key)):
-            continue
-        if param is None:
-            missing = sum(one.kind == "slot" for one in section.rules[place:])
-            raise _too_short(file, header, rule, len(params), missing)
-        if not rule.allows(param.key):
-            raise ParamsError(
-                f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?",
-                file=file.path,
-                line=param.line,
-                hint=did_you_mean(param.key, [key for key in rule.keys if "*" not in key]),
-            )
-        pairs.append((rule, param))
-        index += 1
-    if index < len(params):
-        extra = params[index]
-        raise ParamsError(
-            f"section [{header}] has {len(params)} lines, expected {index}; is a line added above?",
-            file=file.path,
-            line=extra.line,
-            found=f"{extra.key}:{extra.value}",
+def _misfit(
+    file: ParamFile, section: Section, header: str, pairs: Pairs, rule: SlotRule | None, param: Param | None
+) -> ParamsError:
+    count, line, found, hint = len(file.section(header)), 0, None, None
+    if rule and param:
+        message, line = f"expected {wanted(rule)}, found `{param.key}:`; is a line missing or added above?", param.line
+        hint = did_you_mean(param.key, [key for key in rule.keys if "*" not in key])
+    elif param:
+        message = f"section [{header}] has {count} lines, expected {len(pairs)}; is a line added above?"
+        line, found = param.line, f"{param.key}:{param.value}"
+    elif rule:
+        missing = sum(one.kind == "slot" for one in section.rules[section.rules.index(rule) :])
+        start = next(line for name, line in file.headers if name == header)
+        line = max(next((line for _, line in file.headers if line > start), len(file.lines) + 1) - 1, 1)
+        message = (
+            f"section [{header}] has {count} lines, expected {count + missing}: "
+            f"expected {wanted(rule)}, found its end; is a line missing above?"
         )
-    return pairs
+    return ParamsError(message, file=file.path, line=line, found=found, hint=hint)
 
 
 def wanted(rule: SlotRule) -> str:
     """Return what may stand as key on the line for ``rule``, for messages."""
     named = [key for key in rule.keys if key != "null"] or rule.keys
     return " or ".join(f"`{key}:`" for key in named) if named else f"the line for {rule.role}"
-
-
-def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing: int) -> ParamsError:
-    following = [line for name, line in file.headers if name != header]
-    start = next(line for name, line in file.headers if name == header)
-    end = next((line for line in following if line > start), len(file.lines) + 1)
-    return ParamsError(
-        f"section [{header}] has {count} lines, expected {count + missing}: "
-        f"expected {wanted(rule)}, found its end; is a line missing above?",
-        file=file.path,
-        line=max(end - 1, 1),
-    )
 
 
 def _slot(file: ParamFile, role: str, param: Param) -> Slot:
@@ -639,24 +588,30 @@ def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
     return any(param in above and param.value.strip() in NOTHING for param in programs)
 
 
-def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:
-    """Return which line is for which rule, or None where they do not fit.
+def _fit(
+    rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None
+) -> tuple[Pairs, SlotRule | None, Param | None]:
+    """Return which line is for which rule, and the first rule and line that do not fit; None where all do.
 
     With ``idle``, roles that nothing reads, those and lines whose value is null may have any key.
     """
-    pairs, index = [], 0
+    pairs: list[tuple[SlotRule, Param]] = []
     for rule in rules:
-        param = params[index] if index < len(params) else None
+        param = params[len(pairs)] if len(pairs) < len(params) else None
         fits = param is not None and (rule.allows(param.key) if param is not _MISSING else rule.kind == "slot")
         if idle is not None and param is not None and rule.kind == "slot":
             fits = fits or param.value.strip() == "null" or rule.role in idle
         if rule.kind == "optional" and not fits:
             continue
         if param is None or not fits:
-            return None
+            return pairs, rule, param
         pairs.append((rule, param))
-        index += 1
-    return pairs if index == len(params) else None
+    return pairs, None, params[len(pairs)] if len(pairs) < len(params) else None
+
+
+def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None) -> Pairs | None:
+    pairs, *wrong = _fit(rules, params, idle)
+    return None if any(wrong) else pairs
 
 
 def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pairs | None:
@@ -712,7 +667,6 @@ def _changes(section: Section, params: Sequence[Param], idle: frozenset[str] | N
 
 
 def _odd(section: Section, rule: SlotRule, param: Param) -> bool:
-    """Return whether a line looks as if it stood for something else than ``rule``."""
     elsewhere = not rule.keys and any(param.key in other.keys for other in section.rules)
     named = elsewhere and param.key not in ("", "null")
     return named or not (looks_like(rule.role, param.value) and sounds_like(rule.role, param.key))
@@ -754,7 +708,6 @@ def _said(
 
 
 def _what(changes: Sequence[_Change]) -> str:
-    """Return what the missing line would be for."""
     rules = list(dict.fromkeys(change.rule for change in changes if change.rule is not None))
     if len(rules) > 2:
         return ""

@@ -1,8 +1,10 @@
-"""Suites as data: what differs between the public TIPC drivers, over one engine, and their defects that are fixed."""
+"""Suites as data: what differs between the public TIPC drivers, over one engine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import date
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import MappingProxyType
@@ -11,47 +13,6 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 from tipchain.chain.params import Slot
 from tipchain.modes import Mode
 
-# The defects of the original drivers that the default mode fixes, by name.
-#
-# A plan is made with a set of fixes: all of them by default, none for ``--legacy``. What a fix changes in a file is said
-# where it happens, as a finding that ``tipchain lint`` shows.
-
-
-FIXES: Mapping[str, str] = {
-    "true-exit": "each command is judged by its own exit status, and a failed step skips what needs it",
-    "nothing-planned": "a plan without commands is exit code 4 with the reason",
-    "run-id": "each run has a folder of its own; no log is overwritten, the usual names are links to the latest run",
-    "clas-epochs": "the mode's number of epochs is used; the original always trains 2",
-    "mode-fallback": "lite_train_whole_infer takes a missing value from lite_train_lite_infer",
-    "closed-modes": "an unknown mode is refused; the original trains in full length with settings left out",
-    "whole-value": "a value is all after the first ':', and in a mode list all after its first '='",
-    "device-per-leg": "a missing device value repeats the last one, and no inference changes that of training",
-    "inference-flags": "a setting that a program was seen to take is passed on every device, int8 runs on GPUs, and equal commands are planned once",
-    "null": "null and an empty value are absent everywhere: no export without weights, no `python null`",
-    "export-keys": "whole_infer's export gets the keys of the file; the original writes those of another suite",
-    "clas-weights": "the export gets the trained weights for every model name",
-    "panoptic-vars": "whole_infer's export gets the model of the file; the original uses variables that it never sets",
-    "rec-multi-gpu": "several GPUs of one host are trained on; the original trains nothing there",
-    "train-folder": "a training on several GPUs is told its folder; the original writes another argument in its place",
-    "kl-index": "each model has its own quant flag without training, and in klquant_whole_infer it is quantized",
-    "typos": "unknown trainers, modes, booleans and keys are refused unless --lenient is given",
-    "checkpoint": "the model file is the one that training left, in the folder and by the name that its version uses",
-    "sections": "the layout is checked by sections and keys; blank and comment lines shift nothing",
-    "no-shell": "values are split into words and nothing is run by a shell; patterns in model names are settled late",
-    "cwd": "a missing folder to run in is an ERROR",
-    "last-line": "an argument in the place of a missing one keeps its value; the original writes a path for it",
-    "cpu-words": "on the CPU a program that would look for a GPU is told so",
-    "no-installs": "a conversion fetches and installs no packages while it runs",
-    "onnx-flags": "an argument that paddle2onnx has no more is left out",
-    "quantize-flags": "the quantization's arguments keep their names; PaddleSeg's original writes those of inference",
-    "to-static": "a section without words for the static graph is a SKIP; the original trains it twice in dynamic mode",
-    "program-file": "an exported program is the file that is there: Paddle 3 writes .json where Paddle 2 wrote .pdmodel",
-    "devices": "CUDA_VISIBLE_DEVICES is set for every command of a leg and for no other; hosts are parsed",
-    "no-sleep": "there are no fixed pauses between steps",
-    "timeouts": "there is no hidden limit of 5 minutes; --timeout sets one",
-}
-ALL = frozenset(FIXES)
-NONE: frozenset[str] = frozenset()
 SEVERITIES = ("error", "warning", "info")
 
 
@@ -59,7 +20,7 @@ class LintFinding(NamedTuple):
     """Something to say about a line of a parameter file.
 
     Attributes:
-        code: a fix's name, or ``default`` for what the original does alike.
+        code: the kind of finding, as ``typos``; ``default`` for what the original does alike.
         severity: ``error`` (refused without ``--lenient``), ``warning`` (told when planning) or ``info`` (told by lint).
         file: the file.
         line: 1-based line, 0 for the whole file.
@@ -90,10 +51,13 @@ class LintFinding(NamedTuple):
 # describes the format; ``profiles`` reads it.
 
 
-FilledBy = Literal["key", "value"]
 Style = Literal["models", "kinds", "quantize"]
+Role: TypeAlias = Annotated[str, "a role of the layout"]
 Template: TypeAlias = Annotated[str, "filled in by str.format"]
-OPERATIONS = ("is", "not", "has", "lacks", "matches")
+RoleOrTemplate: TypeAlias = Annotated[str, "a role, or words with variables"]
+Conditions: TypeAlias = Mapping[str, tuple[str, ...]]
+"""What must hold, all of it: a fact, with ``not``, ``has`` or ``lacks`` behind it or nothing, and texts of which one fits."""
+ROLE = re.compile(r"[a-z_]\w*")
 
 
 class SlotRule(NamedTuple):
@@ -114,20 +78,18 @@ class SlotRule(NamedTuple):
         return not self.keys or key in self.keys or any(fnmatchcase(key, one) for one in self.keys)
 
 
-class Condition(NamedTuple):
-    """A test of a fact: of a variable, of ``key ROLE``, ``value ROLE``, ``fixed`` or ``unfixed``."""
-
-    name: str
-    operation: str
-    values: tuple[str, ...]
+def condition(text: str) -> tuple[str, str]:
+    """Return the fact that a condition is about, and its operation."""
+    name, _, operation = text.rpartition(" ")
+    return (name, operation) if operation in ("not", "has", "lacks") else (text, "")
 
 
 class ArgumentItem(NamedTuple):
-    """Words of a command; one of ``role``, ``text``, ``key`` and ``flag`` is given.
+    """Words of a command; one of ``add``, ``key`` and ``flag`` is given.
 
     Attributes:
-        role: words that the engine makes for this role; by default the slot's ``key=value``.
-        text: a template, split into words at its own blanks before it is filled in.
+        add: a role, whose words the engine makes (by default the slot's ``key=value``), or a template, split into words at
+            its own blanks before it is filled in.
         key: role whose key stands alone.
         flag: role whose key (or value, by ``keyed_by``) is followed by ``value``.
         value: template of the flag's value, None for the slot's own.
@@ -137,22 +99,26 @@ class ArgumentItem(NamedTuple):
         when: the item is left out unless all of these hold.
     """
 
-    role: str = ""
-    text: str = ""
-    key: str = ""
-    flag: str = ""
-    value: str | None = None
-    keyed_by: FilledBy = "key"
+    add: RoleOrTemplate = ""
+    key: Role = ""
+    flag: Role = ""
+    value: Template | None = None
+    keyed_by: Literal["key", "value"] = "key"
     join: str = "="
     raw: bool = False
-    when: tuple[Condition, ...] = ()
+    when: Conditions = MappingProxyType({})
+
+    @property
+    def role(self) -> str:
+        """The role that the engine makes words for, "" for none."""
+        return self.add if ROLE.fullmatch(self.add) else self.flag or self.key
 
 
 class Choice(NamedTuple):
     """A template with conditions; of several the first that holds counts."""
 
-    value: str
-    when: tuple[Condition, ...] = ()
+    value: Template
+    when: Conditions = MappingProxyType({})
 
 
 class TrainerRule(NamedTuple):
@@ -166,9 +132,9 @@ class TrainerRule(NamedTuple):
     """
 
     kind: str
-    key: str
-    command: tuple[str, ...]
-    export: str
+    key: Role
+    command: tuple[Role, ...]
+    export: Role
 
 
 class Devices(NamedTuple):
@@ -219,7 +185,7 @@ class Step(NamedTuple):
     log: tuple[Choice, ...] = ()
     usual: tuple[Choice, ...] = ()
     wrapper: str = ""
-    when: tuple[Condition, ...] = ()
+    when: Conditions = MappingProxyType({})
 
 
 class Before(NamedTuple):
@@ -233,7 +199,7 @@ class Before(NamedTuple):
 
     words: str
     cwd: str = "."
-    when: tuple[Condition, ...] = ()
+    when: Conditions = MappingProxyType({})
 
 
 class After(NamedTuple):
@@ -246,7 +212,7 @@ class After(NamedTuple):
             one the output goes to the terminal.
     """
 
-    program: str
+    program: Role
     arguments: tuple[ArgumentItem, ...]
     log: tuple[Choice, ...] = ()
 
@@ -256,17 +222,15 @@ class InferRule(NamedTuple):
 
     Attributes:
         axes: the roles whose values are combined, the outermost loop first.
-        fixed_axes: the same in the default mode, if the original drops a role (``inference-flags``).
         skip: combinations that are left out: each is a mapping of conditions that all hold.
         arguments: the words after the program.
         log: the name of the log.
     """
 
-    axes: tuple[str, ...]
-    fixed_axes: tuple[str, ...]
-    skip: tuple[tuple[Condition, ...], ...]
+    axes: tuple[Role, ...]
     arguments: tuple[ArgumentItem, ...]
     log: Template
+    skip: tuple[Conditions, ...] = ()
 
 
 class Infer(NamedTuple):
@@ -280,19 +244,31 @@ class Infer(NamedTuple):
         data_else: the role of the data in the default mode, if ``data`` is "" or its line is null. Only for programs that
             were seen to take it.
         raw: roles that the original writes even if they are null.
-        rules: the inference on the CPU and on a GPU.
+        cpu: the inference on the CPU.
+        gpu: the inference on a GPU.
         result_file: a pattern of the file that the inference must write, for programs that print no result. It is relative
             to the folder in which the plan was made. Without it, a line must match ``result_line``.
     """
 
     folder: Template
     model: Template
-    data: str
-    rules: Mapping[str, InferRule]
+    data: Role
+    cpu: InferRule
+    gpu: InferRule
     cwd: str = "."
-    data_else: str = ""
-    raw: frozenset[str] = frozenset()
+    data_else: Role = ""
+    raw: frozenset[Role] = frozenset()
     result_file: tuple[Choice, ...] = ()
+
+    @property
+    def rules(self) -> Mapping[str, InferRule]:
+        """The inference by kind of device."""
+        return {"cpu": self.cpu, "gpu": self.gpu}
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The roles that are combined on any device."""
+        return frozenset((*self.cpu.axes, *self.gpu.axes))
 
 
 class Whole(NamedTuple):
@@ -307,7 +283,7 @@ class Whole(NamedTuple):
         folder: the folder to export to; "" for the model's own.
         infer_folder: the folder to infer in; "" for the same one.
         gpus: the text for the GPU in names of logs.
-        unset: the fix without which the original exports with variables that it never sets; "" for none.
+        unset: whether the original exports with variables that it never sets.
         skips_null: whether the original leaves out a model that is null.
         cwd: the folder in which the original infers. The first template counts whose conditions hold. Without one it is that
             of ``infer``.
@@ -316,13 +292,13 @@ class Whole(NamedTuple):
     """
 
     style: Style
-    kinds: Mapping[str, str] = MappingProxyType({})
+    kinds: Mapping[str, Role] = MappingProxyType({})
     klquant_kinds: tuple[str, ...] = ()
-    command: str = ""
+    command: Role = ""
     folder: Template = ""
     infer_folder: Template = ""
     gpus: str = "0"
-    unset: str = ""
+    unset: bool = False
     skips_null: bool = False
     cwd: tuple[Choice, ...] = ()
     export: tuple[ArgumentItem, ...] = ()
@@ -386,7 +362,7 @@ class Verified(NamedTuple):
     commit: str
     model: str
     paddle: str
-    date: str
+    date: date
 
 
 class Suite(NamedTuple):
@@ -476,18 +452,18 @@ class Suite(NamedTuple):
     reads: int | None = None
     rest: bool = False
     pipes: bool = True
-    mode_lists: frozenset[str] = frozenset()
+    mode_lists: frozenset[Role] = frozenset()
     modeless: Literal["refuse", "leave out"] = "refuse"
     model_name: Literal["name", "folders"] = "name"
     fixed_epoch: str = ""
     usual_epoch: str = ""
-    unread: frozenset[str] = frozenset()
+    unread: frozenset[Role] = frozenset()
     lacks: frozenset[str] = frozenset()
     amp_trainer: str = ""
     unknown_trainer: Literal["norm", "skip"] = "norm"
     vars: Mapping[str, tuple[Choice, ...]] = MappingProxyType({})
     weights_else: tuple[Template, ...] = ()
-    weights_there: tuple[Condition, ...] = ()
+    weights_there: Conditions = MappingProxyType({})
     before: tuple[Before, ...] = ()
     after: tuple[After, ...] = ()
     export_from: Literal["train", "eval"] = "train"
@@ -496,7 +472,7 @@ class Suite(NamedTuple):
     trains_in: frozenset[str] = frozenset()
     results_log: str = "results_python.log"
     results_head: Template = ""
-    redirected: frozenset[str] = frozenset()
+    redirected: frozenset[Literal["train", "eval", "export", "infer"]] = frozenset()
     result_line: str = ""
     result_program: tuple[str, ...] = ()
     versions: tuple[Version, ...] = ()
@@ -504,9 +480,9 @@ class Suite(NamedTuple):
     drivers: frozenset[str] = frozenset()
     verified: tuple[Verified, ...] = ()
 
-    def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:
-        """Return whether ``mode`` has training steps with ``fixes`` in force."""
-        return mode.trains or (mode.value in self.trains_in and "closed-modes" not in fixes)
+    def trains(self, mode: Mode, *, legacy: bool) -> bool:
+        """Return whether ``mode`` has training steps."""
+        return mode.trains or (legacy and mode.value in self.trains_in)
 
     @property
     def roles(self) -> frozenset[str]:
@@ -517,21 +493,6 @@ class Suite(NamedTuple):
     def uncut(self) -> frozenset[str]:
         """The roles whose values the original does not cut at a second colon."""
         return self.unread | ({"model_name"} if self.model_name == "folders" else frozenset())
-
-    @property
-    def programs(self) -> frozenset[str]:
-        """The roles whose values are programs with their arguments."""
-        trained = {role for rule in self.trainers for role in (*rule.command, rule.export)}
-        after = {one.program for one in self.after}
-        return frozenset({"python", "eval", "inference", *self.whole.kinds.values(), *trained, *after})
-
-    @property
-    def named_axes(self) -> frozenset[str]:
-        """The inference axes whose values are a part of a path in an argument."""
-        rules = self.infer.rules.values()
-        paths = "".join(item.value or "" for rule in rules for item in rule.arguments)
-        axes = {axis for rule in rules for axis in (*rule.axes, *rule.fixed_axes)}
-        return frozenset(axis for axis in axes if f"{{{axis}}}" in paths)
 
     @property
     def to_static(self) -> bool:

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore, back=back)
     except UnmatchedError as error:
         if args.verbose:
-            raise error.in_full() from error
+            raise error.at(error.file, in_full=True) from error
         raise
     print(say(escaped_lines(str(done.match))), end="\n" if str(done.match) else "")
     kept = "as the torch model has it, for Paddle has none" if back else "left behind, for Paddle has none"

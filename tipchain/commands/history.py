@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session
 
     from tipchain.history.store import HistoryPlace
 
@@ -61,10 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = add_action(actions, "export", "write tables as CSV or JSON lines")
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument(
-        "--table",
-        default="items",
-        metavar="TABLE",
-        help="entries, items (default), commands, figures, verdicts, artifacts or causes",
+        "--table", default="items", metavar="TABLE", help="entries, items (default), commands, verdicts or causes"
     )
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
@@ -159,23 +155,24 @@ def _place(args: argparse.Namespace) -> HistoryPlace:
 
 
 @contextmanager
-def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
-    """Yield a connection to the history, and the project's folder."""
+def _reading(args: argparse.Namespace) -> Iterator[tuple[Session, Path]]:
+    """Yield a session of the history, and the project's folder."""
     from tipchain.history.store import History
 
     place = _place(args)
     if place.file is not None and not place.file.exists():
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
-    with History(place).reading() as connection:
-        yield connection, place.root
+    with History(place).reading() as session:
+        yield session, place.root
 
 
 def _add(args: argparse.Namespace) -> int:
     from tipchain.history.ingest import add_source, read_source
+    from tipchain.history.store import History
 
-    place = _place(args)
+    history = History(_place(args))
     for source in [read_source(path, args.machine or "") for path in args.paths]:
-        new = add_source(source, place)
+        new = add_source(source, history)
         print(say(f"{source.entry.name}: {f'{new} new items' if new else 'nothing new'}"))
     return ExitCode.PASSED
 
@@ -184,40 +181,31 @@ def _list(args: argparse.Namespace) -> int:
     from tipchain.history.entries import list_entries
     from tipchain.history.render import entry_json, list_text
 
-    with _reading(args) as (connection, _):
-        found = list_entries(connection, kind=args.kind, title=args.name, limit=args.limit)
+    with _reading(args) as (session, _):
+        found = list_entries(session, kind=args.kind, title=args.name, limit=args.limit)
     show(args.json, lambda: [entry_json(one) for one in found], lambda: list_text(found))
     return ExitCode.PASSED
 
 
 def _show(args: argparse.Namespace) -> int:
     from tipchain.core.json_text import as_json
-    from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
+    from tipchain.errors import Outcome
+    from tipchain.history.entries import find_entry, items_of
     from tipchain.history.render import entry_json, item_json, item_text, show_text
 
-    with _reading(args) as (connection, _):
-        entry = find_entry(connection, args.night)
-        items = items_of(connection, entry)
+    with _reading(args) as (session, _):
+        entry = find_entry(session, args.night)
+        items = items_of(session, entry)
         if args.item and args.item not in items:
             raise UsageError(f"{args.item}: is no item of {entry.name}{suggestion(args.item, items)}")
         chosen = [items[args.item]] if args.item else list(items.values())
-        commands = commands_of(connection, entry, [args.item] if args.item else None) if args.item or args.json else {}
-        causes = causes_of(connection, entry)
-        whole = [
-            replace(
-                one,
-                commands=tuple(commands.get(one.id, ())),
-                causes=tuple(causes.get(one.id, ())),
-                verdicts=tuple(verdicts_of(connection, one)) if args.item else (),
-            )
-            for one in chosen
-        ]
-    verdicts = {"verdicts": as_json(whole[0].verdicts)} if args.item else {}
-    show(
-        args.json,
-        lambda: {**entry_json(entry), "items": [item_json(one) for one in whole], **verdicts},
-        lambda: item_text(whole[0]) if args.item else show_text(entry, whole),
-    )
+        verdicts = [one for one in chosen[0].verdicts if one.outcome is not Outcome.PASS] if args.item else []
+        told = {"verdicts": as_json(verdicts)} if args.item else {}
+        show(
+            args.json,
+            lambda: {**entry_json(entry), "items": [item_json(one) for one in chosen], **told},
+            lambda: item_text(chosen[0], verdicts) if args.item else show_text(entry, chosen),
+        )
     return ExitCode.PASSED
 
 
@@ -227,9 +215,15 @@ def _causes(args: argparse.Namespace) -> int:
     from tipchain.history.render import causes_text
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
-    with _reading(args) as (connection, _):
-        found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
-    show(args.json, lambda: as_json(found), lambda: causes_text(found))
+    with _reading(args) as (session, _):
+        found = find_causes(session, **wanted, title=args.name or "", limit=args.limit)
+    show(
+        args.json,
+        lambda: [
+            {**as_json(one), "entry": entry.name, "commit": entry.commit, "item": item.id} for one, item, entry in found
+        ],
+        lambda: causes_text(found),
+    )
     return ExitCode.PASSED
 
 
@@ -239,11 +233,11 @@ def diff(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_entry
     from tipchain.history.render import MOST_LINES, changes_json, changes_text, entry_json, first_text
 
-    with _reading(args) as (connection, root):
-        entry = find_entry(connection, args.night, title=args.name)
-        before = find_entry(connection, args.against) if args.against else last_comparable(connection, entry)
+    with _reading(args) as (session, root):
+        entry = find_entry(session, args.night, title=args.name)
+        before = find_entry(session, args.against) if args.against else last_comparable(session, entry)
         place = Path(entry.root) if Path(entry.root).is_dir() and entry.root else root
-        found = changes(connection, before, entry, root=place) if before else None
+        found = changes(session, before, entry, root=place) if before else None
     show(
         args.json,
         lambda: changes_json(found) if found else {"before": None, "after": entry_json(entry)},
@@ -253,7 +247,7 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def _night_diff(args: argparse.Namespace) -> int:
-    from tipchain.history.ingest import hand_on_missed
+    from tipchain.history.ingest import add_missed
     from tipchain.nightly.manifest import load_manifest
 
     manifest = load_manifest(args.manifest)
@@ -261,7 +255,7 @@ def _night_diff(args: argparse.Namespace) -> int:
     # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
     place = _place(args)
     if place.file is None or place.file.exists():
-        for told in hand_on_missed(manifest.nights, place):
+        for told in add_missed(manifest.nights, place):
             print(say(told), file=sys.stderr)
     return diff(args)
 
@@ -273,12 +267,12 @@ def _export(args: argparse.Namespace) -> int:
     if args.table not in TABLES:
         raise UsageError(f"--table {args.table}: expected one of {', '.join(TABLES)}")
     check_writable({"--out": args.out})
-    with _reading(args) as (connection, _):
-        chosen = [find_entry(connection, name) for name in args.nights] or None
+    with _reading(args) as (session, _):
+        chosen = [find_entry(session, name) for name in args.nights] or None
         if args.out == "-":
-            export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
+            export(session, sys.stdout, table=args.table, form=args.format, chosen=chosen)
             return ExitCode.PASSED
         with replacing_path(Path(args.out)) as beside, beside.open("x", encoding="utf-8", newline="") as stream:
-            count = export(connection, stream, table=args.table, form=args.format, chosen=chosen)
+            count = export(session, stream, table=args.table, form=args.format, chosen=chosen)
     print(say(f"{count} rows in {args.out}"))
     return ExitCode.PASSED

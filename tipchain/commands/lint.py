@@ -24,7 +24,7 @@ from tipchain.chain.lint import (
     survey,
 )
 from tipchain.chain.slots import refusal
-from tipchain.chain.suites import FIXES, SEVERITIES
+from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, show
 from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
@@ -37,8 +37,6 @@ from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
 NOUNS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "remark"}
-GENERAL = tuple("true-exit nothing-planned run-id closed-modes typos sections no-shell cwd no-sleep timeouts".split())
-"""Fixes that every chain has, whatever its file says."""
 INDENT = "    "
 
 
@@ -312,10 +310,6 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
             lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
         text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
     else:
-        if args.verbose and any(one.suite for one in files):
-            rows.append(say("In every chain, other than in the original drivers:"))
-            rows += [row for code in GENERAL for row in _wrapped(f"{INDENT}{say(FIXES[code])} [{code}]", width)]
-            rows.append("")
         text = "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])
     checkouts = [path for path in args.files if is_checkout(path)]
     return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])

@@ -154,12 +154,12 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
     from tipchain.history.ingest import history_with
     from tipchain.history.render import changes_text, first_text
 
-    with history_with(results, database) as history, history.reading() as connection:
-        entry = find_entry(connection, results.night.name, title=results.plan.name)
-        before = last_comparable(connection, entry)
+    with history_with(results, database) as history, history.reading() as session:
+        entry = find_entry(session, results.night.name, title=results.plan.name)
+        before = last_comparable(session, entry)
         if before is None:
             return first_text(entry).splitlines()
-        return changes_text(changes(connection, before, entry, root=Path(results.plan.root))).splitlines()
+        return changes_text(changes(session, before, entry, root=Path(results.plan.root))).splitlines()
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
@@ -310,12 +310,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> int:
     from tipchain.nightly.night_report import plan_lines
-    from tipchain.nightly.nights import plan_json, usual_seconds
+    from tipchain.nightly.nights import usual_seconds
 
     plan, nights = _chosen(args)
     show(
         getattr(args, "json", None),
-        lambda: plan_json(plan),
+        lambda: as_json(plan),
         lambda: "\n".join(plan_lines(plan, usual_seconds(nights), terminal_width())),
     )
     return _nothing_chosen(args) if not plan.items else ExitCode.PASSED
@@ -404,7 +404,7 @@ def _go_on(
         require_gpu=bool(execution.get("require_gpu")),
         keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
-        sinks=(history,),
+        sink=history,
     )
     view.number = number - coordinator.left
     if not args.quiet:

@@ -56,14 +56,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
     check_data_path(args)
     check_writable({"--json": args.json})
-    from tipchain.bundle.moving import clear_remains
     from tipchain.parity.case import load_case
 
     place: Path = args.item
     if not place.is_dir() and place.suffix in (".yaml", ".yml"):
         place = default_folder(load_case(place), parse_mode(args.mode))
     try:
-        clear_remains(place)
         read_manifest(place)  # where there is none, no lock is left beside it
         with _locked(place):
             old = open_bundle(place)  # whoever had the lock may have moved it
@@ -140,11 +138,11 @@ def _move(args: argparse.Namespace, old: StoredBundle, work: Path, case: Case) -
     if was.content == now.content:
         print(say(f"{place}: is as it would be now; nothing to move"), file=stream)
     else:
-        width = max(len(one) for one in (*(fact.name for fact in facts), *(change.stage for change in stages)))
+        width = max(map(len, (*facts, *(change.stage for change in stages))))
         print(say(f"{place}, before -> after:"), file=stream)
-        for fact in facts:
-            before, after = (escaped(one) or say("none") for one in (fact.before, fact.after))
-            print(f"  {padded(escaped(fact.name), width)}  {before} -> {after}", file=stream)
+        for name, pair in facts.items():
+            before, after = (escaped(one) or say("none") for one in pair)
+            print(f"  {padded(escaped(name), width)}  {before} -> {after}", file=stream)
         for change in stages:
             print(f"  {padded(escaped(change.stage), width)}  {say(escaped(_in_words(change)))}", file=stream)
         why = args.why.strip() if args.why else _ask(stream)
@@ -157,8 +155,9 @@ def _move(args: argparse.Namespace, old: StoredBundle, work: Path, case: Case) -
     elif was.content != now.content:
         print(say(f"{place}: not moved, without a reason"), file=stream)
     if args.json:
+        told = [{"name": name, "before": before, "after": after} for name, (before, after) in facts.items()]
         document = {"moved": moved, "why": why, "before": was.content, "after": now.content}
-        write_document(args.json, {**document, "facts": as_json(facts), "stages": as_json(stages)})
+        write_document(args.json, {**document, "facts": told, "stages": as_json(stages)})
     return ExitCode.PASSED
 
 

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -162,22 +163,17 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
             else _import(module_name, spec, root)
         )
     if not hasattr(module, name):
-        raise CaseError(f"{module_name} has no {name!r}", key=spec, hint=_instead(module, name))
+        near = candidates(module, name)
+        own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]
+        hint = f"it has {', '.join(own[:SHOWN])}{', …' if len(own) > SHOWN else ''}" if own else None
+        raise CaseError(
+            f"{module_name} has no {name!r}", key=spec, hint=f"did you mean {' or '.join(near)}?" if near else hint
+        )
     builder = getattr(module, name)
     if not callable(builder):
         raise CaseError("is not callable", key=spec, found=type(builder).__name__)
     result: Callable[..., Any] = builder
     return result
-
-
-def _instead(module: ModuleType, name: str) -> str | None:
-    """Return what may have been meant, or what the module makes available; None for an empty one."""
-    near = candidates(module, name)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]
-    more = ", …" if len(own) > SHOWN else ""
-    return f"it has {', '.join(own[:SHOWN])}{more}" if own else None
 
 
 def candidates(module: ModuleType, name: str) -> list[str]:
@@ -238,13 +234,7 @@ def check_batch(batch: object, dataset: Any) -> tuple[Any, Any, Any]:
 
 
 def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[..., Any]:
-    """Return ``builder`` with its result checked.
-
-    Args:
-        name: what it builds, a key of a case's side.
-        side: ``"torch"`` or ``"paddle"``.
-        builder: the user's.
-    """
+    """Return a builder of a side, by its key in the case, with its result checked."""
 
     @wraps(builder)
     def build_checked(*args: object, **settings: object) -> object:
@@ -279,7 +269,7 @@ def _takes(called: Callable[..., object], args: Sequence[object], settings: Mapp
     except TypeError:
         return False
     except ValueError:  # it has no signature
-        return True
+        pass
     return True
 
 
@@ -290,15 +280,7 @@ def described(made: object) -> str:
     return "None" if made is None else f"a {kind.__name__}" + ("" if root == "builtins" else f" of {root}")
 
 
-def _has_length(made: Any) -> bool:
-    try:
-        len(made)
-    except (TypeError, NotImplementedError):  # Paddle's Dataset has a __len__ that says there is none
-        return False
-    return True
-
-
-def _is_kind(name: str, side: str, made: object) -> bool:
+def _is_kind(name: str, side: str, made: Any) -> bool:
     """Tell whether a builder has made what it is for."""
     match name:
         case "model":
@@ -307,7 +289,9 @@ def _is_kind(name: str, side: str, made: object) -> bool:
         case "optimizer" | "scheduler":
             return callable(getattr(made, "step", None))
         case "dataset":
-            return hasattr(made, "__getitem__") and _has_length(made)
+            with suppress(TypeError, NotImplementedError):  # Paddle's Dataset has a __len__ that says there is none
+                return hasattr(made, "__getitem__") and len(made) >= 0
+            return False
         case "metric":
             return callable(made) or (hasattr(made, "update") and hasattr(made, "compute"))
         case "loss":
@@ -320,16 +304,9 @@ def _is_kind(name: str, side: str, made: object) -> bool:
 
 
 def make_optimizer(builder: Callable[..., Any], model: Model, learning_rate: Any, args: Mapping[str, Any]) -> Any:
-    """Return ``builder(model.parameters(), learning_rate, **args)``.
+    """Return ``builder(model.parameters(), learning_rate, **args)``, and the model where the builder asks for it.
 
-    A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,
-    another rate for the head) need names or layer types.
-
-    Args:
-        builder: one side's ``build_optimizer``.
-        model: the module or layer.
-        learning_rate: a number, or Paddle's schedule.
-        args: the case's ``optimizer:`` arguments.
+    Rules for some of the parameters need names or layer types.
     """
     asks = "model" in inspect.signature(builder).parameters
     return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))
@@ -371,6 +348,57 @@ class Trainer:
         """Advance the learning rate schedule, if there is one."""
         if self.scheduler is not None:
             self.scheduler.step()
+
+
+class LoadedFramework:
+    """What both frameworks do in the same words."""
+
+    library: Any
+
+    def every_layer(self, model: Model) -> Iterator[Model]:
+        """Yield a layer and all inside."""
+        raise NotImplementedError
+
+    def set_training(self, model: Model, training: bool) -> None:
+        """Switch train or eval mode; dropout-like layers stay in eval mode."""
+        model.train() if training else model.eval()
+        for layer in self.every_layer(model):
+            if "drop" in type(layer).__name__.lower():
+                layer.eval()
+
+    @contextmanager
+    def double_precision(self) -> Iterator[None]:
+        """Let float64 be the framework's default dtype for a while."""
+        usual = self.library.get_default_dtype()
+        self.library.set_default_dtype(self.library.float64)
+        try:
+            yield
+        finally:
+            self.library.set_default_dtype(usual)
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return the framework's ``no_grad()``."""
+        context: AbstractContextManager[Any] = self.library.no_grad()
+        return context
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor of the framework's."""
+        return bool(self.library.is_tensor(value))
+
+    def concat(self, tensors: Sequence[object]) -> Any:
+        """Join tensors along axis 0."""
+        return self.library.concat(list(tensors))
+
+    def build_layers(self) -> Model:
+        """Return one layer of every kind that optimizers' rules tell apart, in a layer that is never run."""
+        nn = self.library.nn
+        kind, conv, norm = (
+            (nn.Layer, nn.Conv2D, nn.BatchNorm2D) if hasattr(nn, "Layer") else (nn.Module, nn.Conv2d, nn.BatchNorm2d)
+        )
+        layers = kind()
+        layers.conv, layers.bn, layers.embedding = conv(3, 4, 3), norm(4), nn.Embedding(7, 5)
+        layers.norm, layers.linear, layers.head = nn.LayerNorm(5), nn.Linear(5, 6), nn.Linear(6, 3)
+        return layers
 
 
 def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) -> dict[str, Any]:

@@ -71,15 +71,20 @@ class FrameworkSide:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
 
-    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``.
+    @contextmanager
+    def precision(self, *, double: bool, casts: bool = False) -> Iterator[None]:
+        """Let new floating-point tensors be float64 for a while, if ``double``.
 
         As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
         does nothing to a model in float32, so that in float64 it is no part of what the model computes.
         """
+        if not double:
+            yield
+            return
         plain = casts or self.way == "plain"
         wide = nullcontext() if plain else self.framework.widening(claims=self.way == "claims")
-        return _both(self.framework.double_precision(), wide) if double else nullcontext()
+        with self.framework.double_precision(), wide:
+            yield
 
     def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether a tensor takes a gradient."""
@@ -152,10 +157,7 @@ class TorchSide(FrameworkSide):
         yield from model.named_modules()
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of the module; return what ends this.
-
-        What the second returns, if that is anything, stands in place of the module's result.
-        """
+        """Call the two around each forward, the second's result in place of the module's; return what ends this."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
@@ -208,11 +210,7 @@ class TorchSide(FrameworkSide):
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
-        """Let a float64 copy's parameters be the model's own tensors for a while; gradients stay.
-
-        Returns:
-            What gives one of the copy's modules its values back; that may not be run before.
-        """
+        """Let a float64 copy's parameters be the model's own for a while; return what undoes it for a layer."""
         lent: dict[int, object] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
             if one.shape == own.shape:
@@ -512,12 +510,6 @@ def _removing(*hooks: Hook) -> Callable[[], None]:
             hook.remove()
 
     return end
-
-
-@contextmanager
-def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
-    with one, other:
-        yield
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +20,16 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Options, Schedule, Tensor
-from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, rate_factor, widened_array
+from tipchain.frameworks.base import (
+    Batch,
+    Builder,
+    LoadedFramework,
+    Trainer,
+    check_batch,
+    make_optimizer,
+    rate_factor,
+    widened_array,
+)
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
@@ -124,7 +134,7 @@ ATTENTION = {"flash_attn": 5, "flash_attn_unpadded": 9, "memory_efficient_attent
 def drawing(paddle: ModuleType, draws: Draws) -> AbstractContextManager[None]:
     """Return a context in which Paddle's operators take their random numbers from ``draws``."""
     operators, made = paddle._C_ops, _Operators(paddle, draws)  # noqa: SLF001
-    there = (name for name in made.names if hasattr(operators, name))
+    there = (name for name in (*OWN, *ATTENTION, *_REPLACED) if hasattr(operators, name))
     return attributes(operators, **{name: made.replacement(name, getattr(operators, name)) for name in there})
 
 
@@ -135,18 +145,12 @@ class _Operators:
     paddle: Any
     draws: Draws
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the operators that are replaced."""
-        return [*OWN, *ATTENTION, *_REPLACED]
-
     def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., object]:
         """Return what stands in place of an operator."""
+        if name in _REPLACED:
+            return partial(_REPLACED[name], self, original)
 
         def replacement(*args: object, **kwargs: object) -> object:
-            made = _REPLACED.get(name)
-            if made is not None:
-                return made(self, original, *args, **kwargs)
             if name in OWN or (len(args) > ATTENTION[name] and args[ATTENTION[name]]):
                 self.draws.own()
             return original(*args, **kwargs)
@@ -252,10 +256,6 @@ def _uniform(
     return to.filled(out, low + (high - low) * to.draws.uniform(shape).astype(np.float64), dtype)
 
 
-def _uniform_in_place(to: _Operators, _original: Any, x: Any, low: float, high: float, *_: Any) -> Any:
-    return to.filled(x, low + (high - low) * to.draws.uniform(x.shape).astype(np.float64), x.dtype)
-
-
 def _normal(
     to: _Operators, _original: Any, shape: Any, mean: float, std: float, seed: int, dtype: Any, *_: Any, out: Any = None
 ) -> Any:
@@ -263,20 +263,8 @@ def _normal(
     return to.filled(out, mean + std * to.draws.normal(shape).astype(np.float64), dtype)
 
 
-def _normal_in_place(to: _Operators, _original: Any, x: Any, mean: float, std: float, *_: Any) -> Any:
-    return to.filled(x, mean + std * to.draws.normal(x.shape).astype(np.float64), x.dtype)
-
-
-def _exponential(to: _Operators, _original: Any, x: Any, rate: float = 1.0) -> Any:
-    return to.filled(x, -np.log(to.draws.uniform(x.shape).astype(np.float64)) / rate, x.dtype)
-
-
 def _integers(to: _Operators, _original: Any, low: int, high: int, shape: Any, dtype: Any, *_: Any, **__: Any) -> Any:
     return to.tensor(low + np.floor(to.draws.uniform(shape).astype(np.float64) * (high - low)), dtype or "int64")
-
-
-def _order(to: _Operators, _original: Any, n: int, dtype: Any, *_: Any, out: Any = None) -> Any:
-    return to.filled(out, np.argsort(to.draws.uniform((n,)), kind="stable"), dtype)
 
 
 def _leaky(to: _Operators, original: Any, x: Any, low: float, high: float, is_test: Any, *more: Any) -> Any:
@@ -292,12 +280,20 @@ _REPLACED: dict[str, Callable[..., Any]] = {
     "rnn": _rnn,
     "bernoulli": _bernoulli,
     "uniform": _uniform,
-    "uniform_inplace_": _uniform_in_place,
+    "uniform_inplace_": lambda to, original, x, low, high, *_: _uniform(
+        to, original, x.shape, x.dtype, low, high, out=x
+    ),
     "gaussian": _normal,
-    "gaussian_inplace_": _normal_in_place,
-    "exponential_": _exponential,
+    "gaussian_inplace_": lambda to, original, x, mean, std, *_: _normal(
+        to, original, x.shape, mean, std, 0, x.dtype, out=x
+    ),
+    "exponential_": lambda to, _, x, rate=1.0: to.filled(
+        x, -np.log(to.draws.uniform(x.shape).astype(np.float64)) / rate, x.dtype
+    ),
     "randint": _integers,
-    "randperm": _order,
+    "randperm": lambda to, _, n, dtype, *_more, out=None: to.filled(
+        out, np.argsort(to.draws.uniform((n,)), kind="stable"), dtype
+    ),
     "rrelu": _leaky,
 }
 """Operators that are replaced, and by what."""
@@ -444,7 +440,7 @@ TYPED = tuple(
 """Operators that are told the precision of their result."""
 
 
-class PaddleFramework:
+class PaddleFramework(LoadedFramework):
     """paddle, imported by the constructor."""
 
     name = "paddle"
@@ -460,7 +456,7 @@ class PaddleFramework:
                 "  install it: pip install paddlepaddle; align may be given its dumps instead: --port, or record torch's: --record torch"
             ) from error
         logging.getLogger("paddle").setLevel(logging.WARNING)
-        self.paddle: Any = paddle
+        self.paddle = self.library = paddle
         self._to_tensor = paddle.to_tensor  # what a model calls may be widened
         self.place = "cpu"
 
@@ -515,12 +511,9 @@ class PaddleFramework:
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
 
-    def set_training(self, model: Model, training: bool) -> None:
-        """Switch train or eval mode; dropout-like layers stay in eval mode."""
-        model.train() if training else model.eval()
-        for layer in model.sublayers(include_self=True):
-            if "drop" in type(layer).__name__.lower():
-                layer.eval()
+    def every_layer(self, model: Model) -> Iterator[Model]:
+        """Yield a layer and all inside."""
+        yield from model.sublayers(include_self=True)
 
     def let_backward(self, model: Model) -> None:
         """Let a model be run backward in eval mode, which Paddle's recurrent layers cannot on a CPU.
@@ -538,16 +531,6 @@ class PaddleFramework:
         for layer in model.sublayers(include_self=True):
             if isinstance(layer, kinds):
                 layer.train()
-
-    @contextmanager
-    def double_precision(self) -> Iterator[None]:
-        """Let float64 be Paddle's default dtype for a while."""
-        usual = self.paddle.get_default_dtype()
-        self.paddle.set_default_dtype("float64")
-        try:
-            yield
-        finally:
-            self.paddle.set_default_dtype(usual)
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:  # noqa: ARG002
@@ -604,11 +587,6 @@ class PaddleFramework:
         """Return a context that changes nothing."""
         return nullcontext()
 
-    def inference(self) -> AbstractContextManager[Any]:
-        """Return ``paddle.no_grad()``."""
-        context: AbstractContextManager[Any] = self.paddle.no_grad()
-        return context
-
     def tensor(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device."""
         return self._to_tensor(array, place=self.place)
@@ -629,14 +607,6 @@ class PaddleFramework:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
         return self.array(tensor) if tensor.dtype == self.paddle.bfloat16 else view_of(tensor)
 
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether ``value`` is a Paddle tensor."""
-        return bool(self.paddle.is_tensor(value))
-
-    def concat(self, tensors: Sequence[object]) -> Any:
-        """Join tensors along axis 0."""
-        return self.paddle.concat(list(tensors))
-
     def trainer(
         self,
         model: object,
@@ -652,18 +622,6 @@ class PaddleFramework:
         built = make_optimizer(optimizer, model, rate, args)
         usual = getattr(built.clear_grad, "__func__", None) is self.paddle.optimizer.Optimizer.clear_grad
         return (SparingTrainer if usual else Trainer)(built, schedule, built.get_lr, built.clear_grad)
-
-    def build_layers(self) -> Model:
-        """Return a small layer with one layer of every kind that optimizers' rules tell apart; it is never run."""
-        nn = self.paddle.nn
-        layers = nn.Layer()
-        layers.conv = nn.Conv2D(3, 4, 3)
-        layers.bn = nn.BatchNorm2D(4)
-        layers.embedding = nn.Embedding(7, 5)
-        layers.norm = nn.LayerNorm(5)
-        layers.linear = nn.Linear(5, 6)
-        layers.head = nn.Linear(6, 3)
-        return layers
 
     def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> PaddleUpdates:
         """Return the parameters, by torch's names, under the optimizer."""

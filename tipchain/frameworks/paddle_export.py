@@ -70,10 +70,7 @@ def save_program(model: Model, inputs: Iterable[ExportInput], folder: Path) -> N
 
 
 def output_tensors(output: object) -> list[Tensor]:
-    """Return the tensors of what a model returned, in the order of the exported program's outputs.
-
-    Paddle flattens nested outputs, dicts in the order of their sorted keys (``paddle.utils.flatten``).
-    """
+    """Return a model's output tensors in the order of the exported program's: flattened, dicts by sorted keys."""
     import paddle
 
     return [one for one in paddle.utils.flatten(output) if paddle.is_tensor(one)]

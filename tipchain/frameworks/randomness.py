@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cache
+from itertools import accumulate
 from math import isclose, prod
 from types import FrameType
 from typing import Literal
@@ -156,12 +157,7 @@ class Draws:
         return other is None or (len(self.made) == len(other.made) and all(map(Draw.fits, self.made, other.made)))
 
     def comparable(self, ours: range, theirs: range) -> bool:
-        """Tell whether a difference between parts of both runs can be due to anything but random numbers.
-
-        Args:
-            ours: the numbers of the reference's draws in its part.
-            theirs: those of these draws.
-        """
+        """Tell whether a difference between parts of both runs can be due to anything but random numbers."""
         if self.follows is None:
             return True
         made = self.follows.made
@@ -245,10 +241,7 @@ def partners_of(
 ) -> dict[int, int]:
     """Return which draw of the reference's belongs to which of the port's, by their numbers among all draws.
 
-    Args:
-        ours: the reference's draws in their order, between them what tells where they stand.
-        theirs: the port's, likewise.
-        by_rate: whether masks of other rates never belong together.
+    Both come in order, with marks of where they stand in between; ``by_rate``: masks of other rates never match.
     """
     mine, other = (
         [
@@ -259,7 +252,8 @@ def partners_of(
         ]
         for side in (ours, theirs)
     )
-    numbers = [_counted(side) for side in (ours, theirs)]
+    # How many draws come before each event.
+    numbers = [list(accumulate((isinstance(one, Draw) for one in side), initial=0)) for side in (ours, theirs)]
     found = {}
     for block in SequenceMatcher(a=mine, b=other, autojunk=False).get_matching_blocks():
         for step in range(block.size):
@@ -269,37 +263,22 @@ def partners_of(
     return found
 
 
-def _counted(events: Sequence[object]) -> list[int]:
-    """Return for each event how many draws come before it."""
-    found, count = [], 0
-    for one in events:
-        found.append(count)
-        count += isinstance(one, Draw)
-    return found
-
-
 @contextmanager
 def attributes(holder: object, /, **values: object) -> Iterator[None]:
     """Set attributes of a layer, a module or a class for a while."""
-    held = {name: getattr(holder, name) for name in values if hasattr(holder, name)}
+    absent = object()
+    held = {name: getattr(holder, name, absent) for name in values}
     try:
         for name, value in values.items():
             setattr(holder, name, value)
         yield
     finally:
-        for name in values:
-            if name in held:
-                setattr(holder, name, held[name])
-            else:
-                delattr(holder, name)
+        for name, value in held.items():
+            delattr(holder, name) if value is absent else setattr(holder, name, value)
 
 
 def switched_off(functional: object) -> AbstractContextManager[None]:
-    """Return a context in which a framework's functions for dropout drop nothing, whatever mode they are told.
-
-    Args:
-        functional: the module that holds them, ``torch.nn.functional`` or ``paddle.nn.functional``.
-    """
+    """Return a context in which the functions for dropout of an ``nn.functional`` drop nothing in either mode."""
     there = (name for name in DROPOUTS if hasattr(functional, name))
     return attributes(functional, **{name: _in_eval_mode(getattr(functional, name)) for name in there})
 

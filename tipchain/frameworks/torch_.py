@@ -17,7 +17,15 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
-from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, widened_array
+from tipchain.frameworks.base import (
+    Batch,
+    Builder,
+    LoadedFramework,
+    Trainer,
+    check_batch,
+    make_optimizer,
+    widened_array,
+)
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
@@ -118,21 +126,9 @@ def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     return draws.uniform(result.shape) >= 1.0 - odds
 
 
-def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
-    return _bernoulli(draws, result, (None, _nth(args, kwargs, 1, "p", 0.5)), {})
-
-
 def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     low, high = _nth(args, kwargs, 1, "from", 0.0), _nth(args, kwargs, 2, "to", 1.0)
     return low + (high - low) * draws.uniform(result.shape).astype(np.float64)
-
-
-def _between(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
-    return draws.uniform(result.shape)
-
-
-def _standard(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
-    return draws.normal(result.shape)
 
 
 def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -145,10 +141,6 @@ def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     return mean + std * result.new_tensor(draws.normal(result.shape))
 
 
-def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
-    return -np.log(draws.uniform(result.shape).astype(np.float64)) / _nth(args, kwargs, 1, "lambd", 1.0)
-
-
 def _integers(draws: Draws, result: Any, args: Any, _kwargs: Any) -> Any:
     """Return whole numbers: below the one that is given before the shape, or between two."""
     given = [one for one in args if isinstance(one, int)]
@@ -156,24 +148,24 @@ def _integers(draws: Draws, result: Any, args: Any, _kwargs: Any) -> Any:
     return low + np.floor(draws.uniform(result.shape).astype(np.float64) * (high - low))
 
 
-def _order(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
-    return np.argsort(draws.uniform(result.shape), kind="stable")
-
-
 FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
     "aten::bernoulli": _bernoulli,
-    "aten::bernoulli_": _bernoulli_in_place,
-    "aten::rand": _between,
-    "aten::rand_like": _between,
+    "aten::bernoulli_": lambda draws, result, args, kwargs: _bernoulli(
+        draws, result, (None, _nth(args, kwargs, 1, "p", 0.5)), {}
+    ),
+    "aten::rand": lambda draws, result, *_: draws.uniform(result.shape),
+    "aten::rand_like": lambda draws, result, *_: draws.uniform(result.shape),
     "aten::uniform_": _uniform,
     "aten::uniform": _uniform,
-    "aten::randn": _standard,
-    "aten::randn_like": _standard,
+    "aten::randn": lambda draws, result, *_: draws.normal(result.shape),
+    "aten::randn_like": lambda draws, result, *_: draws.normal(result.shape),
     "aten::normal_": _normal_in_place,
     "aten::normal": _normal,
-    "aten::exponential_": _exponential,
+    "aten::exponential_": lambda draws, result, args, kwargs: (
+        -np.log(draws.uniform(result.shape).astype(np.float64)) / _nth(args, kwargs, 1, "lambd", 1.0)
+    ),
     "aten::randint": _integers,
-    "aten::randperm": _order,
+    "aten::randperm": lambda draws, result, *_: np.argsort(draws.uniform(result.shape), kind="stable"),
 }
 """Operators whose results are filled anew, and with what."""
 
@@ -285,10 +277,7 @@ class RunningVariances:
         self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
 
     def biased(self, name: str, buffer: Any) -> Any:
-        """Return ``buffer``, called ``name``, as Paddle would have it if it is a variance of the model watched.
-
-        Another model's buffer of the same name is returned as it is.
-        """
+        """Return a watched model's variance as Paddle would have it; any other buffer as it is."""
         if name not in self._layers or self._layers[name].running_var is not buffer:
             return buffer
         return self._biased[name].to(buffer.dtype)
@@ -316,13 +305,7 @@ class RunningVariances:
 
 
 def perturb(model: Model, ulps: float, number: int) -> None:
-    """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
-
-    Args:
-        model: the module, changed in place.
-        ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
-        number: which of the perturbations; every odd one is the mirror image of the one before.
-    """
+    """Move each element of each parameter by ``ulps`` of float32, by a seeded coin; odd numbers mirror even ones."""
     import torch
 
     generator = np.random.default_rng(number // 2)
@@ -386,7 +369,7 @@ class Dynamo(ModuleType):
         return getattr(self._real(), name)
 
 
-class TorchFramework:
+class TorchFramework(LoadedFramework):
     """torch, imported by the constructor."""
 
     name = "torch"
@@ -400,7 +383,7 @@ class TorchFramework:
                 f"torch cannot be imported: {error}\n"
                 "  install it: pip install torch; align may be given its dumps instead: --reference, or record Paddle's: --record paddle"
             ) from error
-        self.torch: Any = torch
+        self.torch = self.library = torch
         self._from_numpy = torch.from_numpy  # what a model calls may be widened
         self.device: Any = torch.device("cpu")
         self._variances: RunningVariances | None = None
@@ -459,12 +442,9 @@ class TorchFramework:
         """Load a torch or ``.safetensors`` file; every key must fit."""
         load_torch_weights(model, path)
 
-    def set_training(self, model: Model, training: bool) -> None:
-        """Switch train or eval mode; dropout-like modules stay in eval mode."""
-        model.train(training)
-        for module in model.modules():
-            if "drop" in type(module).__name__.lower():
-                module.eval()
+    def every_layer(self, model: Model) -> Iterator[Model]:
+        """Yield a module and all inside."""
+        yield from model.modules()
 
     def let_backward(self, model: Model) -> None:
         """Do nothing: torch runs a model backward in eval mode, too."""
@@ -475,16 +455,6 @@ class TorchFramework:
         for module in model.modules():
             if isinstance(module, kinds):
                 module.train()
-
-    @contextmanager
-    def double_precision(self) -> Iterator[None]:
-        """Let float64 be torch's default dtype for a while."""
-        usual = self.torch.get_default_dtype()
-        self.torch.set_default_dtype(self.torch.float64)
-        try:
-            yield
-        finally:
-            self.torch.set_default_dtype(usual)
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:
@@ -514,11 +484,6 @@ class TorchFramework:
         """Return a context in which random numbers are ``draws``; None switches dropout off."""
         return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
 
-    def inference(self) -> AbstractContextManager[Any]:
-        """Return ``torch.no_grad()``."""
-        context: AbstractContextManager[Any] = self.torch.no_grad()
-        return context
-
     def tensor(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device."""
         return self._from_numpy(np.array(array)).to(self.device)
@@ -535,14 +500,6 @@ class TorchFramework:
         if tensor.dtype == self.torch.bfloat16:
             tensor = tensor.float()
         return np.array(tensor.cpu().numpy())
-
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether ``value`` is a torch tensor."""
-        return bool(self.torch.is_tensor(value))
-
-    def concat(self, tensors: Sequence[object]) -> Any:
-        """Join tensors along axis 0."""
-        return self.torch.cat(list(tensors))
 
     def trainer(
         self,
@@ -578,18 +535,6 @@ class TorchFramework:
                 group["fused"] = True if plain and not group["differentiable"] else None
 
         optimizer.register_step_pre_hook(choose)
-
-    def build_layers(self) -> Model:
-        """Return a small module with one layer of every kind that optimizers' rules tell apart; it is never run."""
-        nn = self.torch.nn
-        layers = nn.Module()
-        layers.conv = nn.Conv2d(3, 4, 3)
-        layers.bn = nn.BatchNorm2d(4)
-        layers.embedding = nn.Embedding(7, 5)
-        layers.norm = nn.LayerNorm(5)
-        layers.linear = nn.Linear(5, 6)
-        layers.head = nn.Linear(6, 3)
-        return layers
 
     def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> TorchUpdates:
         """Return the parameters that the port has too, under the optimizer."""

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import socket
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,14 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, flat_facts, taken
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
-from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictRow, verdict_row
 from tipchain.history.store import FILE, History, HistoryPlace, place_of
 from tipchain.nightly import nights, origin
-from tipchain.nightly.nights import FINISHED, Night, holder, nights_below
+from tipchain.nightly.nights import Night, holder, nights_below
 from tipchain.nightly.timeline import latest_results
 from tipchain.report.model import RunReport, load_report, report_json
 
@@ -59,13 +59,29 @@ class IngestSource:
                 machine_class=self.entry.machine_class,
                 report=self.report.run,
                 chain=self.report.chain,
-                environment=self.report.versions,
+                environment=dict(self.report.versions),
                 **_parts(self.report),
             )
         if self.night is not None:
             chains = {item.id: item.chain for item in self.night.plan.items}
             for record in self.night.records():
-                yield _item_of_record(self.night.folder, record, self.entry, chains[record.id])
+                reason, found = record.reason, {}
+                try:
+                    report = load_report(self.night.folder / record.report) if record.report else None
+                    found = {"environment": dict(report.versions), **_parts(report)} if report else {}
+                except InputError as error:
+                    trouble = f"its report cannot be read: {error.message}"
+                    reason = f"{reason}; {trouble}" if reason else trouble
+                host, its_class = record.machine or self.entry.machine, self.entry.machine_class
+                yield taken(
+                    ItemFacts,
+                    record,
+                    reason=reason,
+                    machine=host,
+                    machine_class=its_class,
+                    chain=chains[record.id],
+                    **found,
+                )
 
 
 def read_source(path: Path, machine: str = "") -> IngestSource:
@@ -159,187 +175,119 @@ def _epoch(started: str, file: Path) -> float:
         ) from error
 
 
-def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
-    """Return an item from its record and its report; the reason says if the report cannot be read."""
-    reason, report = record.reason, None
-    if record.report:
-        try:
-            report = load_report(night / record.report)
-        except InputError as error:
-            trouble = f"its report cannot be read: {error.message}"
-            reason = f"{reason}; {trouble}" if reason else trouble
-    host, its_class = record.machine or entry.machine, entry.machine_class
-    found = {"environment": report.versions, **_parts(report)} if report else {}
-    return taken(ItemFacts, record, reason=reason, machine=host, machine_class=its_class, chain=chain, **found)
-
-
 def _parts(report: RunReport) -> dict[str, Json]:
     """Return a report's commands, verdicts and causes; causes that explain verdicts come first."""
-    commands, subjects = _Unique(), _Unique()
+    commands = zip(_unique(one.command.id for one in report.results), report.results, strict=True)
+    subjects = zip(_unique(one.subject for one in report.verdicts), report.verdicts, strict=True)
     return {
-        "commands": tuple(
-            taken(CommandFacts, one, id=commands.of(one.command.id), step=one.command.step, argv=one.command.argv)
-            for one in report.results
-        ),
-        "verdicts": tuple(_verdict(subjects.of(one.subject), one) for one in report.verdicts),
-        "causes": tuple(
+        "commands": [
+            taken(CommandFacts, one, id=name, step=one.command.step, argv=list(one.command.argv))
+            for name, one in commands
+        ],
+        "judged": [_verdict(name, one) for name, one in subjects],
+        "causes": [
             taken(
                 CauseFacts,
                 one,
                 layer=one.port_path,
                 file=one.place.file if one.place else "",
                 line=one.place.line if one.place else 0,
-                explained=_real(one.explained),
+                explained=math.nan if one.explained is None else one.explained,
                 checks=len(one.explains),
             )
             for one in report.causes
-        ),
+        ],
     }
 
 
-def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
+def _verdict(subject: str, verdict: Verdict) -> VerdictRow:
     diff = verdict.diff
+    facts = {"reason": verdict.reason, "finite": verdict.finite}
     if diff is None:
-        return taken(VerdictFacts, verdict, subject=subject)
+        return verdict_row(subject, verdict.outcome, **facts)
     expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
     actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
-    return taken(
-        VerdictFacts,
-        verdict,
-        subject=subject,
-        finite=verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf),
-        tensors=(expected if expected == actual else f"{expected} / {actual}"),
-        size=diff.size,
-        **{name: _real(getattr(diff, name)) for name in STATISTICS},
-    )
+    facts["finite"] = verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf)
+    tensors = expected if expected == actual else f"{expected} / {actual}"
+    statistics = {name: getattr(diff, name) for name in STATISTICS}
+    return verdict_row(subject, verdict.outcome, **facts, tensors=tensors, size=diff.size, **statistics)
 
 
-def _real(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _unique(names: Iterable[str]) -> Iterator[str]:
+    """Add ``#2`` to a name that comes twice: the history has one row for each."""
+    seen: Counter[str] = Counter()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}#{seen[name]}"
 
 
-class _Unique:
-    """Adds ``#2`` to a name that a report has twice: the history has one row for each."""
+# A night whose database was down, or whose coordinator was killed after it wrote ``finished.json``, is in no history. The
+# next call that looks at the manifest's nights finds it, and adds it.
 
-    def __init__(self) -> None:
-        self.seen: dict[str, int] = {}
-
-    def of(self, name: str) -> str:
-        self.seen[name] = count = self.seen.get(name, 0) + 1
-        return name if count == 1 else f"{name}#{count}"
-
-
-# Which finished nights were handed on to a history: a file in a night's folder says so.
-#
-# A night whose database was down, or whose coordinator was killed after it wrote ``finished.json``, has no such file. The
-# next call that looks at the manifest's nights finds it, and hands it on.
-
-HANDED = "history.json"
-"""In a night's folder: a history has the night. Nothing else rests on it."""
 LOOKED_AT = 10
-"""How many of the latest nights are looked at; those before one that was handed on are not."""
+"""How many of the latest nights are looked at; those before one that the history has are not."""
 BESIDE = 5
 """Nights among which the last comparable one is looked for where no history has it."""
 
 
-def note_handed(night: Path, database: str) -> None:
-    """Note that a finished night was handed on; where that cannot be written, it is looked at again.
-
-    Args:
-        night: its folder.
-        database: the database, without its password.
-    """
-    with suppress(OSError):
-        atomic_write(night / HANDED, json.dumps({"database": database}) + "\n")
-
-
-def missed_nights(nights: Path, but: Path | None = None) -> list[Path]:
-    """Return finished nights that were not handed on, the oldest first.
-
-    Args:
-        nights: the folder of a manifest's nights.
-        but: one that is being handed on now.
-    """
-    found: list[Path] = []
-    for folder in nights_below(nights)[:LOOKED_AT]:
-        if but is not None and folder.resolve() == but.resolve():
-            continue
-        if (folder / HANDED).exists():
-            break
-        # Held by a coordinator: it is about to do so itself.
-        if (folder / FINISHED).is_file() and not holder(folder):
-            found.append(folder)
-    return found[::-1]
-
-
 def keep_night(folder: Path, database: str | None = None) -> tuple[bool, list[str]]:
-    """Add a night to the history, and before it those that no history was given.
+    """Add a night to the history, and before it those that the history missed.
 
-    Trouble with the history is never raised: the night's folder has all that the next call hands on.
+    Trouble with the history is never raised: the night's folder has all that the next call adds.
 
     Args:
         folder: the night's.
-        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
+        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else for the night's project's own.
 
     Returns:
         Whether the database has the night, and what there is to be said.
     """
     source = read_source(folder)
-    place = place_of(Path(source.entry.root), database)
     try:
-        told = hand_on_missed(folder.parent, place, but=folder)
-        add_source(source, place)
+        place = place_of(Path(source.entry.root), database)
+        told = add_missed(folder.parent, place, but=folder)
+        add_source(source, History(place))
     except (HistoryError, OSError) as error:
         told = [f"history: {error}\n  the night is in {folder}; the next night of its manifest hands it on"]
         return False, told
     return True, told
 
 
-def add_source(source: IngestSource, place: HistoryPlace) -> int:
+def add_source(source: IngestSource, history: History) -> int:
     """Add a night or a report to the history; return how many of its items are new.
 
     Raises:
         HistoryError: the database does not take it.
     """
-    history = History(place)
-    new = 0 if history.has(source.entry.key) else history.add(source.entry, source.items())
-    if source.night is not None and source.entry.finished:
-        note_handed(source.night.folder, str(place))
-    return new
+    return 0 if history.has(source.entry.key) else history.add(source.entry, source.items())
 
 
-def hand_on_missed(nights: Path, place: HistoryPlace, *, but: Path | None = None) -> list[str]:
-    """Add the finished nights of a manifest that no history was given; return a message for each.
-
-    That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
+def add_missed(folder: Path, place: HistoryPlace, *, but: Path | None = None) -> list[str]:
+    """Add the latest finished nights of a manifest, back to one that the history has; return a message for each.
 
     Args:
-        nights: the folder of the manifest's nights.
+        folder: of the manifest's nights.
         place: where the history is.
-        but: a night that is handed on otherwise.
+        but: a night that is added otherwise.
 
     Raises:
         HistoryError: the database does not take one.
     """
-    told = []
-    for folder in missed_nights(nights, but):
+    history, missed, told = History(place), [], []
+    for one in nights_below(folder)[:LOOKED_AT]:
+        summary = nights.read_summary(one)
+        if summary and history.has(summary.token):
+            break
+        # Held by a coordinator: it is about to do so itself.
+        if summary and not holder(one) and not (but and one.resolve() == but.resolve()):
+            missed.append(one)
+    for one in missed[::-1]:
+        told.append(f"history: {one.name}, which had finished before, is in {place} now")
         try:
-            source = read_source(folder)
+            add_source(read_source(one), history)
         except RecordError as error:
-            told.append(f"history: a finished night cannot be handed on: {error}")
-            continue
-        if add_source(source, place):
-            told.append(f"history: {folder.name}, which had finished before, is in {place} now")
+            told[-1] = f"history: a finished night cannot be handed on: {error}"
     return told
-
-
-def _having(place: HistoryPlace, key: str) -> History | None:
-    """Return the history if it has a night to its end; None if not, or where it cannot be asked."""
-    try:
-        history = History(place)
-        return history if history.has(key) else None
-    except (HistoryError, OSError):
-        return None
 
 
 @contextmanager
@@ -354,9 +302,13 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
         UsageError: the database's URL cannot be understood.
     """
     place = place_of(Path(results.plan.root), database)
-    there = place.file is None or place.file.is_file()
-    if history := _having(place, results.night.token) if there else None:
-        yield history
+    found: History | None = None
+    if place.file is None or place.file.is_file():
+        with suppress(HistoryError, OSError):
+            found = History(place)
+            found = found if found.has(results.night.token) else None
+    if found:
+        yield found
         return
     with TemporaryDirectory(prefix="tipchain-") as scratch:
         history = History(place_of(place.root, f"{scratch}/{FILE}"))

@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from math import isfinite
-from typing import Any, TextIO
+from typing import TextIO
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
+from sqlalchemy.orm import Session
 
 from tipchain.core import language
-from tipchain.core.json_text import Json, as_json
+from tipchain.core.json_text import as_json
 from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
-from tipchain.history.changes import ENOUGH, Changes, Explanation, Flip, MovedFigure
-from tipchain.history.entries import CauseRun, rows_of
-from tipchain.history.schema import (
-    OUTCOMES,
-    STATISTICS,
-    CauseFacts,
-    Entry,
-    ItemFacts,
-    artifacts,
-    causes,
-    command_runs,
-    entries,
-    figures,
-    item_runs,
-    verdicts,
-)
+from tipchain.history.changes import Changes, Explanation, Flip, MovedFigure
+from tipchain.history.schema import Base, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
 
 # The history as text for 80 columns.
 
@@ -69,7 +54,7 @@ def list_text(entries: Sequence[Entry]) -> str:
     for one in entries:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
-        rest = f"{tally(one.counts) or 'no item'}{shares}{left}: {one.title}"
+        rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
         lines.append(language.cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {say(rest)}", WIDTH))
     return "\n".join(lines)
 
@@ -95,7 +80,7 @@ def head_lines(entry: Entry) -> list[str]:
         "started": f"{entry.started}, {entry.seconds:.0f} s" + ("" if entry.finished else ", not finished"),
         "machine": machine,
         "commit": entry.commit,
-        "items": tally(entry.counts) or "no item",
+        "items": tally(entry.counts or {}) or "no item",
         "shares": ", ".join(f"{one.part} {one.name} on {one.machine}" for one in entry.shares),
         "missing": entry.missing and f"shares {entry.missing}",
         "wrong": entry.wrong,
@@ -119,20 +104,20 @@ def cause_lines(cause: CauseFacts) -> list[str]:
     return [f"cause: {cause.message}{place}", *([f"fix: {cause.fix}"] if cause.fix else [])]
 
 
-def causes_text(causes: Sequence[CauseRun]) -> str:
+def causes_text(causes: Sequence[tuple[CauseFacts, ItemFacts, Entry]]) -> str:
     """Return causes of several entries, the latest first."""
     lines = []
-    for one in causes:
-        commit = f", {one.commit}" if one.commit else ""
+    for one, item, entry in causes:
+        commit = f", {entry.commit}" if entry.commit else ""
         checks = f", {one.checks} checks" if one.checks > 1 else ""
         where = f" in {one.layer}" if one.layer else ""
-        lines += lines_of(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", "")
+        lines += lines_of(f"{one.code}{where}: {item.id}, {one.stage}{checks}, {entry.name}{commit}", "")
         lines += [row for line in cause_lines(one) for row in lines_of(line, "  ")]
     return "\n".join(lines) or say("no cause is in the history that fits")
 
 
-def item_text(item: ItemFacts) -> str:
-    """Return an item with its causes, its commands, and its verdicts."""
+def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
+    """Return an item with its causes and commands, and with verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
     lines += [say("  kind of chain: ") + item.chain] if item.chain else []
     lines += lines_of(item.reason, "  ") if item.reason else []
@@ -143,7 +128,7 @@ def item_text(item: ItemFacts) -> str:
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
         lines += [row for text in (one.reason, figures) if text for row in lines_of(text, f"{'':19}")]
     lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
-    for verdict in item.verdicts:
+    for verdict in verdicts:
         lines += lines_of(f"{verdict.outcome.value:<7}  {verdict.subject}: {verdict.reason}", "")
     return "\n".join(lines)
 
@@ -175,17 +160,14 @@ def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
         nothing = f"{after.title}: nothing changed since {before.name}, {ago}{span}"
         return "\n".join(map(cut, [nothing, *shares]))
     head = f"{after.title}: {after.name} against {before.name}, {ago}"
-    rules = f"fewer than {ENOUGH} nights: plain rules judged metrics and times"
-    notes = [*shares, *([rules] if found.plainly else [])]
     sections = [
         _commit_lines(found),
         [f"environment: {fact}" for fact in found.environment],
         _outcome_lines(found),
         [f"{figure_kind(one.name).value}  {moved_line(one)}" for one in found.moved],
-        [f"difference  {moved_line(one)}" for one in found.grew],
     ]
-    shown = fit(sections, limit - 1 - len(notes)) if limit else [line for lines in sections for line in lines]
-    return "\n".join(cut(line) for line in [head, *shown, *notes])
+    shown = fit(sections, limit - 1 - len(shares)) if limit else [line for lines in sections for line in lines]
+    return "\n".join(cut(line) for line in [head, *shown, *shares])
 
 
 def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
@@ -193,8 +175,8 @@ def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
 
     Each has its share; what one does not need goes to the others, verdicts first.
     """
-    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 4, 2, 1), strict=True)]
-    for at in (2, 3, 1, 0, 4):
+    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 5, 2), strict=True)]
+    for at in (2, 3, 1, 0):
         shares[at] += min(len(sections[at]) - shares[at], limit - sum(shares))
     found: list[str] = []
     for lines, share in zip(sections, shares, strict=True):
@@ -264,8 +246,7 @@ def _parts_text(parts: Sequence[Flip]) -> str:
 
 def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
-    document: dict[str, Json] = as_json(replace(entry, shares=()))
-    del document["id"], document["key"], document["part"]
+    document = _without(entry, "key", "part", "shares")
     document["shares"] = [
         {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
         for one in entry.shares
@@ -275,82 +256,67 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 def item_json(item: ItemFacts) -> dict[str, object]:
     """Return an item with its commands and causes."""
-    document: dict[str, Json] = as_json(item)
-    del document["row"], document["verdicts"], document["artifacts"]
-    return document
+    return _without(item, "verdicts", "judged", "artifacts")
+
+
+def _without(row: Entry | ItemFacts, *names: str) -> dict[str, object]:
+    return {one.name: as_json(getattr(row, one.name)) for one in fields(row) if one.name not in names}
 
 
 def changes_json(found: Changes) -> dict[str, object]:
     """Return what changed."""
-    whole = {**as_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
-    return whole | {"nothing": found.nothing}
+    whole = {one.name: getattr(found, one.name) for one in fields(found)}
+    whole |= {"before": entry_json(found.before), "after": entry_json(found.after), "nothing": found.nothing}
+    return {name: as_json(value) for name, value in whole.items()}
 
 
 # The history as CSV or JSON lines, row by row.
 
-TABLES: Mapping[str, tuple[sa.Table, tuple[Any, ...]]] = {
-    "entries": (entries, (entries.c.began, entries.c.id)),
-    "items": (item_runs, (item_runs.c.id,)),
-    "commands": (command_runs, (command_runs.c.id,)),
-    "figures": (figures, (figures.c.command_run_id, figures.c.name)),
-    "verdicts": (verdicts, (verdicts.c.item_run_id, verdicts.c.subject)),
-    "artifacts": (artifacts, (artifacts.c.item_run_id, artifacts.c.path)),
-    "causes": (causes, (causes.c.item_run_id, causes.c.rank)),
+TABLES: Mapping[str, type[Base]] = {
+    "entries": Entry,
+    "items": ItemFacts,
+    "commands": CommandFacts,
+    "verdicts": VerdictFacts,
+    "causes": CauseFacts,
 }
-"""What is exported, and in which order."""
-FORMATS = ("csv", "jsonl")
-AT_ONCE = 2000
-"""Rows that are fetched at once."""
+"""What is exported."""
+NUMBERS = {"id", "item_run_id", "entry_id", "rank", "key"}
+"""Columns that lead from table to table only."""
 
 
-def export(connection: Connection, stream: TextIO, *, table: str, form: str, chosen: Sequence[Entry] | None) -> int:
+def export(session: Session, stream: TextIO, *, table: str, form: str, chosen: Sequence[Entry] | None) -> int:
     """Write a table, with names instead of numbers, and return how many rows it has.
 
     Args:
-        connection: to the history.
+        session: of the history.
         stream: where to.
         table: one of `TABLES`.
         form: ``csv`` (with a head; NaN is ``NaN``) or ``jsonl`` (one object a line; NaN is the string ``NaN``).
         chosen: the entries; None for all.
     """
-    result = connection.execution_options(yield_per=AT_ONCE).execute(_query(table, chosen))
-    names = [name for name in result.keys()]  # noqa: C416, SIM118 (a view of the result's columns)
-    rows = (_plain(row) for row in result.mappings())
-    return _write_csv(stream, names, rows) if form == "csv" else _write_jsonl(stream, rows)
-
-
-def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, object]]) -> int:
+    kind = TABLES[table]
+    columns = sa.inspect(kind).columns
+    own = [column for column in columns if column.name not in NUMBERS]
+    if kind is Entry:
+        query = sa.select(*own)
+    elif kind is ItemFacts:
+        query = sa.select(Entry.name.label("entry"), Entry.title, *own).join(ItemFacts, ItemFacts.entry_id == Entry.row)
+    else:
+        query = sa.select(Entry.name.label("entry"), Entry.title, ItemFacts.id.label("item"), *own)
+        query = query.join(ItemFacts, ItemFacts.entry_id == Entry.row)
+        query = query.join(kind, columns.item_run_id == ItemFacts.row)
+    query = query.order_by(Entry.began, Entry.row, *sa.inspect(kind).primary_key)
+    query = query if chosen is None else query.where(Entry.row.in_([row for one in chosen for row in one.rows]))
+    rows = session.execute(query, execution_options={"yield_per": 2000})
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
+    if form == "csv":
+        writer.writerow(rows.keys())
     count = 0
-    for row in rows:
-        writer.writerow(as_json(row[name]) for name in names)
+    for row in rows.mappings():
         count += 1
+        values = {name: as_json(value) for name, value in row.items()}
+        if form == "csv":
+            writer.writerow(json.dumps(one) if isinstance(one, (dict, list)) else one for one in values.values())
+        else:
+            stream.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
     return count
-
-
-def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Json]]) -> int:
-    count = 0
-    for row in rows:
-        for name in ("environment", "argv", "part"):
-            if name in row:
-                row[name] = json.loads(row[name]) if row[name] else None
-        stream.write(json.dumps(as_json(row), ensure_ascii=False, allow_nan=False) + "\n")
-        count += 1
-    return count
-
-
-def _plain(row: Mapping[Any, Json]) -> dict[str, Json]:
-    found = {str(name): value for name, value in row.items()}
-    if "outcome" in found:
-        found["outcome"] = OUTCOMES[found["outcome"]].value
-    for name in ("value", "explained", *STATISTICS):
-        if name in found and found[name] is None:
-            found[name] = math.nan
-    return found
-
-
-def _query(table: str, chosen: Sequence[Entry] | None) -> sa.Select[Any]:
-    source, order = TABLES[table]
-    query = rows_of(source).order_by(*order)
-    return query if chosen is None else query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))

@@ -6,21 +6,22 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
 from filelock import FileLock
 from sqlalchemy import URL, Connection, Engine, event, make_url
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from tipchain.errors import HistoryError, UsageError, first_line
-from tipchain.history import VARIABLE, schema
-from tipchain.history.schema import Entry, ItemFacts
+from tipchain.history import VARIABLE
+from tipchain.history.schema import VERSION, Base, Entry, ItemFacts, TablesVersion, VerdictFacts
 
 FOLDER, FILE = ".tipchain", "history.sqlite"
 DRIVERS = {
@@ -123,12 +124,6 @@ def _url(text: str) -> URL:
     return url.set(drivername=DRIVERS[url.drivername])
 
 
-# The database: opened, written to.
-#
-# Several processes may add at once. Each item is a transaction of its own, under a key that it can have only once in its
-# night: what a writer had not finished when it was killed can be added again, and what is there already stays as it is.
-
-
 # Making the tables at first use.
 
 LOCK_KEY = 7_420_113_005
@@ -158,27 +153,27 @@ def make_tables(engine: Engine, file: Path | None) -> None:
         if file is None:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
         if not _has_tables(connection):
-            schema.metadata.create_all(connection)
-            connection.execute(sa.insert(schema.versions).values(version=schema.VERSION))
+            Base.metadata.create_all(connection)
+            connection.execute(sa.insert(TablesVersion).values(version=VERSION))
 
 
 def _has_tables(connection: Connection) -> bool:
     """Tell whether a database has our tables, of this version."""
     names = sa.inspect(connection).get_table_names()
-    if schema.versions.name not in names:
-        if schema.entries.name in names:
+    if TablesVersion.__tablename__ not in names:
+        if Entry.__tablename__ in names:
             raise HistoryError(
                 "the database holds tables that are not a history's\n"
                 f"  found: {', '.join(sorted(names)[:5])}\n"
                 "  expected: an empty database, or one that tipchain made"
             )
         return False
-    found = connection.execute(sa.select(schema.versions.c.version)).scalar()
-    if found != schema.VERSION:
+    found = connection.execute(sa.select(TablesVersion.version)).scalar()
+    if found != VERSION:
         raise HistoryError(
             "the history was written by another version of tipchain\n"
             f"  found: tables of version {found}\n"
-            f"  expected: {schema.VERSION}\n"
+            f"  expected: {VERSION}\n"
             "  hint: name another database with --database; tipchain history add fills it anew"
         )
     return True
@@ -224,18 +219,19 @@ class History:
                 event.listen(self.engine, "connect", _configure)
                 event.listen(self.engine, "begin", _begin)
             make_tables(self.engine, place.file)
+            self._session = sessionmaker(self.engine, expire_on_commit=False)
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the database, however long it reads.
+    def reading(self) -> Iterator[Session]:
+        """Yield a session that sees one state of the database, however long it reads.
 
         Raises:
             HistoryError: the database cannot be read.
         """
-        with self._trouble(), self.engine.connect() as connection:
-            level = "REPEATABLE READ" if self.place.file is None else None
-            options: dict[str, object] = {"isolation_level": level} if level else {}
-            yield connection.execution_options(**{READS: True, **options})
+        level = {} if self.place.file is not None else {"isolation_level": "REPEATABLE READ"}
+        with self._trouble(), self._session() as session:
+            session.connection(execution_options={READS: True, **level})
+            yield session
 
     def has(self, key: str) -> bool:
         """Tell whether a night or a report is there to its end.
@@ -243,61 +239,44 @@ class History:
         Raises:
             HistoryError: the database cannot be read.
         """
-        table = schema.entries
-        with self.reading() as connection:
-            query = sa.select(table.c.id).where(table.c.key == key, table.c.finished)
-            return connection.execute(query).first() is not None
+        with self.reading() as session:
+            return session.scalar(sa.select(Entry.finished).where(Entry.key == key)) or False
 
     def add(self, entry: Entry, items: Iterable[ItemFacts]) -> int:
         """Add a night or a report, and return how many of its items are new; what is there already is left as it is.
+
+        Each item is a transaction of its own: what a writer that was killed had not finished can be added again.
 
         Raises:
             HistoryError: the database cannot be written to; some of the items may be in it by then.
         """
         new = 0
-        with self._trouble(), self.engine.connect() as connection:
-            with connection.begin():
-                number = self._entry(connection, entry)
+        own = Entry.key == entry.key
+        with self._trouble():
+            self._add(replace(entry, finished=False), sa.select(Entry.row).where(own))
+            with self._session() as session:
+                row = session.scalars(sa.select(Entry.row).where(own)).one()
             for item in items:
-                with connection.begin():
-                    new += self._item(connection, number, item)
-            with connection.begin():
-                # Note that a night has come to its end, once all its items are there.
-                table = schema.entries
-                values = {"seconds": entry.seconds, "finished": entry.finished}
-                connection.execute(
-                    sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values)
-                )
+                item.entry_id = row
+                there = sa.select(ItemFacts.row).where(ItemFacts.entry_id == row, ItemFacts.id == item.id)
+                new += self._add(item, there)
+            # Note that a night has come to its end, once all its items are there.
+            end = sa.update(Entry).where(own, sa.not_(Entry.finished))
+            with self._session.begin() as session:
+                session.execute(end.values(seconds=entry.seconds, finished=entry.finished))
         return new
 
-    def _entry(self, connection: Connection, entry: Entry) -> int:
-        """Return the number of the entry, which is added if need be."""
-        self._insert(connection, schema.entries, [schema.entry_row(entry)])
-        key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
-        return int(connection.execute(key).scalar_one())
-
-    def _item(self, connection: Connection, entry: int, item: ItemFacts) -> bool:
-        """Add an item; return False if it is there already."""
-        table, row = schema.item_runs, schema.item_row(entry, item)
-        if not self._insert(connection, table, [row]):
-            return False
-        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item == row["item"])
-        number = int(connection.execute(own).scalar_one())
-        for part, rows in schema.rows_below(number, item).items():
-            self._insert(connection, part, rows)
-        if any(command.figures for command in item.commands):
-            runs = schema.command_runs
-            found = connection.execute(sa.select(runs.c.command, runs.c.id).where(runs.c.item_run_id == number))
-            self._insert(connection, schema.figures, schema.figure_rows(dict(map(tuple, found)), item))
-        return True
-
-    def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, object]]) -> int:
-        """Insert the rows whose keys are not there yet; return how many, where it was one."""
-        if not values:
-            return 0
-        make = sqlite.insert if self.place.file is not None else postgresql.insert
-        statement = make(table).on_conflict_do_nothing().inline()
-        return int(connection.execute(statement, values if len(values) > 1 else values[0]).rowcount)
+    def _add(self, row: Entry | ItemFacts, there: sa.Select[Any]) -> bool:
+        """Add a row with what is below it, unless it is there."""
+        with suppress(IntegrityError), self._session.begin() as session:  # another process added it meanwhile
+            if session.scalar(there) is not None:
+                return False
+            session.add(row)
+            session.flush()
+            if isinstance(row, ItemFacts) and row.judged:
+                session.execute(sa.insert(VerdictFacts), [{**one, "item_run_id": row.row} for one in row.judged])
+            return True
+        return False
 
     @contextmanager
     def _trouble(self) -> Iterator[None]:
@@ -322,11 +301,9 @@ class History:
 def _configure(connection: sqlite3.Connection, _: object) -> None:
     """Prepare a new connection to an SQLite file: transactions begin when we say so."""
     connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute(
-        "PRAGMA synchronous=NORMAL"
-    )  # in WAL mode a crash loses no consistency. Source: sqlite.org/pragma
-    connection.execute("PRAGMA cache_size=-65536")
+    # With synchronous=NORMAL a crash loses no consistency in WAL mode. Source: sqlite.org/pragma
+    for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "cache_size=-65536"):
+        connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin(connection: Connection) -> None:

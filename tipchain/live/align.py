@@ -48,6 +48,7 @@ from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, re
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
+from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
@@ -994,6 +995,7 @@ class _Alignment:
         if self.optimizers is None:
             raise ValueError("no optimizers were given")
         ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)
+        level_epsilons(ours, theirs)
         if schedule is not None:
             theirs.set_lr_scheduler(schedule)
         if self.schedulers is None:

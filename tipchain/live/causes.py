@@ -16,14 +16,13 @@ from pathlib import Path
 
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.hypotheses import below
-from tipchain.explain.causes.search import LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
+from tipchain.explain.causes.search import diagnose, said_alike, unsearched
 from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
-from tipchain.explain.preflight.trials import PADDING
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED
@@ -385,7 +384,6 @@ def explain_layers(
             findings=serious,
             like=like,
             pace=pace,
-            most=MOST_RUNS if searched < SEARCHED and (shown is located or shown.enlarged[0]) else LEAST_RUNS,
             inside=_wrong_inside(path, located, verdicts),
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
@@ -478,7 +476,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     why where a cause only describes, and what no trial could show of a layer. What another cause of the same error refutes
     is a finding, and no cause.
     """
-    diagnoses = [_as_built(one, findings) for one in diagnoses]
+    diagnoses = list(diagnoses)
     serious = []
     for one in grave(findings):
         if any(_covers(cause, one) for cause in diagnoses):
@@ -509,15 +507,6 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     first = next((one.port_path for one in diagnoses), None)
     ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
-
-
-def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
-    """Return a cause in the words of construction, which knows what an index of padding does in Paddle, layers by their types, and which layer drops."""
-    if not cause.evidence.startswith(CONSTRUCTED):
-        return cause
-    codes = PADDING if cause.name in PADDING else ("layer-type",)
-    told = next((one for one in grave(findings) if one.code in codes and cause.port_path == one.port_path), None)
-    return cause if told is None else replace(cause, message=told.message, fix=told.fix)
 
 
 def _differs_likewise(one: Finding, other: Finding) -> bool:

@@ -6,7 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import wraps
+from functools import partial, wraps
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from tipchain.core.language import say
 from tipchain.core.progress import interrupted
 from tipchain.errors import BAD, ExitCode
 from tipchain.explain.causes.optimizer_builders import build_both
-from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
+from tipchain.explain.preflight.optimizers import keep, read_paddle
+from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Setting
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
-from tipchain.frameworks.paddle_ import held_parameters, own_schedule, parameter_groups
+from tipchain.frameworks.paddle_ import held_parameters, own_schedule
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 
@@ -26,7 +27,7 @@ from tipchain.live.report import AlignmentReport
 # Each is a mistake that ports are known for, as small as it usually is: nothing here makes a model fall over.
 
 
-Plant = Callable[[Model], None]
+Change = Callable[[Model], object]
 Builder = Function
 LAYER, LOSS, OPTIMIZER, SCHEDULE = "layer", "loss", "optimizer", "schedule"
 
@@ -59,24 +60,21 @@ def faults_of(port: Model, *, loss: bool = False, optimizer: object = None, sche
         optimizer: its optimizer, over a copy; None without one.
         schedule: whether there is a schedule.
     """
-    found: list[Fault] = []
-    for path, layer in port.named_sublayers(include_self=True):
-        found += (
-            Fault(code=code, piece=LAYER, port_path=path, what=what, plant=plant)
-            for code, what, plant in _of_layer(layer, path)
-        )
+    found = [
+        Fault(code=code, piece=LAYER, port_path=path, what=what, plant=partial(_plant_in, path, change))
+        for path, layer in port.named_sublayers(include_self=True)
+        for code, what, change in _of_layer(layer)
+        if path or code not in REPLACING
+    ]
     if loss:
-        found += _of_loss()
-    if optimizer is not None:
-        found += (one for one in _of_optimizer(optimizer) if not (schedule and one.code == "learning-rate"))
-    if schedule:
-        found += (
-            Fault(code=code, piece=SCHEDULE, port_path="", what=what, plant=_changed_once_built(change))
-            for code, what, change in (
-                ("shift", "the schedule is a step ahead", lambda one: one.step()),
-                ("learning-rate", "the learning rate is 1 % higher", _faster),
-            )
-        )
+        found.append(Fault(code="scale", piece=LOSS, port_path="", what="the loss is 1 % larger", plant=_scaled))
+    own = [(SCHEDULE, "shift", "the schedule is a step ahead", lambda one: one.step())] if schedule else []
+    own.append((SCHEDULE if schedule else OPTIMIZER, "learning-rate", "the learning rate is 1 % higher", _faster))
+    if optimizer is not None and any(dict(treatment.decay) for _, treatment in read_paddle(optimizer)):
+        own.append((OPTIMIZER, "weight-decay", "there is no weight decay", _undecayed))
+    for piece, code, what, change in own if schedule or optimizer is not None else ():
+        plant = partial(_changed_once_built, change)
+        found.append(Fault(code=code, piece=piece, port_path="", what=what, plant=plant))
     return found
 
 
@@ -85,227 +83,138 @@ def choose(faults: Sequence[Fault], most: int) -> list[Fault]:
     by_code: dict[str, list[Fault]] = defaultdict(list)
     for fault in faults:
         by_code[fault.code].append(fault)
-    spread = [_spread(one) for one in by_code.values()]
-    chosen = [
-        one for turn in range(max(map(len, spread), default=0)) for kind in spread for one in kind[turn : turn + 1]
-    ]
-    kept = {id(one) for one in chosen[:most]}
+    turns = []
+    for same in by_code.values():
+        count = len(same)
+        order = [count // 2, 0, count - 1, count // 4, 3 * count // 4, *range(count)]
+        turns += [(turn, id(same[at])) for turn, at in enumerate(dict.fromkeys(order))]
+    kept = {number for _, number in sorted(turns, key=lambda one: one[0])[:most]}
     return [one for one in faults if id(one) in kept]
 
 
-def _spread(faults: Sequence[Fault]) -> list[Fault]:
-    """Return the faults in an order whose beginnings are spread over them: the middle, the ends, then between."""
-    count = len(faults)
-    order = [count // 2, 0, count - 1, count // 4, 3 * count // 4, *range(count)]
-    return [faults[number] for number in dict.fromkeys(order) if number < count]
+REPLACING = ("missing-activation", "gelu-form", "other-activation", "pooling")
+"""Faults that put another layer in the place of one."""
 
 
-def _of_layer(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
-    """Yield code, words and planting of what one layer can have wrong."""
+def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
+    """Yield code, words and change of what one layer can have wrong; a change may return what stands in its place."""
     from paddle import nn
 
-    kinds: tuple[tuple[Nested, Callable[[Model, str], Iterator[tuple[str, str, Plant]]]], ...] = (
-        ((nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D), _of_batch_norm),
-        ((nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1D, nn.InstanceNorm2D, nn.InstanceNorm3D), _of_norm),
-        ((nn.Linear, nn.Conv1D, nn.Conv2D, nn.Conv3D), _of_weights),
-        ((nn.ReLU, nn.GELU, nn.Silu, nn.Hardswish, nn.Tanh, nn.Sigmoid, nn.ReLU6), _of_activation),
-        ((nn.MaxPool2D, nn.AvgPool2D), _of_pool),
-        (nn.Dropout, _of_dropout),
-        (nn.Embedding, _of_embedding),
-        ((nn.LSTM, nn.GRU), _of_recurrent),
-        (nn.MultiHeadAttention, _of_attention),
-    )
-    for types, faults in kinds:
-        if isinstance(layer, types):
-            yield from faults(layer, path)
+    kind = type(layer).__name__
+    epsilon = getattr(layer, "_epsilon", None)
+    if isinstance(epsilon, float):
+        yield "epsilon", f"epsilon {epsilon * 10:g} instead of {epsilon:g}", _set("_epsilon", epsilon * 10)
+    if kind.startswith("BatchNorm"):
+        momentum = 1 - layer._momentum  # noqa: SLF001
+        yield "momentum", f"momentum {momentum:g}, as torch counts it", _set("_momentum", momentum)
+    if isinstance(layer, nn.Linear | nn.Conv1D | nn.Conv2D | nn.Conv3D):
+        if layer.weight.shape[0] == layer.weight.shape[1]:
+            yield (
+                "transposed-weight",
+                "its square weight is transposed",
+                _write("weight", lambda one: one.swapaxes(0, 1)),
+            )
+        yield "scaled-weight", "its weight is 0.1 % larger", _write("weight", lambda one: one * np.float32(1.001))
+        yield "wrong-elements", "one element of its weight is another", _write("weight", _one_element)
+        if layer.bias is not None and float(abs(layer.bias).max()) > 0:
+            yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
+        yield "frozen-parameters", "its weight is frozen", lambda one: setattr(one.weight, "stop_gradient", True)
+    if isinstance(layer, nn.ReLU | nn.GELU | nn.Silu | nn.Hardswish | nn.Tanh | nn.Sigmoid | nn.ReLU6):
+        yield "missing-activation", "it is left out", lambda _: nn.Identity()
+        if isinstance(layer, nn.GELU):
+            other = not layer._approximate  # noqa: SLF001
+            yield "gelu-form", f"approximate={other}", lambda _: nn.GELU(approximate=other)
+        else:
+            made = nn.GELU if isinstance(layer, nn.ReLU) else nn.ReLU
+            yield "other-activation", f"{made.__name__} instead of {kind}", lambda _: made()
+    if isinstance(layer, nn.MaxPool2D | nn.AvgPool2D):
+        pool = nn.AvgPool2D if isinstance(layer, nn.MaxPool2D) else nn.MaxPool2D
+        sizes = layer.ksize, layer.stride, layer.padding
+        yield "pooling", f"{pool.__name__} instead of {kind}", lambda one: pool(*sizes, ceil_mode=one.ceil_mode)
+    if isinstance(layer, nn.Dropout) and isinstance(layer.p, float) and 0 < layer.p < 1:
+        yield "dropout-p", f"p={layer.p / 2:g} instead of {layer.p:g}", _set("p", layer.p / 2)
+        yield "dropout-mode", "mode downscale_in_infer", _set("mode", "downscale_in_infer")
+    if isinstance(layer, nn.Embedding):
+        yield "row-order", "its rows are one off", _write("weight", lambda one: np.roll(one, 1, 0))
+    if isinstance(layer, nn.LSTM | nn.GRU):
+        yield "gate-order", "its first two gates are swapped", partial(_swap_gates, 4 if kind == "LSTM" else 3)
+    if isinstance(layer, nn.MultiHeadAttention) and layer.q_proj.weight.shape == layer.k_proj.weight.shape:
+        yield "swapped-qkv", "its weights of queries and keys are swapped", _swap_queries
 
 
-def _at(path: str, change: Callable[[Model], object]) -> Plant:
-    """Return what changes the layer at ``path`` of a model."""
-
-    def plant(model: Model) -> None:
-        change(dict(model.named_sublayers(include_self=True))[path])
-
-    return plant
-
-
-def _set(path: str, name: str, value: object) -> Plant:
-    return _at(path, lambda layer: setattr(layer, name, value))
-
-
-def _replace(path: str, made: Callable[[], object]) -> Plant:
-    """Return what puts another layer in the place of the one at ``path``."""
-
-    def plant(model: Model) -> None:
+def _plant_in(path: str, change: Change, model: Model) -> None:
+    layers = dict(model.named_sublayers(include_self=True))
+    made = change(layers[path])
+    if made is not None:
         above, _, name = path.rpartition(".")
-        holder = dict(model.named_sublayers(include_self=True))[above]
-        holder._sub_layers[name] = made()  # noqa: SLF001
+        layers[above]._sub_layers[name] = made  # noqa: SLF001
         model.train() if model.training else model.eval()
 
-    return plant
+
+def _set(name: str, value: object) -> Change:
+    return lambda layer: setattr(layer, name, value)
 
 
-def _write(path: str, name: str, change: Callable[[Array], object]) -> Plant:
-    """Return what changes a tensor of the layer at ``path``."""
-
-    def plant(layer: object) -> None:
+def _write(name: str, change: Callable[[Array], Array]) -> Change:
+    def write(layer: Model) -> None:
         tensor = getattr(layer, name)
         tensor.set_value(np.ascontiguousarray(change(tensor.numpy())))
 
-    return _at(path, plant)
+    return write
 
 
-def _of_batch_norm(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    epsilon, momentum = layer._epsilon, layer._momentum  # noqa: SLF001
-    yield ("epsilon", f"epsilon {epsilon * 100:g} instead of {epsilon:g}", _set(path, "_epsilon", epsilon * 100))
-    yield "momentum", f"momentum {1 - momentum:g}, as torch counts it", _set(path, "_momentum", 1 - momentum)
-
-
-def _of_norm(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    epsilon = layer._epsilon  # noqa: SLF001
-    yield "epsilon", f"epsilon {epsilon * 10:g} instead of {epsilon:g}", _set(path, "_epsilon", epsilon * 10)
-
-
-def _of_weights(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    shape = tuple(layer.weight.shape)
-    if shape[0] == shape[1]:
-        yield (
-            "transposed-weight",
-            "its square weight is transposed",
-            _write(path, "weight", lambda array: array.swapaxes(0, 1)),
-        )
-    yield (
-        "scaled-weight",
-        "its weight is 0.1 % larger",
-        _write(path, "weight", lambda array: array * np.float32(1.001)),
-    )
-    yield "wrong-elements", "one element of its weight is another", _write(path, "weight", _one_element)
-    if layer.bias is not None and float(abs(layer.bias).max()) > 0:
-        yield "missing-bias", "its bias is zero", _write(path, "bias", np.zeros_like)
-    yield (
-        "frozen-parameters",
-        "its weight is frozen",
-        _at(path, lambda one: setattr(one.weight, "stop_gradient", True)),
-    )
-
-
-def _one_element(array: Array) -> object:
+def _one_element(array: Array) -> Array:
     changed = np.array(array)
     changed.reshape(-1)[array.size // 2] += np.abs(array).mean()
     return changed
 
 
-def _of_activation(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
-    from paddle import nn
+def _swap_gates(gates: int, layer: Model) -> None:
+    for name, tensor in layer.named_parameters():
+        if "weight" in name or "bias" in name:
+            parts = np.split(tensor.numpy(), gates)
+            tensor.set_value(np.concatenate([parts[1], parts[0], *parts[2:]]))
 
-    if not path:
-        return
-    yield "missing-activation", "it is left out", _replace(path, nn.Identity)
-    if isinstance(layer, nn.GELU):
-        other = not layer._approximate  # noqa: SLF001
-        yield "gelu-form", f"approximate={other}", _replace(path, lambda: nn.GELU(approximate=other))
+
+def _swap_queries(layer: Model) -> None:
+    first, second = layer.q_proj.weight.numpy(), layer.k_proj.weight.numpy()
+    layer.q_proj.weight.set_value(second)
+    layer.k_proj.weight.set_value(first)
+
+
+def _scaled(loss: Builder) -> Builder:
+    return lambda output, label: loss(output, label) * 1.01
+
+
+def _faster(trained: Optimizer) -> None:
+    """Raise the learning rate of an optimizer or a schedule."""
+    schedule = own_schedule(trained) if hasattr(trained, "get_lr") and hasattr(trained, "set_lr") else trained
+    if schedule is None:
+        trained.set_lr(trained.get_lr() * 1.01)
     else:
-        made = nn.GELU if isinstance(layer, nn.ReLU) else nn.ReLU
-        yield "other-activation", f"{made.__name__} instead of {type(layer).__name__}", _replace(path, made)
+        schedule.base_lr *= 1.01
+        schedule.last_lr *= 1.01
 
 
-def _of_pool(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    from paddle import nn
+def _undecayed(optimizer: Optimizer) -> None:
+    from paddle.regularizer import L2Decay
 
-    if not path:
-        return
-    kernel, stride, padding = layer.ksize, layer.stride, layer.padding
-    largest = isinstance(layer, nn.MaxPool2D)
-    made = nn.AvgPool2D if largest else nn.MaxPool2D
-
-    def other() -> Model:
-        return made(kernel, stride, padding, ceil_mode=layer.ceil_mode)
-
-    yield "pooling", f"{made.__name__} instead of {type(layer).__name__}", _replace(path, other)
+    optimizer._coeff = 0.0  # noqa: SLF001  (AdamW's)
+    keep(optimizer, "weight_decay", 0.0)
+    for parameter in held_parameters(optimizer):
+        parameter.regularizer = L2Decay(0.0)
 
 
-def _of_dropout(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    if isinstance(layer.p, float) and 0 < layer.p < 1:
-        yield "dropout-p", f"p={layer.p / 2:g} instead of {layer.p:g}", _set(path, "p", layer.p / 2)
-        yield "dropout-mode", "mode downscale_in_infer", _set(path, "mode", "downscale_in_infer")
+def _changed_once_built(change: Change, builder: Builder) -> Builder:
+    """Return a builder whose optimizers or schedules are changed once they are built."""
 
+    @wraps(builder)
+    def wrapped(*args: object, **kwargs: object) -> object:
+        built = builder(*args, **kwargs)
+        change(built)
+        return built
 
-def _of_embedding(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:  # noqa: ARG001
-    yield "row-order", "its rows are one off", _write(path, "weight", lambda array: np.roll(array, 1, 0))
-
-
-def _of_recurrent(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
-    gates = 4 if type(layer).__name__ == "LSTM" else 3
-
-    def swap(one: Model) -> None:
-        for name, tensor in one.named_parameters():
-            if "weight" in name or "bias" in name:
-                parts = np.split(tensor.numpy(), gates)
-                tensor.set_value(np.concatenate([parts[1], parts[0], *parts[2:]]))
-
-    yield "gate-order", "its first two gates are swapped", _at(path, swap)
-
-
-def _of_attention(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
-    if tuple(layer.q_proj.weight.shape) != tuple(layer.k_proj.weight.shape):
-        return
-
-    def swap(one: Model) -> None:
-        first, second = one.q_proj.weight.numpy(), one.k_proj.weight.numpy()
-        one.q_proj.weight.set_value(second)
-        one.k_proj.weight.set_value(first)
-
-    yield "swapped-qkv", "its weights of queries and keys are swapped", _at(path, swap)
-
-
-def _of_loss() -> Iterator[Fault]:
-    def scaled(loss: Builder) -> Builder:
-        return lambda output, label: loss(output, label) * 1.01
-
-    yield Fault(code="scale", piece=LOSS, port_path="", what="the loss is 1 % larger", plant=scaled)
-
-
-def _of_optimizer(built: Optimizer) -> Iterator[Fault]:
-    def faster(optimizer: Optimizer) -> None:
-        schedule = own_schedule(optimizer)
-        if schedule is None:
-            optimizer.set_lr(optimizer.get_lr() * 1.01)
-        else:
-            _faster(schedule)
-
-    def undecayed(optimizer: Optimizer) -> None:
-        from paddle.regularizer import L2Decay
-
-        optimizer._coeff = 0.0  # noqa: SLF001  (AdamW's)
-        for parameter in held_parameters(optimizer):
-            parameter.regularizer = L2Decay(0.0)
-
-    decays = getattr(built, "_coeff", 0.0) or built.regularization is not None
-    faults = [("learning-rate", "the learning rate is 1 % higher", faster)]
-    if decays and not any(settings for settings, _ in parameter_groups(built)):
-        faults.append(("weight-decay", "there is no weight decay", undecayed))
-    for code, what, change in faults:
-        yield Fault(code=code, piece=OPTIMIZER, port_path="", what=what, plant=_changed_once_built(change))
-
-
-def _faster(schedule: Schedule) -> None:
-    schedule.base_lr *= 1.01
-    schedule.last_lr *= 1.01
-
-
-def _changed_once_built(change: Callable[[object], object]) -> Callable[[Builder], Builder]:
-    """Return what has the optimizers or schedules of a builder changed once they are built."""
-
-    def plant(builder: Builder) -> Builder:
-        @wraps(builder)
-        def wrapped(*args: object, **kwargs: object) -> object:
-            schedule = builder(*args, **kwargs)
-            change(schedule)
-            return schedule
-
-        return wrapped
-
-    return plant
+    return wrapped
 
 
 MOST = 24

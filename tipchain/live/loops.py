@@ -22,7 +22,7 @@ from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, 
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws, attributes
 from tipchain.frameworks.torch_ import RunningVariances
-from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, allowed_apart, shake, state_of
+from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, allowed_apart, multiply_rates, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import TensorSlot, assemble
 
@@ -65,7 +65,8 @@ class Loops:
         """Return both loops over fresh copies of the models; the reference's learning rates times ``rate``."""
         reference, port = models = self.recipe.copies()
         built, port_built = self.recipe.build(models)
-        _multiply(built, rate)
+        if rate != 1:
+            multiply_rates(built[0], rate)
         slots, _ = slots_of(reference, port, self.names)
         return Loop(self, 0, reference, *built, slots), Loop(self, 1, port, *port_built, slots)
 
@@ -230,17 +231,6 @@ def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Ar
         yield name, side.array(value).astype(np.float64)
     elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
         yield name, np.asarray(value, np.float64)
-
-
-def _multiply(built: tuple[Optimizer, Schedule], factor: float) -> None:
-    """Multiply the learning rates of torch's optimizer, and those that its schedule starts from."""
-    optimizer, schedule = built
-    for group in optimizer.param_groups if factor != 1 else ():
-        for key in ("lr", "initial_lr"):
-            if key in group:
-                group[key] = group[key] * factor
-    if factor != 1 and schedule is not None and hasattr(schedule, "base_lrs"):
-        schedule.base_lrs = [one * factor for one in schedule.base_lrs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
+from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting, shown_apart
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
@@ -200,8 +201,7 @@ def _where(
         said.append(
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
-        outputs = [[array for _, arrays in one.returned for array in arrays] for one, _ in found]
-        diagnoses += _shown_after(after, outputs, (ours.predict, theirs.predict)) if causes else []
+        diagnoses += _after_in_code((ours, theirs), raws, found, after) if causes else []
     if not said:
         said.append(
             "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
@@ -241,21 +241,40 @@ def _shown_before(ours: Predicted, theirs: Predicted, predicts: tuple[Predict, P
     )
 
 
-def _shown_after(
+def _after_in_code(
+    both: tuple[_Deployed, _Deployed],
+    raws: Sequence[object],
+    found: Sequence[tuple[Predicted, Predicted]],
     results: Sequence[tuple[Mapping[str, Leaf], Mapping[str, Leaf]]],
-    outputs: Sequence[Sequence[Array]],
-    predicts: tuple[Predict, Predict],
 ) -> Iterator[Diagnosis]:
-    """Show the first result of each entry that the port's code makes otherwise of the reference's outputs."""
+    """Show the first result of each entry that the port's code makes otherwise of the reference's outputs, and where the codes part."""
+    ours, theirs = both
+    sides = ours.side, theirs.side
     for name in results[0][0]:
-        for (expected, actual), given in zip(results, outputs, strict=True):
-            one, other = ({name: side[name]} if name in side else {} for side in (expected, actual))
-            if _first_apart(one, other, one) is not None:
-                values = [_glimpse(side.get(name)) for side in (one, other)]
-                outputs_given = ", ".join(map(glimpse, given))
-                shown = f"{name or 'the result'}: expected {values[0]}, actual {values[1]} of the model's outputs {outputs_given}"
-                yield _of_code(predicts, shown, "compare what both do after the model")
-                break
+        for raw, (one, _), (expected, actual) in zip(raws, found, results, strict=True):
+            left, right = ({name: side[name]} if name in side else {} for side in (expected, actual))
+            if _first_apart(left, right, left) is None:
+                continue
+            outputs = [arrays for _, arrays in one.returned]
+            given = ", ".join(glimpse(array) for arrays in outputs for array in arrays)
+            ends: tuple[Leaf, Leaf] = expected[name], actual.get(name)
+            shown = f"{name or 'the result'}: expected {_glimpse(ends[0])}, actual {_glimpse(ends[1])} of the model's outputs {given}"
+
+            def run(program: CodeRun, deployed: _Deployed, put: Sequence[Sequence[Array]] | None) -> dict[str, Leaf]:
+                found: Predicted = program.run(lambda: deployed.run(copy.deepcopy(raw), put))  # noqa: B023
+                return found.result
+
+            def again(edit: Edit) -> Array:
+                return np.asarray(run(CodeRun(sides, edit), theirs, outputs)[name])  # noqa: B023
+
+            cause = None
+            if all(isinstance(each, np.ndarray) for each in ends):
+                programs = CodeRun(sides), CodeRun(sides)
+                for program, deployed, put in zip(programs, both, (None, outputs), strict=True):
+                    run(program, deployed, put)
+                cause = explain_parting(TwoRuns(programs=programs, ends=ends, again=again), PREDICT, shown)
+            yield cause or _of_code((ours.predict, theirs.predict), shown, "compare what both do after the model")
+            break
 
 
 def _glimpse(leaf: Leaf) -> str:
@@ -330,7 +349,7 @@ def _first_apart(
             return path, f"{name} has another shape: {one.shape} expected, {other.shape} actual"
         other = other.reshape(one.shape)
         if not _close(one, other, near if isinstance(near, np.ndarray) and near.shape == one.shape else one):
-            return path, f"{name} differs: {_values(one, other)}"
+            return path, f"{name} differs: {shown_apart(one, other)}"
     return None
 
 
@@ -346,15 +365,6 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
     return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual]))
-
-
-def _values(one: Array, other: Array) -> str:
-    if one.size == 1:
-        return f"expected {one.reshape(()):.6g}, actual {other.reshape(()):.6g}"
-    e, a = one.astype(np.float64), other.astype(np.float64)
-    off = np.nan_to_num(np.abs(e - a), nan=np.inf)
-    worst = tuple(int(at) for at in np.unravel_index(int(off.argmax()), off.shape))
-    return f"{int((off > SAME_ENLARGED * rms(e)).sum())} of {e.size} values, most at {list(worst)}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
 
 
 # The stages of `tipchain.align` around the models: data, metrics and deployment code, as a user gives them.

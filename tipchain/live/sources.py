@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from copy import copy
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from tipchain.core.blame import serving
 from tipchain.core.files import root_of_callables
 from tipchain.core.json_text import JsonObject
 from tipchain.errors import CaseError, UsageError, WeightsError
-from tipchain.explain.causes.metric_ways import OfTensors
+from tipchain.explain.causes.metrics import OfTensors
 from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight.parameters import Tensors, two_initializations
@@ -133,38 +132,16 @@ def feed_case(
     sides = [case.sides[name] for name in SIDES]
     roots = data_roots(case, parse_mode(mode), data_path)
     found: Arguments = {"data": {}}
+
+    def dataset(side: str, root: Path, split: str) -> Nested:
+        return open_builder(case, side, "dataset")(root, split, **case.data.args)
+
     for stage, split, root in ((DATA_STAGES[0], "val", roots[1]), (DATA_STAGES[1], "train", roots[0])):
         if stage in wanted and all(one.dataset for one in sides):
-            found["data"][stage] = tuple(partial(_dataset, case, name, root, split) for name in SIDES)
+            found["data"][stage] = tuple(partial(dataset, name, root, split) for name in SIDES)
     if METRIC_STAGE in wanted and all(one.metric for one in sides):
         found["metrics"] = tuple(OfTensors(open_builder(case, name, "metric")()) for name in SIDES)
     return found
-
-
-def _dataset(case: Case, side: str, root: Path, split: str) -> Nested:
-    """Return a side's data set; where the case names its transforms they are its ``transform``, unless it has one.
-
-    It is of a subclass of its type. As long as nobody sets another ``transform`` it gives what it gives.
-    """
-    dataset = open_builder(case, side, "dataset")(root, split, **case.data.args)
-    if case.sides[side].transforms is None or hasattr(dataset, "transform"):
-        return dataset
-    load, steps = open_builder(case, side, "transforms")(root, split, **case.data.args)
-
-    def transform(image: Nested) -> Nested:
-        for _, step in steps:
-            image = step(image)
-        return image
-
-    def read_item(self: Nested, index: int) -> Nested:
-        sample = kind.__getitem__(self, index)
-        given = vars(self).get("transform")
-        return sample if given is None else (given(load(index)), *sample[1:])
-
-    kind = type(dataset)
-    traced = copy(dataset)
-    traced.__class__ = type(kind.__name__, (kind,), {"__getitem__": read_item, "transform": staticmethod(transform)})
-    return traced
 
 
 def feed_callables(asked: JsonObject) -> Arguments:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce, wraps
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
+from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.weights.matching import match_models
 
 # A few training steps of both models in float64, and how far rounding alone would take them apart.
@@ -34,6 +33,8 @@ FACTOR = 30.0
 apart once in 47 times (2/pi arctan 1/30), those of whole tensors never."""
 MOST_SHAKE = 1e-5
 """How much they are moved at most: where a share this small moves the outputs visibly, nothing can be told of rounding."""
+SHOWN = 4
+"""Elements of a buffer that a message shows."""
 CHAOS = 0.05
 """Where the moved reference is this far from itself, relative, a comparison says nothing any more: `FACTOR` times it is more than all."""
 
@@ -126,6 +127,13 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
         collect(size)  # what an optimizer keeps of each parameter
         port = _train(recipe, 1, port_model, built.pop(), follows=reference.drawn)
         collect(size)
+        finite = int(np.argmin(np.isfinite(reference.losses))) if not np.isfinite(reference.losses).all() else 0
+        if finite > 1:  # the update before the first loss that is none may leave none
+            before = train_both(replace(recipe, iterations=finite - 1), same=same, excused=excused)
+            reason = (
+                f"the reference itself diverges at this learning rate, at step {finite}; before that {before.reason}"
+            )
+            return replace(before, reason=reason)
         plain = _without_noise(recipe, reference, port) if same and not excused else None
         if plain is not None:
             return plain
@@ -139,7 +147,9 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
             collect(size)
             other = recipe.copied(0)
         shake(recipe.sides.reference, other, share, recipe.seed)
-        moved = _train(recipe, 0, other, recipe.build((other, port_model))[0], rate=1 + CONSTANT)
+        raised = recipe.build((other, port_model))[0]
+        multiply_rates(raised[0], 1 + CONSTANT)
+        moved = _train(recipe, 0, other, raised)
     collect(size)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
@@ -241,15 +251,11 @@ def _train(
     number: int,
     model: object,
     built: Built,
-    rate: float = 1.0,
     follows: Sequence[Draws | None] = (),
     *,
     watched: bool = False,
 ) -> Trained:
-    """Train one side's model with its optimizer and schedule; torch's learning rates times ``rate``.
-
-    ``watched``: tell how far everything was moved.
-    """
+    """Train one side's model with its optimizer and schedule; if ``watched``, tell how far everything was moved."""
     side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
     start = {name: _held(one) for name, one in state_of(recipe, number, model, shared=True).items()} if watched else {}
@@ -267,7 +273,7 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            with _rates_times(optimizer, rate), side.framework.any_precision():
+            with side.framework.any_precision():
                 optimizer.step()
             side.clear_gradients(model)
             advance(step + 1)
@@ -304,18 +310,22 @@ def _first_loss(recipe: Recipe, number: int, model: object, follows: Draws | Non
         return float(side.array(value).reshape(())), drawn, loss.single
 
 
-@contextmanager
-def _rates_times(optimizer: Optimizer, factor: float) -> Iterator[None]:
-    """Multiply the learning rates of a torch optimizer for a while; 1 leaves any optimizer alone."""
-    if factor == 1:
-        yield
-        return
-    kept = [group["lr"] for group in optimizer.param_groups]
-    for group in optimizer.param_groups:
-        group["lr"] = group["lr"] * factor
-    yield
-    for group, rate in zip(optimizer.param_groups, kept, strict=True):
-        group["lr"] = rate
+def multiply_rates(optimizer: Optimizer, factor: float) -> None:
+    """Multiply the learning rates of a torch optimizer in each of its steps, whatever a schedule makes of them."""
+    step = optimizer.step
+
+    @wraps(step)
+    def stepped(*args: object, **kwargs: object) -> object:
+        kept = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * factor
+        try:
+            return step(*args, **kwargs)
+        finally:
+            for group, rate in zip(optimizer.param_groups, kept, strict=True):
+                group["lr"] = rate
+
+    optimizer.step = stepped
 
 
 def _outputs_and_labels(side: LiveSide, model: object, inputs: ModelInputs) -> tuple[object, object]:
@@ -433,9 +443,8 @@ def check_buffers(
     causes: list[Diagnosis] = []
     both = [name for name in ours.after if name in theirs.after]
     off = {name: apart for name in both if (apart := _apart(ours, theirs, name, limit)) is not None}
-    whys = {name: _why(name, ours, theirs, off) for name in off}
-    # What has a name is told first, then what only one side moves, then what is declared first.
-    for name in sorted(off, key=lambda one: (not whys[one][0], ours.moved(one) == theirs.moved(one))):
+    # What only one side moves is told first, then what is declared first.
+    for name in sorted(off, key=lambda one: ours.moved(one) == theirs.moved(one)):
         apart = off[name]
         path, _, leaf = name.rpartition(".")
         port = match.get(path, paths.get(path, path))
@@ -462,12 +471,15 @@ def check_buffers(
             reason=told,
         )
         mode = "train" if getattr(layer, "training", False) else "eval"
-        why, code = whys[name][1], whys[name][0] or "buffer-update"
+        before, after, port_after = (
+            ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
+            for held in (ours.before, ours.after, theirs.after)
+        )
         causes.append(
             Diagnosis(
-                code=code,
+                code="buffer",
                 port_path=port,
-                message=f"{shown}: {told}{f': {why}' if why else ''}; both are in {mode} mode",
+                message=f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}",
                 evidence="the outputs of this call agree; those of later calls need not",
                 fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
             )
@@ -484,31 +496,6 @@ def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | N
         return None  # the preflight tells that
     apart = relative(one, other)
     return None if apart <= limit else apart
-
-
-def _why(name: str, ours: _Called, theirs: _Called, off: Mapping[str, float]) -> tuple[str, str]:
-    """Return the slug and words of why a buffer is left otherwise; empty where it does not show."""
-    if not (ours.moved(name) and theirs.moved(name)):
-        return "", ""
-    layer = name.rpartition(".")[0]
-    beside = [one for one in theirs.after if one in ours.after and one != name and one.rpartition(".")[0] == layer]
-    beside = [one for one in beside if theirs.moved(one)]
-    equal = (one for one in beside if np.array_equal(theirs.after[one], theirs.after[name]))
-    twin = next((one for one in equal if not np.array_equal(ours.after[one], ours.after[name])), None)
-    if twin is not None:
-        return (
-            "shared-buffer",
-            f"it is always equal to `{twin.rpartition('.')[2]}`: both names are one tensor, a copy (`clone`) is missing",
-        )
-    step, port_step = (held.after[name] - ours.before[name] for held in (ours, theirs))
-    factor = float((step * port_step).sum() / max(float((step**2).sum()), TINY))
-    if factor and relative(port_step, factor * step) <= SAME_SINGLE:
-        return "buffer-momentum", (
-            f"it moves {factor:.6g} times as far as the reference's: its decay (momentum) is another one, or is taken for its complement"
-        )
-    if agreeing := ", ".join(f"`{one.rpartition('.')[2]}`" for one in beside if one not in off):
-        return "", f"beside equal {agreeing}, what is made of them differs (a division, its smoothing or epsilon)"
-    return "", ""
 
 
 def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit: float) -> dict[str, str]:

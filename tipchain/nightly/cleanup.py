@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,33 +15,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from tipchain.bundle.manifest import KIND, MANIFEST
 from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, local_time, locked
 from tipchain.core.json_text import Json, read_json
 from tipchain.errors import RecordError, UsageError
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
-
-# What killed processes leave outside of nights and runs: dead names of temporary folders.
-
-LINK = re.compile(r"tc-[0-9a-f]{10}")
-"""Short names of items' temporary folders (`tipchain.nightly.executor`)."""
-
-
-def dead_links() -> Iterator[Path]:
-    """Yield this user's short names of temporary folders that are gone."""
-    with suppress(OSError):
-        for one in sorted(Path(tempfile.gettempdir()).iterdir()):
-            if LINK.fullmatch(one.name) and is_dead(one):
-                yield one
-
-
-def is_dead(link: Path) -> bool:
-    """Tell whether a file is a link of this user that leads nowhere."""
-    try:
-        return link.is_symlink() and link.lstat().st_uid == os.getuid() and not link.exists()
-    except OSError:
-        return False
-
 
 # What nights and runs leave on the disk: how old and how large each is, and why it must stay.
 
@@ -62,7 +41,7 @@ class StoredFolder:
 
     Attributes:
         folder: absolute.
-        kind: ``rest`` is what a killed process left, which is nobody's: a folder, or a link that leads nowhere.
+        kind: ``rest`` is what a killed process left, which is nobody's.
         group: the folder that holds those it is compared with: a manifest's nights, a mode's runs.
         began: seconds since 1970.
         size: bytes on the disk.
@@ -96,11 +75,6 @@ def find_stored(nights: Iterable[Path], runs: Iterable[Path], now: float) -> lis
         found.update((one.folder, one) for one in _runs(folder.resolve()))
     ordered = sorted(found.values(), key=lambda one: (one.began, one.folder))
     latest = {one.group: one for one in ordered if one.finished}
-    rest = [
-        StoredFolder(folder=one, kind="rest", group=one.parent, began=one.lstat().st_mtime, size=0)
-        for one in dead_links()
-    ]
-    ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
     return [replace(one, kept=next(filter(None, _reasons(one, latest)), "")) for one in ordered]
 
 
@@ -362,37 +336,14 @@ def _held(one: StoredFolder) -> Iterator[None]:
 def _refuse_mounts(folder: Path) -> None:
     """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one."""
     whole = folder.resolve()
-    mounted = [one for one in _mount_points() if one.is_relative_to(whole)]
-    device = whole.lstat().st_dev
-    for base, folders, _ in os.walk(whole):
-        others = [name for name in folders if os.lstat(os.path.join(base, name)).st_dev != device]  # noqa: PTH118
-        mounted += [Path(base, name) for name in others]
-        folders[:] = [name for name in folders if name not in others]
-    if mounted:
-        shown = ", ".join(sorted({os.path.relpath(one, whole) for one in mounted}))
+    points = (Path(one.mountpoint) for one in psutil.disk_partitions(all=True))
+    shown = ", ".join(sorted(os.path.relpath(one, whole) for one in points if one.is_relative_to(whole)))
+    if shown:
         raise UsageError(f"{folder}: is left whole, for other file systems are mounted in it: {shown}")
 
 
-def _mount_points() -> list[Path]:
-    """Return where something is mounted: of this disk too, which no number of a device tells."""
-    try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return []
-    names = (line.split()[4] for line in lines)  # proc(5); blanks and such are written as octal numbers
-    return [
-        Path(os.fsdecode(re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), name)))
-        for name in names
-    ]
-
-
 def _remove(folder: Path) -> None:
-    if not folder.is_symlink():
-        _refuse_mounts(folder)
-    if folder.is_symlink():
-        if is_dead(folder):  # it may be in use again
-            folder.unlink()
-        return
+    _refuse_mounts(folder)
     shutil.rmtree(folder)
     if folder.parent.name == TRASH:
         with suppress(OSError):  # something else is in it

@@ -25,7 +25,6 @@ from tipchain.nightly.judge import files_left, read_report
 # On a node: one item, as a task of Ray.
 
 LOOK_S = 0.5
-PREFIX = "tipchain-item-"
 OF_RAY = ("PYTHONBREAKPOINT", "SPT_NOENV")
 """Variables that Ray sets for its tasks, besides its own."""
 
@@ -57,21 +56,20 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
     ports, stop = Ports(), Stop()
     port = ports.take(work.item.id)
     found: list[Ended] = []
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as tmp:
-        # In a thread: an interrupt by Ray, which comes to the main one, then ends the item in order.
-        runner = threading.Thread(
-            target=lambda: found.append(
-                run_attempt(work, lambda: _environment(work, Path(tmp), port), watch=lambda _: None, stop=stop)
-            )
+    # In a thread: an interrupt by Ray, which comes to the main one, then ends the item in order.
+    runner = threading.Thread(
+        target=lambda: found.append(
+            run_attempt(work, lambda tmp: _environment(work, tmp, port), watch=lambda _: None, stop=stop)
         )
-        runner.start()
-        try:
-            while runner.is_alive():
-                runner.join(LOOK_S)
-        finally:
-            stop.ask()
-            runner.join()
-            ports.give_back(port)
+    )
+    runner.start()
+    try:
+        while runner.is_alive():
+            runner.join(LOOK_S)
+    finally:
+        stop.ask()
+        runner.join()
+        ports.give_back(port)
     (ended,) = found
     # Read where they were written: of what did not pass nothing is asked.
     artifacts = files_left(read_report(work)[0], work) if ended.exit_code == 0 else {}

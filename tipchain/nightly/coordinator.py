@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -104,10 +104,6 @@ LOOK_S = 0.2
 TELL_S = 1.0
 """How often `RUNNING` is written anew."""
 
-Sink = Callable[[Path], None]
-"""Who is given the folder of a night when it has finished: a history, say. What it raises is said, and changes nothing
-of the night: its records are on the disk, and can be given to it again."""
-
 
 class View(Protocol):
     """Who is told how a night goes on."""
@@ -171,7 +167,8 @@ class Coordinator:
         view: who is told.
         require_gpu: whether an item that needs a GPU that is not there is an ERROR; a SKIP otherwise.
         usual: seconds that items take, by id.
-        sinks: who is given the night's folder when it has finished.
+        sink: who is given the night's folder when it has finished: a history, say. What it raises is said, and changes
+            nothing of the night: its records are on the disk, and can be given to it again.
         keep_dumps: whether what items leave stays, weights and tensors too; of those that passed only texts if not.
     """
 
@@ -183,11 +180,11 @@ class Coordinator:
         *,
         require_gpu: bool = False,
         usual: Mapping[str, float] | None = None,
-        sinks: Sequence[Sink] = (),
+        sink: Callable[[Path], None] | None = None,
         keep_dumps: bool = True,
     ) -> None:
         self.night, self.executor, self.view = night, executor, view
-        self.require_gpu, self.sinks, self.keep_dumps = require_gpu, sinks, keep_dumps
+        self.require_gpu, self.sink, self.keep_dumps = require_gpu, sink, keep_dumps
         self.interrupted, self.problem = False, ""
         self.counts: Counter[Outcome] = Counter()
         self.seconds: dict[str, tuple[Outcome, float]] = {}
@@ -200,7 +197,7 @@ class Coordinator:
             if record is not None and not isinstance(record, DamagedRecord):
                 self._count(record)
             else:
-                self._queue(item).items.append((number, item))
+                self._queues.setdefault(kind_of_room(item.needs), _Queue()).items.append((number, item))
         self._begin = self._told = time.monotonic()
         self._end = 0.0
         self._before = read_state(night).seconds or 0.0
@@ -259,10 +256,6 @@ class Coordinator:
 
     def _halted(self) -> bool:
         return self.interrupted or bool(self.problem)
-
-    def _queue(self, item: Item) -> _Queue:
-        """Return the queue of an item; each kind of room has its own."""
-        return self._queues.setdefault(kind_of_room(item.needs), _Queue())
 
     def _waiting(self) -> bool:
         return any(queue.items for queue in self._queues.values())
@@ -393,11 +386,8 @@ class Coordinator:
         except OSError as error:
             self._halt(error)
             return
-        for sink in self.sinks:
-            self._hand_on(sink)
-
-    def _hand_on(self, sink: Sink) -> None:
         try:
-            sink(self.night.folder)
+            if self.sink is not None:
+                self.sink(self.night.folder)
         except Exception as error:  # noqa: BLE001 - the night has ended well, whatever a sink makes of it
             self.view.said(f"the night was not handed on: {type(error).__name__}: {error}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import socket
 import sys
 import tempfile
@@ -13,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
@@ -32,19 +29,14 @@ from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
 from tipchain.nightly.nights import AttemptRecord
 from tipchain.nightly.origin import VISIBLE, memory_mb, resident_mb, usable_gpus
 
-# What an item has for itself: temporary files, ports, devices, environment.
+# What an item has for itself: ports, devices, environment.
 #
 # An item inherits the environment, without what tipchain tells the commands of a run that the night itself may be part
 # of, and its own variables on top. ``HOME`` and caches of byte code stay as they are: Python replaces such a file whole,
-# and a cache of its own would let every item compile its frameworks anew.
-#
-# ``TMPDIR`` is a folder in the attempt's own, under a short name: sockets in it may have 107 characters (unix(7)). Leases
-# of GPUs that a chain takes stand below it, too, so they hold within the item; between items the night's leases hold.
+# and a cache of its own would let every item compile its frameworks anew. Leases of GPUs that a chain takes stand in its
+# ``TMPDIR``, so they hold within the item; between items the night's leases hold.
 
 
-TMP = "tmp"
-LONGEST_TMP = 60
-"""Longest path of a folder of temporary files that leaves room for the names of sockets."""
 FIRST_PORT, PORTS, BLOCKS = 20000, 32, 380
 """Ports below those that systems give to outgoing connections (32768 by default), in blocks, one for each item."""
 DROPPED = (RUN_VARIABLE, MODE_VARIABLE, DATA_VARIABLE, VISIBLE)
@@ -79,39 +71,6 @@ def environment(
     return {**kept, **own, **item.env, **seen, LEASED: ",".join(gpus)}
 
 
-def make_tmp(folder: Path) -> Path:
-    """Make an attempt's folder of temporary files; return the name under which it is used, a short one.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    path = folder / TMP
-    path.mkdir()
-    if len(str(path)) <= LONGEST_TMP:
-        return path
-    link = _link(folder)
-    with suppress(FileNotFoundError):
-        link.unlink()
-    link.symlink_to(path)
-    return link
-
-
-def remove_tmp(folder: Path) -> None:
-    """Remove an attempt's temporary files, and the short name they had; what cannot be removed stays."""
-    with suppress(OSError):
-        _link(folder).unlink()
-    path = folder / TMP
-    try:
-        path.rmdir()
-    except OSError:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _link(folder: Path) -> Path:
-    digest = hashlib.sha256(f"{os.getuid()} {folder}".encode()).hexdigest()[:10]
-    return Path(tempfile.gettempdir()) / f"tc-{digest}"
-
-
 class Ports:
     """Blocks of ports, held by leases as GPUs are: no two items of one user's nights on a machine have the same."""
 
@@ -131,7 +90,9 @@ class Ports:
             first, name = FIRST_PORT + number * PORTS, f"ports-{number}"
             if self._leases.take((name,), holder):
                 continue
-            if _is_free(first):
+            with suppress(OSError), socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("", first))
                 self._held[first] = name
                 return first
             self._leases.give_back((name,))
@@ -140,16 +101,6 @@ class Ports:
     def give_back(self, first: int) -> None:
         """Give a block back."""
         self._leases.give_back((self._held.pop(first),))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,12 +207,11 @@ class Executor(Protocol):
 # One attempt at an item, on the machine it runs on: its process from the start to what it left.
 
 NOT_STARTED = (126, 127)
-CLOCK_JUMP_S = 1.0
 
 
 def run_attempt(
     work: Work,
-    environment: Callable[[], Mapping[str, str]],
+    environment: Callable[[Path], Mapping[str, str]],
     *,
     watch: Callable[[str], None],
     stop: Stop,
@@ -272,29 +222,32 @@ def run_attempt(
 
     Args:
         work: what runs, with paths of this machine; its folder is made.
-        environment: returns the process's whole environment.
+        environment: returns the process's whole environment, given its folder of temporary files: one with a short name,
+            for sockets in it may have 107 characters (unix(7)).
         watch: called with the last line of output, often.
         stop: ends it when asked.
         begun: called with the process's number once it has started.
         grace_s: seconds that it is left after each of the three signals that end it.
     """
     started = local_time("milliseconds")
-    clock, since = _offset(), time.time()
     try:
-        ending = call(
-            work.argv(),
-            cwd=work.root / work.item.cwd,
-            env=environment(),
-            log=work.log,
-            timeout_s=work.item.timeout_s,
-            watch=watch,
-            grace_s=grace_s,
-            stop=stop,
-            begun=begun,
-        )
+        with tempfile.TemporaryDirectory(prefix="tc-", ignore_cleanup_errors=True) as tmp:
+            ending = call(
+                work.argv(),
+                cwd=work.root / work.item.cwd,
+                env=environment(Path(tmp)),
+                log=work.log,
+                timeout_s=work.item.timeout_s,
+                watch=watch,
+                grace_s=grace_s,
+                stop=stop,
+                begun=begun,
+            )
     except Exception as error:  # noqa: BLE001 - what goes wrong with one item ends no night
         ending = Ending(failure=f"{type(error).__name__}: {error}")
-    jumped = abs(_offset() - clock) > CLOCK_JUMP_S
+    failure = ending.failure
+    if ending.exit_code in NOT_STARTED and failure:  # without what is said to the users of chains
+        failure = failure.partition(";")[0].replace("interpreter", "program", 1)
     return taken(
         Ended,
         ending,
@@ -302,103 +255,9 @@ def run_attempt(
         attempt=work.attempt,
         seconds=round(ending.seconds, 3),
         started=started,
-        failure=_failure(ending) or ("" if jumped else _stale(work, since)),
+        failure=failure,
         machine=socket.gethostname(),
     )
-
-
-def _offset() -> float:
-    """Return how far the clock on the wall is from the one that only goes forward."""
-    return time.time() - time.monotonic()
-
-
-def _failure(ending: Ending) -> str:
-    """Return why a program could not be started, without what is said to the users of chains."""
-    if ending.exit_code in NOT_STARTED and ending.failure:
-        return ending.failure.partition(";")[0].replace("interpreter", "program", 1)
-    return ending.failure
-
-
-def _stale(work: Work, since: float) -> str:
-    """Return what is wrong with a report that is older than its attempt; the folder was new, so it was put there."""
-    with suppress(OSError):
-        found = work.report.lstat()
-        if found.st_mtime < since - CLOCK_JUMP_S:
-            written = datetime.fromtimestamp(found.st_mtime).astimezone().isoformat(timespec="seconds")
-            return f"its report was written at {written}, before the item began"
-    return ""
-
-
-# CPU slots of this machine, which all nights of a user share.
-#
-# A slot is a lease, as a GPU is: one for each core that may be used here. The system gives it back however its holder
-# ends. An item gets all its slots or none, so nights never wait for one another in a ring. Who waits has the turn, a
-# lease of its own: no night takes slots before it, so that small items do not keep a large one waiting for ever.
-
-
-TURN = "turn"
-
-
-class CpuSlots:
-    """The slots that one night takes part in.
-
-    Args:
-        jobs: slots of the night; the cores if None. More than the cores are shared by the nights that ask for as many.
-        folder: of the leases; this user's if None.
-
-    Attributes:
-        count: how many the night may have at once.
-    """
-
-    def __init__(self, jobs: int | None = None, folder: Path | None = None) -> None:
-        cores = usable_cores()
-        self.count = jobs or len(cores)
-        beyond = range(max(self.count - len(cores), 0))
-        self._names = (*(f"core-{number}" for number in cores), *(f"beyond-{number}" for number in beyond))
-        self._leases = Leases(folder or lease_folder() / "cpus")
-        self._taken = 0
-        self._has_turn = self._waits = False
-
-    def full(self, wanted: int) -> str:
-        """Return why the night itself has no room for an item that wants so many slots; "" if it has."""
-        own = min(wanted, self.count)
-        return f"{own} of {self.count} CPU slots" if self._taken + own > self.count else ""
-
-    def take(self, wanted: int, holder: str) -> tuple[tuple[str, ...], str]:
-        """Take so many slots for an item that the night has room for, or none; of one that wants more than all, all.
-
-        Returns:
-            Their names, and "" or what has to be waited for.
-        """
-        count = min(wanted, len(self._names))
-        if not self._has_turn and self._leases.take((TURN,), holder):
-            process = self._leases.holder(TURN)
-            return (), f"{many(count, 'CPU slot')}: an item of another night is before it ({process})"
-        self._has_turn = True
-        taken, others = self._leases.take_some(self._names, count, holder)
-        if len(taken) < count:
-            self._waits = True
-            return (), f"{many(count, 'CPU slot')}, held by {', '.join(dict.fromkeys(others.values()))}"
-        self.pass_turn()
-        self._taken += min(count, self.count)
-        return taken, ""
-
-    def give_back(self, names: tuple[str, ...]) -> None:
-        """Give slots back that were taken."""
-        self._leases.give_back(names)
-        self._taken -= min(len(names), self.count)
-
-    def rest(self) -> None:
-        """Pass the turn on unless an item has asked for slots since the last rest and did not get them."""
-        if not self._waits:
-            self.pass_turn()
-        self._waits = False
-
-    def pass_turn(self) -> None:
-        """Let other nights take slots."""
-        if self._has_turn:
-            self._has_turn = False
-            self._leases.give_back((TURN,))
 
 
 @dataclass(slots=True)
@@ -407,8 +266,6 @@ class _Running:
 
     work: Work
     begin: float
-    gpus: tuple[str, ...]
-    port: int
     held: ExitStack
     line: str = ""
     pid: int = 0
@@ -417,9 +274,12 @@ class _Running:
 class LocalExecutor:
     """Runs items as processes of this machine.
 
+    A slot is a lease, as a GPU is: one for each core that may be used here. The system gives it back however its holder
+    ends. An item gets all its slots or none, so nights never wait for one another in a ring.
+
     Args:
-        jobs: slots; the cores if None.
-        cpus: the machine's slots, shared with other nights; this user's if None.
+        jobs: slots of the night; the cores if None. More than the cores are shared by the nights that ask for as many.
+        cpus: leases of slots, shared with other nights; this user's if None.
         leases: of GPUs; this user's on the machine if None.
         ports: where ports come from.
         gpus: which GPUs there are; looked up when first needed if None.
@@ -433,14 +293,18 @@ class LocalExecutor:
         self,
         jobs: int | None = None,
         *,
-        cpus: CpuSlots | None = None,
+        cpus: Leases | None = None,
         leases: Leases | None = None,
         ports: Ports | None = None,
         gpus: Gpus | None = None,
         memory: Callable[[], tuple[float, float]] = memory_mb,
         grace_s: Sequence[float] = GRACE_S,
     ) -> None:
-        self.cpus, self.trouble = cpus or CpuSlots(jobs), ""
+        cores = usable_cores()
+        self.slots, self.trouble = jobs or len(cores), ""
+        self._slot_names = [f"core-{number}" for number in cores]
+        self._slot_names += [f"beyond-{number}" for number in range(self.slots - len(cores))]
+        self.cpus = cpus or Leases(lease_folder() / "cpus")
         self.leases, self.ports = leases or Leases(), ports or Ports()
         self.memory, self.grace_s = memory, grace_s
         self._gpus = gpus
@@ -449,11 +313,6 @@ class LocalExecutor:
         # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._pool = ThreadPoolExecutor(self.slots, thread_name_prefix="item")
-
-    @property
-    def slots(self) -> int:
-        """How many items of one CPU can run at once, if no other night runs any."""
-        return self.cpus.count
 
     @property
     def gpus(self) -> Gpus:
@@ -472,28 +331,38 @@ class LocalExecutor:
 
     def start(self, work: Work) -> str:
         """Start an item if there is room for it now; return "" or what has to be waited for."""
-        needs = work.item.needs
-        if reason := self.cpus.full(needs.cpus):
-            return reason
+        needs, name = work.item.needs, work.item.id
+        cpus, taken = min(needs.cpus, self.slots), sum(one.work.item.needs.cpus for one in self._running.values())
+        if taken + cpus > self.slots and self._running:
+            return f"{cpus} of {self.slots} CPU slots"
         if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
             return reason
         with ExitStack() as held:
-            gpus, reason = self._take_gpus(needs.gpus, work.item.id)
-            if reason:
-                return reason
-            held.callback(self.leases.give_back, gpus)
-            cpus, reason = self.cpus.take(needs.cpus, work.item.id)
-            if reason:
-                return reason
-            held.callback(self.cpus.give_back, cpus)
-            port = self.ports.take(work.item.id)
+            gpus, others = self._take(self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, name, held)
+            if others is not None:
+                return next((f"GPU {gpu}, held by {other}" for gpu, other in others), many(needs.gpus, "GPU"))
+            count = min(needs.cpus, len(self._slot_names))
+            _, others = self._take(self.cpus, self._slot_names, count, name, held)
+            if others is not None:
+                return f"{many(count, 'CPU slot')}, held by {', '.join(dict.fromkeys(other for _, other in others))}"
+            port = self.ports.take(name)
             held.callback(self.ports.give_back, port)
             work.make_folder()
-            tmp = make_tmp(work.folder)
-            one = _Running(work, time.monotonic(), gpus, port, held.pop_all())
-        self._running[work.item.id] = one
-        self._pool.submit(self._run, one, tmp)
+            one = _Running(work, time.monotonic(), held.pop_all())
+        self._running[name] = one
+        self._pool.submit(self._run, one, port, gpus)
         return ""
+
+    @staticmethod
+    def _take(
+        leases: Leases, names: Sequence[str], count: int, holder: str, held: ExitStack
+    ) -> tuple[tuple[str, ...], list[tuple[str, str]] | None]:
+        """Lease so many of several, or none; return them, and else who has the others."""
+        taken, others = leases.take_some(names, count, holder)
+        if len(taken) < count:
+            return (), [*others.items()][::-1]
+        held.callback(leases.give_back, taken)
+        return taken, None
 
     def _no_memory(self, need: float) -> str:
         """Return what an item that needs so many MiB waits for; what runs will still take what it was promised."""
@@ -507,30 +376,23 @@ class LocalExecutor:
         room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised)
         return "" if need <= room else f"{need:.0f} MiB of memory, {max(room, 0):.0f} are free"
 
-    def _take_gpus(self, count: int, holder: str) -> tuple[tuple[str, ...], str]:
-        """Lease so many GPUs, or none; return them, and "" or what has to be waited for."""
-        taken, others = self.leases.take_some(self.gpus.numbers if count else (), count, holder)
-        if len(taken) == count:
-            return taken, ""
-        return (), next((f"GPU {gpu}, held by {other}" for gpu, other in [*others.items()][::-1]), f"{count} GPUs")
-
-    def _run(self, one: _Running, tmp: Path) -> None:
+    def _run(self, one: _Running, port: int, gpus: Sequence[str]) -> None:
         """Run an item to its end, in a thread of the pool."""
         work = one.work
-        ended = run_attempt(
-            work,
-            lambda: environment(work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus),
-            watch=lambda line: setattr(one, "line", line),
-            begun=lambda pid: setattr(one, "pid", pid),
-            grace_s=self.grace_s,
-            stop=self._stop,
+        path = search_path(work.root)
+        self._ended.put(
+            run_attempt(
+                work,
+                lambda tmp: environment(work.item, path, tmp=tmp, port=port, gpus=gpus),
+                watch=lambda line: setattr(one, "line", line),
+                begun=lambda pid: setattr(one, "pid", pid),
+                grace_s=self.grace_s,
+                stop=self._stop,
+            )
         )
-        remove_tmp(work.folder)
-        self._ended.put(ended)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
-        self.cpus.rest()
         found: list[Ended] = []
         with suppress(Empty):
             found.append(self._ended.get(timeout=timeout_s) if timeout_s > 0 else self._ended.get_nowait())
@@ -553,6 +415,5 @@ class LocalExecutor:
         """End what still runs and give everything back."""
         if self._running:
             self._stop.ask()
-        self.cpus.pass_turn()
         self._pool.shutdown(wait=True)
         self.wait(0)

@@ -144,7 +144,7 @@ class DiskProject:
             assert read.file is not None
             assert read.suite is not None
             try:
-                build_spec(read.file, read.suite, mode, lenient=LENIENT in entry.options, text=read.text)
+                build_spec(read.file, read.suite, mode, lenient=LENIENT in entry.options)
             except TipchainError as error:
                 problem = one_line(error)
         self._modes[key] = problem

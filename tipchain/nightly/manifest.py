@@ -73,14 +73,14 @@ def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = 
 
 
 def choices(one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None) -> tuple[Any, ...]:
-    """Return a list of some of ``choices``, each once."""
+    """Return a list of some of ``choices``, each once; none only where that is the default."""
     found = texts(one, key, f"a list of {', '.join(choices)}", default)
     for text in found:
         if text not in choices:
             raise one.error(
                 key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
             )
-    if not found:
+    if not found and default != ():
         raise one.error(key, "is empty", expected=f"some of {', '.join(choices)}")
     return tuple(dict.fromkeys(found))
 
@@ -250,7 +250,11 @@ def load_manifest(path: Path) -> NightManifest:
         )
     document = load_yaml(path, ManifestError, "a manifest")
     reader = Reader(path, document, (), document.data)
-    root = _root(reader, path)
+    given, root = reader.text("root", default=None), project_above(path.resolve().parent)
+    if given is not None:
+        root = (path.resolve().parent / Path(given).expanduser()).resolve()
+        if not root.is_dir():
+            raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
     name = reader.text("name", default=path.stem)
     if not WORD.fullmatch(name):
         raise reader.error("name", "cannot be a folder's name", found=repr(name), expected="a name such as suite")
@@ -267,17 +271,6 @@ def load_manifest(path: Path) -> NightManifest:
     if not entries:
         raise reader.error(None, "names nothing to run", expected="chains, cases or commands")
     return NightManifest(path=path, name=name, root=root, sha256=sha256_of(path), data=data, entries=tuple(entries))
-
-
-def _root(reader: Reader, path: Path) -> Path:
-    """Return the root: as the manifest says, else the nearest folder above with a pyproject.toml or test_tipc."""
-    given = reader.text("root", default=None)
-    if given is not None:
-        root = (path.resolve().parent / Path(given).expanduser()).resolve()
-        if not root.is_dir():
-            raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
-        return root
-    return project_above(path.resolve().parent)
 
 
 def _common(one: Reader, defaults: Common) -> Common:
@@ -335,7 +328,8 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
 
 
 def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
-    modes = _modes(one, needed=kind != "command")
+    known = [mode.value for mode in Mode]
+    modes = tuple(map(Mode, choices(one, "modes", known, () if kind == "command" else None)))
     entry = ManifestEntry(
         kind=kind,
         place=".".join(one.path),
@@ -347,7 +341,7 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
     if kind == "chain":
         entry = replace(_of_files(one, entry, "params", "run"), suite=one.text("suite", default=""))
     elif kind == "align":
-        entry = replace(_of_files(one, entry, "case", "align"), stages=_stages(one))
+        entry = replace(_of_files(one, entry, "case", "align"), stages=choices(one, "stages", STAGES, ()))
     else:
         name = one.text("id")
         if not WORD.fullmatch(name):
@@ -363,20 +357,6 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
         entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
     one.done()
     return entry
-
-
-def _modes(one: Reader, *, needed: bool) -> tuple[Mode, ...]:
-    if not needed and not one.data.get("modes"):
-        one.asked.append("modes")
-        return ()
-    return tuple(map(Mode, choices(one, "modes", [mode.value for mode in Mode])))
-
-
-def _stages(one: Reader) -> tuple[str, ...]:
-    if "stages" not in one.data:
-        one.asked.append("stages")
-        return ()
-    return choices(one, "stages", STAGES, STAGES)
 
 
 def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> ManifestEntry:

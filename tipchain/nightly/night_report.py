@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree as ET
@@ -267,7 +268,7 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
     Args:
         results: the night's.
         changed: lines that say what changed since the last comparable night.
-        limit: bytes that it has at most; what has no room is counted.
+        limit: bytes that it has at most; what has no room is left out, of items that did not pass counted.
     """
     counts, total = Counter(one.outcome for one in results.records.values()), len(results.plan.items)
     bad, missing = results.bad, _missing(results)
@@ -283,55 +284,44 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
     head += [f"**{say(missing + '.')}**", ""] if missing else []
     news = [f"### {say('What changed')}", "", *_pre(changed), ""] if changed else []
     facts = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
-    foot = _folded(say("Environment"), _pre(facts)) if facts else []
-    room = limit - sum(len("\n".join(part).encode()) + 1 for part in (head, news, foot)) - 400
-    table = _table(results, bad, room) if bad else []
-    room -= len("\n".join(table).encode())
-    tails = list(_tails(results, bad[:TAILS], room))
-    room -= len("\n".join(tails).encode())
-    left_out = _left_out(results, room) if counts[Outcome.SKIP] else []
-    return "\n".join([*head, *table, *news, *tails, *left_out, *foot]) + "\n"
+    foot = _folded(say("Environment"), facts) if facts else []
+    room = limit - len("\n".join([*head, *news, *foot]).encode()) - 1000
 
+    def fits(lines: Sequence[str]) -> bool:
+        nonlocal room
+        room -= len("\n".join(lines).encode()) + 1
+        return room >= 0
 
-def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) -> list[str]:
-    rows = [f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |", "|---|---|---|---|"]
-    room -= sum(len(row) + 1 for row in rows)
-    for place, (item, record) in enumerate(bad):
-        log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
-        cause = cause_of(results, record)
-        told = say(cause.summary if cause else record.reason)
-        reason = told if len(told) <= REASON else f"{told[:REASON]} …"
-        sign = f"{SIGNS[record.outcome]} {record.outcome.value}"
-        row = f"| {sign} | {markdown(item.id)} | {markdown(reason)} | {log} |"
-        room -= len(row.encode()) + 1
-        if room < 0:
-            more = say(f"{len(bad) - place} more did not pass; there is no room for them here.")
-            return [*rows, "", more, ""]
-        rows.append(row)
-    return [*rows, ""]
-
-
-def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) -> Iterator[str]:
-    for item, record in bad:
-        lines = log_tail(results.folder / record.log) if record.log else []
-        if not lines:
-            continue
-        block = [*_folded(say(f"Last lines of the log of {item.id}"), _pre(lines))]
-        room -= len("\n".join(block).encode()) + 1
-        if room < 0:
-            return
-        yield from block
-
-
-def _left_out(results: Results, room: int) -> list[str]:
+    rows = list(takewhile(fits, ([_bad_row(results, *one)] for one in bad)))
+    table = [
+        f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |",
+        "|---|---|---|---|",
+        *chain(*rows),
+        "",
+    ]
+    if bad[len(rows) :]:
+        more = say(f"{len(bad) - len(rows)} more did not pass; there is no room for them here.")
+        table += [more, ""]
+    logs = ((item, log_tail(results.folder / record.log)) for item, record in bad[:TAILS] if record.log)
+    tails = [_folded(say(f"Last lines of the log of {item.id}"), lines) for item, lines in logs if lines]
     reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
-    rows = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
-    block = _folded(say(f"{sum(reasons.values())} items were skipped"), _pre(rows))
-    return block if len("\n".join(block).encode()) < room else []
+    if reasons:
+        told = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
+        tails.append(_folded(say(f"{reasons.total()} items were skipped"), told))
+    return "\n".join([*head, *(table if bad else ()), *news, *chain(*filter(fits, tails)), *foot]) + "\n"
 
 
-def _folded(title: str, inside: Iterable[str]) -> list[str]:
-    return [f"<details><summary>{escape(title)}</summary>", "", *inside, "", "</details>", ""]
+def _bad_row(results: Results, item: Item, record: ItemRecord) -> str:
+    """Return the row of an item that did not pass."""
+    log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
+    cause = cause_of(results, record)
+    told = say(cause.summary if cause else record.reason)
+    reason = told if len(told) <= REASON else f"{told[:REASON]} …"
+    return f"| {SIGNS[record.outcome]} {record.outcome.value} | {markdown(item.id)} | {markdown(reason)} | {log} |"
+
+
+def _folded(title: str, lines: Iterable[str]) -> list[str]:
+    return [f"<details><summary>{escape(title)}</summary>", "", *_pre(lines), "", "</details>", ""]
 
 
 def _pre(lines: Iterable[str]) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
@@ -95,12 +96,16 @@ class ItemRecord(AttemptRecord):
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take what cannot be shown out of the reason: it often is the last line of an item's output."""
+        """Refuse what cannot be; take what cannot be shown out of the reason: it often is the last line of an output."""
+        if min(self.attempt, self.seconds, self.peak_memory_mb) < 0:
+            raise ValueError("a number in it is less than 0")
+        for name, path in (("log", PurePosixPath(self.log)), ("report", PurePosixPath(self.report))):
+            if path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"{name} is not below the night's folder")
         if not self.reason.isprintable():
             line = clean(" ".join(self.reason.split()))
-            object.__setattr__(
-                self, "reason", " ".join("".join(letter for letter in line if letter.isprintable()).split())
-            )
+            letters = "".join(letter for letter in line if letter.isprintable())
+            object.__setattr__(self, "reason", " ".join(letters.split()))
 
 
 class DamagedRecord(ItemRecord):
@@ -171,7 +176,7 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     path = item_folder(night, item_id) / ENDED
     try:
         document = read_document(path)
-        owner, record = document.pop("token", None), _record(document)
+        owner, record = document.pop("token", None), parse_as(ItemRecord, document)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -183,24 +188,6 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
             reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
         )
     return record if (record.id, owner) == (item_id, token) else None
-
-
-def _record(document: Mapping[str, object]) -> ItemRecord:
-    """Return the record of a document."""
-    record = parse_as(ItemRecord, document)
-    if min(record.attempt, record.seconds, record.peak_memory_mb) < 0:
-        raise ValueError("a number in it is less than 0")
-    for name, path in (("log", PurePosixPath(record.log)), ("report", PurePosixPath(record.report))):
-        if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"{name} is not below the night's folder")
-    return record
-
-
-def plan_json(plan: NightPlan) -> dict[str, object]:
-    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain, a whole plan has no cut."""
-    found: dict[str, Json] = as_json(plan)
-    items = [{name: value for name, value in one.items() if value or name != "chain"} for one in found["items"]]
-    return {name: value for name, value in found.items() if value is not None} | {"items": items}
 
 
 def parse_plan(data: JsonObject) -> NightPlan:
@@ -308,14 +295,11 @@ class Night:
 
 def began(started: str, name: str = "") -> datetime | None:
     """Return when a night began: by what it says, else by its folder's name, in local time; None if neither tells."""
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(started).astimezone()
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").astimezone()
-    except ValueError:
-        return None
+    return None
 
 
 def begin_night(
@@ -347,7 +331,7 @@ def begin_night(
         "started": night.started,
         "options": night.options,
         "environment": night.environment,
-        "plan": plan_json(plan),
+        "plan": as_json(plan),
     }
     try:
         with writing(folder / NIGHT):
@@ -383,9 +367,23 @@ def read_night(folder: Path) -> Night:
 
 def nights_below(folder: Path) -> list[Path]:
     """Return the folders of nights, the latest first; one that was killed before it was written down is none."""
-    with suppress(OSError):
-        return sorted((one.parent for one in folder.glob(f"*/{NIGHT}")), reverse=True)
-    return []
+    return sorted((one.parent for one in folder.glob(f"[!.]*/{NIGHT}")), reverse=True)
+
+
+def find_nights(folder: Path) -> list[Path]:
+    """Return the folders of nights: ``folder`` itself, those in it, and those in its folders; by name.
+
+    Raises:
+        UsageError: ``folder`` is no folder.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder of nights\n  expected: a folder such as {NIGHTS}")
+    if (folder / NIGHT).is_file():
+        return [folder]
+    seen = [one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_symlink()]
+    found = [one for one in seen if (one / NIGHT).is_file()]
+    found += [one for below in seen if below not in found for one in nights_below(below) if not one.is_symlink()]
+    return sorted(found, key=lambda path: (path.name, str(path)))
 
 
 def named_folder(name: str, among: Iterable[Path]) -> Path:
@@ -517,13 +515,9 @@ def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
     What was ended for its time, or could not run, tells nothing.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    told = 0
-    for folder in nights_below(nights):
-        summary = read_summary(folder) if told < limit else None
-        if summary is not None:
-            told += 1
-            for name, seconds in _seconds_of(summary.items).items():
-                found[name].append(seconds)
+    for summary in islice(filter(None, map(read_summary, nights_below(nights))), limit):
+        for name, seconds in _seconds_of(summary.items).items():
+            found[name].append(seconds)
     return {name: statistics.median(several) for name, several in found.items()}
 
 
@@ -680,23 +674,3 @@ def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
     """Return the first cause that the report of a failed item tells; None where it tells none."""
     report = report_of(results, record) if record.outcome in BAD else None
     return report.cause if report else None
-
-
-def find_nights(folder: Path) -> list[Path]:
-    """Return the folders of nights: ``folder`` itself, those in it, and those in its folders; by name.
-
-    Raises:
-        UsageError: ``folder`` is no folder.
-    """
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: is no folder of nights\n  expected: a folder such as {NIGHTS}")
-    return sorted(set(_nights_in(folder, depth=2)), key=lambda path: (path.name, str(path)))
-
-
-def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
-    if (folder / NIGHT).is_file():
-        yield folder
-    elif depth:
-        for one in folder.iterdir():
-            if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
-                yield from _nights_in(one, depth - 1)

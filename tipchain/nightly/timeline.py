@@ -7,18 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
 
 from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
-from tipchain.errors import BAD, Outcome, RecordError, newly_bad
+from tipchain.errors import BAD, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import Group, Item, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
-from tipchain.nightly.origin import DIRTY, Fact, changed_facts
+from tipchain.nightly.origin import Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
 
 
@@ -119,14 +118,12 @@ class TimelineRow:
         slug: the name of its folder.
         cells: one for each column; None where it was not planned.
         in_part: whether the latest night ran a part of its manifest only, so that what it has not got is not gone.
-        flips: columns in which it ended otherwise than the time before, though commit, environment and its call were the same.
     """
 
     item: Item
     slug: str
     cells: tuple[Cell | None, ...]
     in_part: bool = False
-    flips: tuple[int, ...] = ()
 
     @property
     def latest(self) -> Cell | None:
@@ -231,9 +228,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
         cells = [
             _cell(whole, item, slug) if item.id in ids else None for whole, ids in zip(nights, planned, strict=True)
         ]
-        rows.append(
-            TimelineRow(item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights))
-        )
+        rows.append(TimelineRow(item=item, slug=slug, cells=tuple(cells), in_part=in_part))
     columns = [
         Column(
             results=whole,
@@ -243,29 +238,6 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
         for before, whole in zip((None, *nights[:-1]), nights, strict=True)
     ]
     return Timeline(name=name, columns=tuple(columns), rows=tuple(rows))
-
-
-def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) -> tuple[int, ...]:
-    """Return the columns in which an item ended otherwise without a known change."""
-    ran = [
-        (place, cell.record.outcome, nights[place].part_with(item))
-        for place, cell in enumerate(cells)
-        if cell and cell.record.attempt and cell.record.outcome is not Outcome.SKIP
-    ]
-    return tuple(
-        place
-        for (_, was, before), (place, now, after) in pairwise(ran)
-        if was is not now and _same(item.id, before, after)
-    )
-
-
-def _same(name: str, before: Results, after: Results) -> bool:
-    """Tell whether call, commit and environment of an item are the same; local changes count as different."""
-    was, now = ([one for one in results.plan.items if one.id == name] for results in (before, after))
-    first, last = (results.facts.get("commit", "") for results in (before, after))
-    if not now or was != now or not first or first != last or first.endswith(DIRTY):
-        return False
-    return not changed_facts(before.facts, after.facts)
 
 
 def _cell(whole: Results, item: Item, slug: str) -> Cell | None:

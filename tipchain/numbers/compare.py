@@ -225,13 +225,6 @@ def _name(dtype: np.dtype[np.generic]) -> str:
     return dtype.name
 
 
-def _work_type(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the float type in which two real dtypes, but 64-bit integers, are subtracted."""
-    if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
-        return np.dtype(np.float32)
-    return np.dtype(np.longdouble if _needs_long(expected) or _needs_long(actual) else np.float64)
-
-
 def _needs_long(dtype: np.dtype[np.generic]) -> bool:
     """Tell whether float64 does not hold every value of a dtype."""
     return dtype.char in "gG" or (dtype.kind in "iu" and dtype.itemsize > 4)
@@ -274,7 +267,10 @@ class _Scan:
         return self
 
     def _run_floats(self, expected: Array, actual: Array) -> None:
-        work = _work_type(expected.dtype, actual.dtype)
+        left, right = expected.dtype, actual.dtype
+        narrow = left.kind == right.kind == "f" and max(left.itemsize, right.itemsize) <= 4
+        long = _needs_long(left) or _needs_long(right)
+        work = np.dtype(np.float32 if narrow else np.longdouble if long else np.float64)
         length = min(PIECE, self.count)
         # Two buffers do: each side's copy, where one is needed, is overwritten by what is computed from it.
         gap, size = np.empty(length, work), np.empty(length, work)

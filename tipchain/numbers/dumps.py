@@ -350,7 +350,15 @@ def load_record(path: str | PathLike[str]) -> Record:
         arrays = flatten(tree if isinstance(tree, dict) else {PLAIN_KEY: tree})
     except UsageError as error:
         raise RecordError(str(error), file=file) from None
-    meta = _load_meta(meta_path(file))
+    path = meta_path(file)
+    try:
+        meta = parse_json(path.read_bytes())
+    except FileNotFoundError:
+        meta = {}
+    except (OSError, ValueError) as error:
+        raise RecordError("cannot be read", file=path, found=error, expected="a JSON object") from None
+    if not isinstance(meta, dict):
+        raise RecordError("is no description of a dump", file=path, found=type(meta).__name__, expected="a JSON object")
     return Record(side=str(meta.get("side", "")), meta=meta, arrays=arrays)
 
 
@@ -378,18 +386,6 @@ def _add_flat(arrays: dict[str, Array], tree: Mapping[Any, Any], prefix: str) ->
         if path in arrays:
             raise UsageError(f"two arrays are called {path!r}, so only one of them could be compared")
         arrays[path] = np.asarray(array)
-
-
-def _load_meta(path: Path) -> Mapping[str, object]:
-    try:
-        meta = parse_json(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RecordError("cannot be read", file=path, found=error, expected="a JSON object") from None
-    if not isinstance(meta, dict):
-        raise RecordError("is no description of a dump", file=path, found=type(meta).__name__, expected="a JSON object")
-    return meta
 
 
 def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None) -> Path:

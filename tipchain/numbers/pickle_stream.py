@@ -566,63 +566,37 @@ _U1, _U2, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<Q"))
 _I4, _F8 = struct.Struct("<i"), struct.Struct(">d")
 
 
-def _skip(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r._number(form) and None
-
-
-def _push(value: Callable[[StreamReader], Any]) -> Callable[[StreamReader], None]:
-    return lambda r: r.stack.append(value(r))
-
-
-def _text(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r._text(r._number(form))
-
-
-def _latin(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r._text(r._number(form), "latin-1")
-
-
-def _bytes(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r.stack.append(r._span(r._number(form)))
-
-
-def _put(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r._keep(r._number(form))
-
-
-def _tuple(count: int) -> Callable[[StreamReader], None]:
-    return lambda r: r._tuple_of(count)
-
-
 _HANDLERS: dict[int, Callable[[StreamReader], None]] = {
-    0x80: _skip(_U1),  # PROTO
-    0x95: _skip(_U8),  # FRAME
+    0x80: lambda r: r._number(_U1) and None,  # PROTO
+    0x95: lambda r: r._number(_U8) and None,  # FRAME
     ord("0"): lambda r: r.stack.pop() and None,  # POP
-    ord("N"): _push(lambda _: None),
-    0x88: _push(lambda _: True),
-    0x89: _push(lambda _: False),
-    ord("M"): _push(lambda r: r._number(_U2)),  # BININT2
-    ord("J"): _push(lambda r: r._number(_I4)),  # BININT
-    0x8A: _push(lambda r: int.from_bytes(r._bytes_of(r._span(r._number(_U1))), "little", signed=True)),  # LONG1
-    ord("G"): _push(lambda r: r._number(_F8)),  # BINFLOAT
-    0x8C: _text(_U1),
-    ord("X"): _text(_U4),
-    0x8D: _text(_U8),
-    ord("U"): _latin(_U1),  # SHORT_BINSTRING, BINSTRING: Python 2's strings
-    ord("T"): _latin(_U4),
-    ord("C"): _bytes(_U1),
-    ord("B"): _bytes(_U4),
-    0x8E: _bytes(_U8),  # BINBYTES8
-    0x96: _bytes(_U8),  # BYTEARRAY8
-    ord(")"): _push(lambda _: ()),
-    0x85: _tuple(1),
-    0x86: _tuple(2),
-    0x87: _tuple(3),
-    ord("t"): _push(lambda r: tuple(r._since_mark())),
-    ord("]"): _push(lambda _: []),
+    ord("N"): lambda r: r.stack.append(None),
+    0x88: lambda r: r.stack.append(True),
+    0x89: lambda r: r.stack.append(False),
+    ord("M"): lambda r: r.stack.append(r._number(_U2)),  # BININT2
+    ord("J"): lambda r: r.stack.append(r._number(_I4)),  # BININT
+    0x8A: lambda r: r.stack.append(
+        int.from_bytes(r._bytes_of(r._span(r._number(_U1))), "little", signed=True)
+    ),  # LONG1
+    ord("G"): lambda r: r.stack.append(r._number(_F8)),  # BINFLOAT
+    0x8C: lambda r: r._text(r._number(_U1)),
+    ord("X"): lambda r: r._text(r._number(_U4)),
+    0x8D: lambda r: r._text(r._number(_U8)),
+    ord("U"): lambda r: r._text(r._number(_U1), "latin-1"),  # SHORT_BINSTRING, BINSTRING: Python 2's strings
+    ord("T"): lambda r: r._text(r._number(_U4), "latin-1"),
+    ord("C"): lambda r: r.stack.append(r._span(r._number(_U1))),
+    ord("B"): lambda r: r.stack.append(r._span(r._number(_U4))),
+    0x8E: lambda r: r.stack.append(r._span(r._number(_U8))),  # BINBYTES8
+    0x96: lambda r: r.stack.append(r._span(r._number(_U8))),  # BYTEARRAY8
+    ord(")"): lambda r: r.stack.append(()),
+    0x85: lambda r: r._tuple_of(1),
+    0x86: lambda r: r._tuple_of(2),
+    0x87: lambda r: r._tuple_of(3),
+    ord("t"): lambda r: r.stack.append(tuple(r._since_mark())),
+    ord("]"): lambda r: r.stack.append([]),
     ord("a"): lambda r: r._extend([r.stack.pop()]),
     ord("e"): lambda r: r._extend(r._since_mark()),
-    ord("}"): _push(lambda _: {}),
+    ord("}"): lambda r: r.stack.append({}),
     ord("s"): lambda r: r._store([r.stack.pop(-2), r.stack.pop()]),
     ord("u"): lambda r: r._store(r._since_mark()),
     ord("c"): lambda r: r._named(r._line(), r._line()),
@@ -630,7 +604,7 @@ _HANDLERS: dict[int, Callable[[StreamReader], None]] = {
     ord("Q"): lambda r: r.stack.append(r.persistent(r.stack.pop())),  # BINPERSID
     ord("R"): StreamReader._reduce,
     ord("b"): StreamReader._build,
-    ord("q"): _put(_U1),
-    ord("r"): _put(_U4),
+    ord("q"): lambda r: r._keep(r._number(_U1)),
+    ord("r"): lambda r: r._keep(r._number(_U4)),
     ord("j"): lambda r: r.stack.append(r.memo[r._number(_U4)]),
 }

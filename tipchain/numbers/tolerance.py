@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -185,13 +185,6 @@ def tolerance_for(stage: str, key: str, own: Mapping[str, Tolerance], *, strict:
             if fnmatchcase(key, pattern):
                 return tolerance
     return EXACT
-
-
-def tolerances_for(
-    stage: str, keys: Iterable[str], own: Mapping[str, Tolerance], *, strict: bool = False
-) -> dict[str, Tolerance]:
-    """Return the tolerance of every key."""
-    return {key: tolerance_for(stage, key, own, strict=strict) for key in keys}
 
 
 def is_looser(tolerance: Tolerance, default: Tolerance) -> bool:

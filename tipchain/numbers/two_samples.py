@@ -16,7 +16,8 @@ from tipchain.errors import UsageError
 
 # Do two samples come from one distribution? Tests that need nothing but numpy and repeat bit for bit.
 #
-# Each is exact, or errs on the side of "no difference", for any distribution: none assumes a normal one.
+# Each is exact, or errs on the side of "no difference", for any distribution: none assumes a normal one. Samples are finite
+# values ``[n]`` of the reference and ``[m]`` of the port.
 
 
 Array = npt.NDArray[np.floating]
@@ -28,10 +29,6 @@ def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
     For equally many values without ties the p-value is exact; ties make it too large, and so does the
     limiting law that stands in where the numbers differ. Source: Gnedenko and Korolyuk 1951, "On the maximum
     discrepancy between two empirical distributions"; Kolmogorov 1933.
-
-    Args:
-        expected: finite values ``[n]``.
-        actual: finite values ``[m]``.
     """
     left, right = np.sort(expected), np.sort(actual)
     values = np.concatenate([left, right])
@@ -39,7 +36,12 @@ def compare_distribution(expected: Array, actual: Array) -> tuple[float, float]:
     distance = float(np.max(np.abs(below - np.searchsorted(right, values, side="right") / right.size)))
     if left.size == right.size:
         return distance, _exact_tail(left.size, round(distance * left.size))
-    return distance, _limiting_tail(distance * math.sqrt(left.size * right.size / (left.size + right.size)))
+    scaled = distance * math.sqrt(left.size * right.size / (left.size + right.size))
+    if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
+        return distance, 1.0
+    # Kolmogorov's 2 sum (-1)^(j+1) exp(-2 j^2 x^2).
+    terms = ((1 if number % 2 else -1) * math.exp(-2 * (number * scaled) ** 2) for number in range(1, 101))
+    return distance, min(1.0, max(0.0, 2 * sum(terms)))
 
 
 def least_p_value(size: int) -> float:
@@ -59,14 +61,6 @@ def _exact_tail(size: int, steps: int) -> float:
     return min(1.0, max(0.0, 2 * total))
 
 
-def _limiting_tail(scaled: float) -> float:
-    """Return Kolmogorov's 2 sum (-1)^(j+1) exp(-2 j^2 x^2)."""
-    if scaled < 0.2:  # 1 to twelve digits, and the series is slow here
-        return 1.0
-    terms = ((1 if number % 2 else -1) * math.exp(-2 * (number * scaled) ** 2) for number in range(1, 101))
-    return min(1.0, max(0.0, 2 * sum(terms)))
-
-
 def compare_mean(expected: Array, actual: Array) -> float:
     """Return the two-sided p-value of equal means.
 
@@ -74,10 +68,6 @@ def compare_mean(expected: Array, actual: Array) -> float:
     the samples (a permutation test with the normal law in place of the enumeration). For equally many values
     that law is symmetric, and one outlier alone can never make a difference. Source: Pitman 1937,
     "Significance tests which may be applied to samples from any populations".
-
-    Args:
-        expected: finite values ``[n]``.
-        actual: finite values ``[m]``.
     """
     left, right = expected.astype(np.float64), actual.astype(np.float64)
     both = np.concatenate([left, right])
@@ -90,23 +80,13 @@ def compare_mean(expected: Array, actual: Array) -> float:
 
 
 def compare_spread(expected: Array, actual: Array) -> float:
-    """Return the two-sided p-value of equal standard deviations: `compare_mean` of the squared deviations.
-
-    Args:
-        expected: finite values ``[n]``.
-        actual: finite values ``[m]``.
-    """
+    """Return the two-sided p-value of equal standard deviations: `compare_mean` of the squared deviations."""
     left, right = (values.astype(np.float64) for values in (expected, actual))
     return compare_mean((left - left.mean()) ** 2, (right - right.mean()) ** 2)
 
 
 def compare_tails(expected: Array, actual: Array) -> float:
-    """Return the two-sided p-value of equal kurtosis: `compare_mean` of the fourth standardized powers.
-
-    Args:
-        expected: finite values ``[n]``, not all equal.
-        actual: finite values ``[m]``, not all equal.
-    """
+    """Return the two-sided p-value of equal kurtosis: `compare_mean` of the fourth standardized powers."""
     powers = []
     for values in (expected.astype(np.float64), actual.astype(np.float64)):
         spread = float(values.std())
@@ -115,14 +95,7 @@ def compare_tails(expected: Array, actual: Array) -> float:
 
 
 def compare_share(expected_hits: int, expected_size: int, actual_hits: int, actual_size: int) -> float:
-    """Return the two-sided p-value of equal probabilities by Fisher's exact test.
-
-    Args:
-        expected_hits: how often it happened on one side.
-        expected_size: out of how many.
-        actual_hits: how often on the other side.
-        actual_size: out of how many.
-    """
+    """Return the two-sided p-value of equal probabilities, hits out of a size each, by Fisher's exact test."""
     hits, total = expected_hits + actual_hits, expected_size + actual_size
     first, last = max(0, hits - actual_size), min(hits, expected_size)
 
@@ -155,11 +128,7 @@ def adjust(p_values: Sequence[float]) -> list[float]:
 
 
 def kurtosis(values: Array) -> float:
-    """Return the fourth standardized moment: 3 for a normal law, 1.8 for a uniform one.
-
-    Args:
-        values: finite values ``[n]`` that are not all equal.
-    """
+    """Return the fourth standardized moment: 3 for a normal law, 1.8 for a uniform one."""
     deviations = values.astype(np.float64) - float(values.mean(dtype=np.float64))
     return float(np.mean(deviations**4) / np.mean(deviations**2) ** 2)
 
@@ -241,7 +210,12 @@ def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float,
         answer, more = Answer.DIFFERENT, None
     else:
         answer = Answer.NOT_ENOUGH_RUNS
-        more = _more_runs((variances[0], variances[1]), counts, difference, margin)
+        more = 1
+        for assumed in (0.0, difference):
+            needed = runs_needed((variances[0], variances[1]), assumed, margin)
+            if needed is None or needed > min(counts):
+                more = None if needed is None else needed - min(counts)
+                break
     return Equivalence(
         answer=answer,
         difference=difference,
@@ -270,23 +244,8 @@ def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[flo
     return sqrt(total), 1 / scatter
 
 
-def _more_runs(variances: tuple[float, float], counts: tuple[int, int], difference: float, margin: float) -> int | None:
-    have = min(counts)
-    for assumed in (0.0, difference):
-        needed = runs_needed(variances, assumed, margin)
-        if needed is None or needed > have:
-            return None if needed is None else needed - have
-    return 1
-
-
 def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
-    """Return the fewest runs a side that answer with probability `POWER`, or None.
-
-    Args:
-        variances: of the reference's runs and of the port's.
-        difference: the true difference of the means that is assumed.
-        margin: difference that does not matter.
-    """
+    """Return the fewest runs a side that answer with probability `POWER` at an assumed true difference, or None."""
     low, high = 1, 2
     while _chance(variances, high, difference, margin) < POWER:
         if high >= MOST_RUNS:

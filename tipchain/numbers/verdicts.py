@@ -318,10 +318,7 @@ def statistics(diff: TensorDiff) -> dict[str, float]:
 def method_lines(
     values: Mapping[str, float], methods: Iterable[str], threshold: float, indent: str = INDENT
 ) -> tuple[list[str], bool]:
-    """Return reprod_log's lines about one tensor, and whether every method passed.
-
-    As in reprod_log 1.0.1, once a method has failed the lines of the later ones say so too.
-    """
+    """Return reprod_log's lines about one tensor; once a method has failed, the later ones' lines say so too."""
     lines, passed = [], True
     for method in methods:
         passed = passed and bool(values[method] <= threshold)  # written so that NaN never passes

@@ -378,7 +378,6 @@ def judge(
 
 
 def _agreement(tally: Tally, error: float, limits: Limits) -> tuple[list[str], bool, str]:
-    """Return notes, whether two models agree, and that in words."""
     if not tally.decisions:
         text = f"the outputs are {100 * error:.3g} % apart; allowed {100 * limits.error:.3g} %"
         return [], error <= limits.error, text

@@ -74,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """Yield a new folder on the same disk as ``target``; it is gone when the block ends."""
     target.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".export.", dir=target))
     try:
@@ -133,7 +132,6 @@ def _arrays(output: Nested) -> list[Array]:
 
 
 def _class_names(bench: PaddleBench, classes: int) -> Sequence[str]:
-    """Return the data's class names, or numbers where it has none or another number of them."""
     if bench.case.sides["paddle"].dataset is None:
         return [str(number) for number in range(classes)]
     try:
@@ -149,7 +147,6 @@ def _class_names(bench: PaddleBench, classes: int) -> Sequence[str]:
 
 
 def _put_in_place(folder: Path, target: Path) -> None:
-    """Move the files; the card goes first and comes last, so that a model with a card is whole."""
     card = f"{STEM}.yml"
     (target / card).unlink(missing_ok=True)
     names = sorted(path.name for path in folder.iterdir())

@@ -253,7 +253,6 @@ def _batches(length: int, size: int) -> Iterator[range]:
 
 
 def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
-    """Return the inputs of some samples, stacked, one array for each of the model's, and the samples' names."""
     try:
         loaded = [samples[number] for number in numbers]
     except DataError as error:
@@ -263,7 +262,6 @@ def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
 
 
 def _by_sample(output: Array, names: Sequence[str]) -> Array:
-    """Return an output with the samples' axis first: the first axis that has their number, as in [time, batch, classes]."""
     axis = next((at for at, length in enumerate(output.shape) if length == len(names)), None)
     if axis is None:
         raise ProgramError(
@@ -273,7 +271,6 @@ def _by_sample(output: Array, names: Sequence[str]) -> Array:
 
 
 def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:
-    """Return what is said of one sample: the likeliest classes, or the output's shape where it is no logits."""
     if not np.isfinite(output).all():
         raise ProgramError(f"{path}: the model's output is not finite: {output.reshape(-1)[:10].tolist()}")
     if output.ndim != 1:

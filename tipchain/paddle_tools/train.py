@@ -281,7 +281,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _local_device(device: str) -> str:
-    """Return this process's own GPU where a launcher started several."""
     selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112  (the launcher's name)
     return f"gpu:{selected}" if device == "gpu" and selected else device
 
@@ -444,7 +443,6 @@ class Session:
         return context
 
     def _close_epoch(self, epoch: int) -> None:
-        """Evaluate and save, on rank 0; the others wait."""
         if self.rank == 0:
             settings, at = self.settings, self.position
             with self._precision():

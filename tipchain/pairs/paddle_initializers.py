@@ -43,11 +43,23 @@ def like_torch(model: Model) -> Model:
             _reset(path, layer)
         # These set again what the layers inside them have been given.
         for layer in model.sublayers(include_self=True):
-            if isinstance(layer, nn.MultiHeadAttention):
-                _reset_attention(layer)
-        for layer in model.sublayers(include_self=True):
-            if isinstance(layer, nn.Transformer):
-                _reset_transformer(layer)
+            if isinstance(layer, nn.MultiHeadAttention):  # one Xavier over three projections, biases to zero
+                width, packed = layer.embed_dim, layer.kdim == layer.vdim == layer.embed_dim
+                three = (layer.q_proj, layer.k_proj, layer.v_proj)
+                for projection in three:
+                    fan_out = 3 * width if packed else width
+                    _uniform(math.sqrt(6 / (projection.weight.shape[0] + fan_out)), projection.weight)
+                for projection in (*three, layer.out_proj):
+                    if projection.bias is not None:
+                        projection.bias.fill_(0.0)
+        for transformer in model.sublayers(include_self=True):
+            if isinstance(transformer, nn.Transformer):  # every other matrix by Xavier's rule
+                inside = transformer.sublayers()
+                attentions = [one for one in inside if isinstance(one, nn.MultiHeadAttention)]
+                done = {id(one) for layer in attentions for one in (layer.q_proj, layer.k_proj, layer.v_proj)}
+                for layer in inside:
+                    if isinstance(layer, nn.Linear) and id(layer) not in done:
+                        _uniform(math.sqrt(6 / sum(layer.weight.shape)), layer.weight)
     return model
 
 
@@ -86,27 +98,3 @@ def _uniform(bound: float, *parameters: Tensor | None) -> None:
     for parameter in parameters:
         if parameter is not None:
             parameter.uniform_(-bound, bound)
-
-
-def _reset_attention(layer: nn.MultiHeadAttention) -> None:
-    """Set the projections as torch does: one Xavier over three, biases to zero."""
-    width, packed = layer.embed_dim, layer.kdim == layer.vdim == layer.embed_dim
-    for projection in (layer.q_proj, layer.k_proj, layer.v_proj):
-        fan_out = 3 * width if packed else width
-        _uniform(math.sqrt(6 / (projection.weight.shape[0] + fan_out)), projection.weight)
-    for projection in (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj):
-        if projection.bias is not None:
-            projection.bias.fill_(0.0)
-
-
-def _reset_transformer(model: nn.Transformer) -> None:
-    """Draw every matrix by Xavier's rule; the attentions' packed ones already are."""
-    packed = {
-        id(projection)
-        for layer in model.sublayers()
-        if isinstance(layer, nn.MultiHeadAttention)
-        for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
-    }
-    for layer in model.sublayers():
-        if isinstance(layer, nn.Linear) and id(layer) not in packed:
-            _uniform(math.sqrt(6 / sum(layer.weight.shape)), layer.weight)

@@ -8,15 +8,7 @@ import paddle
 
 from tipchain.errors import UsageError
 from tipchain.framework_types import Model, Nested, Setting, Tensor
-from tipchain.pairs.settings import (
-    NamedParameter,
-    OptimizerSettings,
-    ParameterTreatment,
-    kinds_of,
-    needs_model,
-    read_optimizer_settings,
-    treat,
-)
+from tipchain.pairs.settings import OptimizerSettings, ParameterTreatment, read_optimizer_settings, treatments_of
 from tipchain.weights.sides import rule_for
 
 # torch's formulas in Paddle, where Paddle's own differ.
@@ -147,7 +139,10 @@ def build_optimizer(
     """
     settings = read_optimizer_settings(name=name, **arguments)
     given = list(parameters)
-    treatments = _treatments(settings, given, model)
+    treatments = treatments_of(settings, given, None if model is None else _layers(model))
+    if settings.lr_multipliers:
+        for one in treatments:
+            one.tensor.optimize_attr["learning_rate"] = one.multiplier
     rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
     own = paddle.optimizer
     clips = {
@@ -173,36 +168,17 @@ def build_optimizer(
     return built
 
 
-def _treatments(settings: OptimizerSettings, given: list[object], model: object) -> list[ParameterTreatment]:
-    if not settings.has_rules:
-        return []
-    if model is None:
-        raise needs_model(settings)
-    ids = {id(one) for one in given}
-    treatments = treat(settings, (one for one in _named(model) if id(one.tensor) in ids))
-    if settings.lr_multipliers:
-        for one in treatments:
-            one.parameter.tensor.optimize_attr["learning_rate"] = one.multiplier
-    return treatments
-
-
-def _named(model: Model) -> Iterator[NamedParameter]:
-    seen: set[int] = set()
+def _layers(model: Model) -> Iterator[tuple[str, Model, Iterable[tuple[str, Tensor]]]]:
     for path, layer in model.named_sublayers(include_self=True):
         rule = rule_for(layer, "paddle")
         renamed = {} if rule is None else {paddle_leaf: leaf for leaf, paddle_leaf in rule.renamed.items()}
-        for leaf, tensor in layer.named_parameters(include_sublayers=False):
-            if id(tensor) in seen:
-                continue
-            seen.add(id(tensor))
-            known = renamed.get(leaf, leaf)
-            name = f"{path}.{known}" if path else known
-            yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(layer, known, tensor.ndim))
+        own = layer.named_parameters(include_sublayers=False)
+        yield path, layer, [(renamed.get(leaf, leaf), tensor) for leaf, tensor in own]
 
 
 def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) -> dict[str, object]:
     """Return the optimizer's arguments for weight decay; with rules, set the regularizers of the parameters."""
-    chosen = {one.parameter.tensor.name for one in treatments if one.decays}
+    chosen = {one.tensor.name for one in treatments if one.decays}
     if settings.decay == "decoupled":
         only = {"apply_decay_param_fun": chosen.__contains__} if settings.no_decay else {}
         return {"weight_decay": settings.weight_decay, **only}
@@ -211,5 +187,5 @@ def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) ->
     if not settings.no_decay:
         return {"weight_decay": regularizer}
     for one in treatments:
-        one.parameter.tensor.regularizer = regularizer if one.decays else None
+        one.tensor.regularizer = regularizer if one.decays else None
     return {"weight_decay": None}

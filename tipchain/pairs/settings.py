@@ -7,7 +7,7 @@ https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
@@ -31,6 +31,7 @@ OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
 """What each optimizer takes, with torch's defaults; Paddle's are others for RMSProp and Adagrad."""
 DECAYS = ("l2", "l1", "decoupled")
 CLIPS = ("clip_value", "clip_norm", "clip_global_norm")
+Layers = Iterable[tuple[str, object, Iterable[tuple[str, Tensor]]]]
 KINDS = ("bias", "norm", "vector")
 """Words in a rule: biases; what a normalization layer holds; whatever has one dimension."""
 
@@ -66,21 +67,18 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedParameter:
-    """One parameter: torch's name of it, the live tensor, and which `KINDS` it is of."""
+class ParameterTreatment:
+    """The treatment of one parameter: torch's name of it, the live tensor, which `KINDS` it is of, and what rules say."""
 
     name: str
     tensor: Tensor
     kinds: frozenset[str]
+    decays: bool = False
+    multiplier: float = 1.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterTreatment:
-    """The treatment of one parameter."""
-
-    parameter: NamedParameter
-    decays: bool
-    multiplier: float
+    def fits(self, rule: str) -> bool:
+        """Tell whether a rule is about this parameter."""
+        return rule in self.kinds or fnmatchcase(self.name, rule)
 
 
 def read_optimizer_settings(
@@ -135,10 +133,16 @@ def read_optimizer_settings(
     for key, limit in given.items():
         if not is_number(limit) or limit <= 0:
             raise _error(f"optimizer.{key}", "is not a number > 0", limit)
+    form = decay or ("decoupled" if name == "adamw" else "l2")
+    if form not in DECAYS:
+        raise _error("optimizer.decay", "is not known", form, ", ".join(DECAYS), did_you_mean(form, DECAYS))
+    if (form == "decoupled") != (name == "adamw"):
+        expected = "decoupled with adamw, l2 or l1 with the others"
+        raise _error("optimizer.decay", f"cannot go with {name}", form, expected)
     return OptimizerSettings(
         name=name,
         weight_decay=float(weight_decay),
-        decay=_decay_form(name, decay),
+        decay=form,
         options=known,
         clip=next(iter(given), ""),
         limit=float(next(iter(given.values()), 0.0)),
@@ -159,56 +163,8 @@ def _known_options(kind: str, defaults: Mapping[str, Options], name: str, option
     return {**known, **options}
 
 
-def _decay_form(name: str, decay: str | None) -> str:
-    form = decay or ("decoupled" if name == "adamw" else "l2")
-    if form not in DECAYS:
-        raise _error("optimizer.decay", "is not known", form, ", ".join(DECAYS), did_you_mean(form, DECAYS))
-    if (form == "decoupled") != (name == "adamw"):
-        raise _error(
-            "optimizer.decay", f"cannot go with {name}", form, "decoupled with adamw, l2 or l1 with the others"
-        )
-    return form
-
-
-def treat(settings: OptimizerSettings, parameters: Iterable[NamedParameter]) -> list[ParameterTreatment]:
-    """Return the rules' treatment of every parameter.
-
-    Raises:
-        CaseError: a rule that fits no parameter; it would silently do nothing.
-    """
-    known = list(parameters)
-    for key, rules in (("no_decay", settings.no_decay), ("lr_multipliers", settings.lr_multipliers)):
-        for rule in rules:
-            if not any(_fits(rule, one) for one in known):
-                names = [one.name for one in known]
-                shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                raise _error(
-                    f"optimizer.{key}",
-                    "fits no parameter",
-                    rule,
-                    f"{', '.join(KINDS)} or a pattern of: {shown}",
-                    did_you_mean(rule, [*KINDS, *names]),
-                )
-    return [
-        ParameterTreatment(
-            parameter=one,
-            decays=settings.weight_decay > 0 and not any(_fits(rule, one) for rule in settings.no_decay),
-            multiplier=next(
-                (float(factor) for rule, factor in settings.lr_multipliers.items() if _fits(rule, one)), 1.0
-            ),
-        )
-        for one in known
-    ]
-
-
 def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
-    """Return which `KINDS` a parameter is of.
-
-    Args:
-        layer: the module that holds it; it normalizes if one of its classes is called so (``BatchNorm2d``).
-        leaf: the parameter's name in it.
-        dimensions: its number of dimensions.
-    """
+    """Return which `KINDS` a parameter is of; a layer normalizes if one of its classes is called so."""
     classes = (kind.__name__.lower().rstrip("123d_") for kind in type(layer).__mro__)
     kinds = {
         "bias": leaf.endswith("bias"),
@@ -218,14 +174,46 @@ def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
     return frozenset(kind for kind, holds in kinds.items() if holds)
 
 
-def needs_model(settings: OptimizerSettings) -> CaseError:
-    """Return the error for rules without a model to apply them to."""
-    rules = [*settings.no_decay, *settings.lr_multipliers]
-    return _error("optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model=")
+def treatments_of(
+    settings: OptimizerSettings, given: Iterable[object], layers: Layers | None
+) -> list[ParameterTreatment]:
+    """Return the treatment of each given parameter, or nothing where no rule tells parameters apart.
 
+    Args:
+        settings: with the rules.
+        given: what is updated.
+        layers: each layer of the model with its path, and its own parameters with torch's names in it; None: no model.
 
-def _fits(rule: str, parameter: NamedParameter) -> bool:
-    return rule in parameter.kinds or fnmatchcase(parameter.name, rule)
+    Raises:
+        CaseError: rules without a model, or a rule that fits no parameter.
+    """
+    if not settings.has_rules:
+        return []
+    if layers is None:
+        rules = ", ".join([*settings.no_decay, *settings.lr_multipliers])
+        raise _error("optimizer", "has rules for parameters, but no model was given", rules, "model=")
+    wanted, known = {id(one) for one in given}, []
+    for path, layer, parameters in layers:
+        for leaf, tensor in parameters:
+            if id(tensor) in wanted:
+                wanted.discard(id(tensor))
+                name = f"{path}.{leaf}" if path else leaf
+                known.append(ParameterTreatment(name=name, tensor=tensor, kinds=kinds_of(layer, leaf, tensor.ndim)))
+    for key, patterns in (("no_decay", settings.no_decay), ("lr_multipliers", settings.lr_multipliers)):
+        for rule in patterns:
+            if not any(one.fits(rule) for one in known):  # it would silently do nothing
+                names = [one.name for one in known]
+                shown = f"{', '.join(KINDS)} or a pattern of: {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
+                hint = did_you_mean(rule, [*KINDS, *names])
+                raise _error(f"optimizer.{key}", "fits no parameter", rule, shown, hint)
+    return [
+        replace(
+            one,
+            decays=settings.weight_decay > 0 and not any(map(one.fits, settings.no_decay)),
+            multiplier=next((float(factor) for rule, factor in settings.lr_multipliers.items() if one.fits(rule)), 1.0),
+        )
+        for one in known
+    ]
 
 
 def is_number(value: object) -> bool:

@@ -5,19 +5,12 @@ https://pytorch.org/docs/stable/optim.html; the twins stand in ``tipchain.pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 
-from tipchain.framework_types import Function, Setting
-from tipchain.pairs.settings import (
-    NamedParameter,
-    OptimizerSettings,
-    kinds_of,
-    needs_model,
-    read_optimizer_settings,
-    treat,
-)
+from tipchain.framework_types import Function, Model, Setting
+from tipchain.pairs.settings import OptimizerSettings, read_optimizer_settings, treatments_of
 
 __all__ = ["build_optimizer", "clip_gradients"]
 
@@ -87,20 +80,21 @@ def _add_signs(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 
 def _groups(
-    settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: object
+    settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: Model
 ) -> list[dict[str, Setting]]:
     """Return parameter groups, the ordinary one first: its rate is the one that is shown."""
     given = list(parameters)
     wanted = settings.weight_decay
     if not settings.has_rules:
         return [_group(settings, given, learning_rate, wanted)]
-    if model is None:
-        raise needs_model(settings)
-    ids = {id(one) for one in given}
-    known = (one for one in _named(model) if id(one.tensor) in ids)
+    layers = (
+        None
+        if model is None
+        else ((path, one, one.named_parameters(recurse=False)) for path, one in model.named_modules())
+    )
     groups: dict[tuple[float, bool], list[torch.Tensor]] = {}
-    for one in treat(settings, known):
-        groups.setdefault((one.multiplier, one.decays), []).append(one.parameter.tensor)
+    for one in treatments_of(settings, given, layers):
+        groups.setdefault((one.multiplier, one.decays), []).append(one.tensor)
     ordered = sorted(groups, key=lambda key: (key[0] != 1.0, not key[1]))
     return [_group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered]
 
@@ -113,13 +107,3 @@ def _group(settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float
         "weight_decay": 0.0 if signs else decay,
         **({"l1_decay": decay} if signs else {}),
     }
-
-
-def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
-    seen: set[int] = set()
-    for path, module in model.named_modules():
-        for leaf, tensor in module.named_parameters(recurse=False):
-            if id(tensor) not in seen:
-                seen.add(id(tensor))
-                name = f"{path}.{leaf}" if path else leaf
-                yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))

@@ -242,7 +242,6 @@ def _order(scans: int) -> tuple[int, ...]:
 
 
 def _draws(name: str) -> Iterator[float]:
-    """Yield numbers in [0, 1)."""
     data = hashlib.shake_256(f"{SEED}:{name}".encode()).digest(4 * 16)
     for at in range(0, len(data), 4):
         yield int.from_bytes(data[at : at + 4], "big") / 2**32
@@ -600,7 +599,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _refuse_foreign(folder: Path, ours: AbstractSet[str]) -> None:
-    """Raise if ``folder`` holds a file that no version of us made: it would be lost."""
     manifest = _read_manifest(folder) or {"files": {}}
     ours = ours | set(manifest["files"]) | {MANIFEST}
     foreign = [name for name in files_below(folder) if name not in ours] if folder.is_dir() else [folder.name]

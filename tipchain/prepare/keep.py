@@ -88,7 +88,6 @@ def _line(entry: tuple[Path, Path]) -> str:
 
 
 def _clear(place: Path) -> Path:
-    """Move what is at ``place`` to a name beside it and return that; an equal link is not kept twice."""
     first = place.with_name(f"{place.name}.from-script")
     equal = place.is_symlink() and first.is_symlink() and place.readlink() == first.readlink()
     beside = first if equal else _free(first)
@@ -97,7 +96,6 @@ def _clear(place: Path) -> Path:
 
 
 def _free(name: Path) -> Path:
-    """Return ``name``, or the next of ``name.2``, ``name.3``, ... that is free."""
     return next(
         one
         for number in count(1)
@@ -127,7 +125,6 @@ def rm(logs: Path, began_ns: int, real: str, words: list[str]) -> int:
 
 
 def _holds_older(place: Path, began_ns: int) -> bool:
-    """Return whether ``place`` is there and older than the script's start, or something in it is."""
     if not os.path.lexists(place):
         return False
     if place.lstat().st_ctime_ns <= began_ns:

@@ -97,7 +97,6 @@ def find_troubles(log: str) -> tuple[LogTrouble, ...]:
 
 
 def _connects_later(lines: Sequence[str]) -> bool:
-    """Return whether wget reached another address of the host, or this one on another try."""
     for line in lines:
         if REQUEST.match(line):
             return False
@@ -340,7 +339,6 @@ def run_script(
 
 
 def _put_back(root: Path) -> Iterator[str]:
-    """Put back what was kept and say so; yield what could not be."""
     try:
         for place, beside in put_back(root / LOGS):
             made = f"; what the script made there is {beside.name}" if beside else ""
@@ -350,10 +348,6 @@ def _put_back(root: Path) -> Iterator[str]:
 
 
 def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
-    """Rename what the downloads of ``log``, which ended then, did not finish; yield a line for each.
-
-    The next ``wget -nc`` would take it for whole.
-    """
     try:
         text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -367,7 +361,6 @@ def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
 
 
 def _found_below(root: Path, name: str) -> Iterator[Path]:
-    """Yield the files of that name, wherever the script was when it was told."""
     tail = os.path.normpath(name)
     for folder, _, files in os.walk(root):
         if os.path.basename(tail) in files:  # noqa: PTH119 - for each folder
@@ -378,7 +371,6 @@ def _found_below(root: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Keep two preparations of one checkout apart: the scripts remove and unpack the same folders."""
     from filelock import FileLock, Timeout
 
     try:
@@ -399,7 +391,6 @@ def _alone(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _told(log: Path) -> Iterator[Callable[[str], None]]:
-    """Yield what hears a script's lines, and tell of them until it ends: on a terminal in one line that changes."""
     latest, screen = deque([""], maxlen=1), Screen(sys.stderr)
     began, over = time.monotonic(), threading.Event()
 
@@ -425,7 +416,6 @@ def _told(log: Path) -> Iterator[Callable[[str], None]]:
 
 
 def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
-    """Return the tracked files that differ from the last commit, each with its time and size; none outside git."""
     words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
     try:
         done = subprocess.run(
@@ -517,7 +507,6 @@ def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
 
 
 def _arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of ``key=value`` words and of ``--key value`` words."""
     flag = ""
     for word in argv:
         key, equals, value = word.partition("=")
@@ -553,7 +542,6 @@ def _normal(cwd: str, path: str) -> str:
 
 
 def _folders_left(command: Command) -> Iterator[str]:
-    """Yield the folders that hold what ``command`` must leave."""
     for artifact in command.leaves:
         for pattern in artifact.files:
             fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
@@ -656,7 +644,6 @@ def describe(preparation: Preparation) -> list[str]:
 
 
 def _announce(preparation: Preparation) -> Iterator[str]:
-    """Yield what is run, and with what, and what becomes of what it deletes."""
     if preparation.argv is None:
         yield f"nothing is run: there is no {SCRIPT}"
         return
@@ -714,7 +701,6 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
 
 
 def _script_faults(preparation: Preparation, ending: Ending, timeout_s: float | None) -> Iterator[str]:
-    """Yield what a script's end and its log tell of."""
     if ending.failure:
         yield ending.failure
     elif ending.timed_out:

@@ -151,7 +151,7 @@ def _match(
     try:
         match = match_models(torch_model, paddle_model, names, ignore)
     except UnmatchedError as error:
-        raise error.after(problems) from error
+        raise error.at(None, problems) from error
     refuse(problems)
     return match
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -146,31 +147,33 @@ _LOCAL_HEADER = struct.Struct("<26xHH")
 """Lengths of the name and of what follows it, at the end of a zip entry's header."""
 
 
+@dataclass(slots=True, eq=False)
 class _Storage:
     """Bytes that tensors share; their place is known once the file was read."""
 
-    __slots__ = ("dtype", "key", "start")
+    key: str
+    dtype: str
+    start: int
 
-    def __init__(self, key: str, dtype: str, start: int) -> None:
-        self.key, self.dtype, self.start = key, dtype, start
 
-
+@dataclass(slots=True, eq=False)
 class _Tensor:
     """A tensor's place in its storage, in elements."""
 
-    __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
+    storage: Streamed
+    offset: Streamed
+    shape: Streamed
+    strides: Streamed
+    dtype: str
+    metadata: Streamed
 
-    def __init__(
-        self, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, dtype: str, metadata: Streamed
-    ) -> None:
-        numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
-        if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
+    def __post_init__(self) -> None:
+        numbers = (self.offset, *self.strides) if isinstance(self.strides, tuple) else (None,)
+        if not isinstance(self.storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
-        if len(numbers) != len(shape) + 1:
-            raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
-        count_of(shape)
-        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
-        self.dtype, self.metadata = dtype, metadata
+        if len(numbers) != len(self.shape) + 1:
+            raise Refused(f"a tensor of shape {brief(self.shape)} and strides {brief(self.strides)}")
+        count_of(self.shape)
 
 
 class _TorchStream(StreamReader):

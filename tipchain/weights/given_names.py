@@ -22,34 +22,11 @@ SIDES = "torch", "Paddle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownName:
-    """A name that one model lacks, or where it alone has no tensors.
-
-    Attributes:
-        key: the entry's torch name, which may be the unknown one itself.
-        name: the name.
-        side: of which model: ``"torch"`` or ``"Paddle"``.
-        near: the model's own names that are closest to it.
-        bare: the model has such a layer, but it holds no tensors.
-    """
+    """A name that one model lacks, or where it alone has no tensors; ``key`` is torch's name of the entry."""
 
     key: str
-    name: str
-    side: str
-    near: tuple[str, ...]
-    bare: bool
-
-    @property
-    def message(self) -> str:
-        """The problem, in words."""
-        if self.bare:
-            return f"{self.name!r} of the {self.side} model holds no tensors"
-        return f"the {self.side} model has no {self.name!r}"
-
-    @property
-    def expected(self) -> str:
-        """The names that would do, in words."""
-        near = f", such as {', '.join(self.near)}" if self.near else ""
-        return f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
+    message: str
+    expected: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +47,6 @@ class NameMap:
 
     def check(self, reference: object, port: object) -> None:
         """Refuse names that the models do not have.
-
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
 
         Raises:
             InputError: of the first of them.
@@ -135,13 +108,7 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
 
 
 def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: object, port: object) -> dict[str, str]:
-    """Return names, ``*`` replaced, with those that only one model has.
-
-    Args:
-        names: Paddle's name by torch's.
-        ignore: layers or tensors of either model that the other one lacks; where both have it, it is neither's.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
+    """Return names, ``*`` replaced, with the layers or tensors to ignore that only one of the models has.
 
     Raises:
         UsageError: neither model has one of them.
@@ -170,11 +137,6 @@ def _fill(pattern: str, parts: Sequence[str]) -> str:
 def check_names(names: Mapping[str, str], reference: object, port: object) -> None:
     """Refuse names that a model lacks, or under which only one model holds tensors.
 
-    Args:
-        names: Paddle's name by torch's, of layers or of tensors.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-
     Raises:
         UsageError: of all of them, with the closest names that there are.
     """
@@ -201,14 +163,19 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
             or all(one is not None and not one.state_dict() for one in (layers[0].get(key), layers[1].get(value)))
         ):
             continue
-        given = [(0, key), *((1, one) for one in Target.parse(value).names)]
-        unknown += [
-            UnknownName(
-                key=key, name=name, side=SIDES[side], near=_near(name, existing[side]), bare=name in layers[side]
-            )
-            for side, name in given
-            if name not in existing[side]
-        ]
+        for side, name in ((0, key), *((1, one) for one in Target.parse(value).names)):
+            if name not in existing[side]:
+                model, close = SIDES[side], _near(name, existing[side])
+                near = f", such as {', '.join(close)}" if close else ""
+                unknown.append(
+                    UnknownName(
+                        key=key,
+                        message=f"{name!r} of the {model} model holds no tensors"
+                        if name in layers[side]
+                        else f"the {model} model has no {name!r}",
+                        expected=f"a tensor of the {model} model, or a layer that holds some where the other one's does{near}",
+                    )
+                )
     return unknown
 
 

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from operator import attrgetter
-from pathlib import Path
+from os import PathLike
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from tipchain.weights.sides import (
     LayerTensors,
     Target,
     TensorSlot,
+    dtype_name,
     join,
     only_in_torch,
     paddle_layers,
@@ -67,19 +69,12 @@ class UnmatchedError(WeightsError):
     def __init__(
         self,
         problems: Sequence[str],
-        file: Path | None = None,
-        structure: Structure | None = None,
         skeleton: Iterable[str] = (),
-        likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
+        *,
+        file: str | PathLike[str] | None = None,
         in_full: bool = False,
-        every: Iterable[str] = (),
     ) -> None:
-        whole, structure = structure, None if structure is None else _unlike(structure)
-        found = [] if structure is None else list(_problems(structure))
-        self.problems = (*problems, *found)
-        if whole is not None and structure is not None:
-            skeleton = _skeleton(whole, structure, likely or {}, every)
-        self.skeleton = tuple(skeleton)
+        self.problems, self.skeleton = tuple(problems), tuple(skeleton)
         self._shown = self.problems if in_full else tuple(_first_of_each(self.problems))
         first = _rows(self._shown)
         hint = None
@@ -96,18 +91,11 @@ class UnmatchedError(WeightsError):
         again.found = "\n".join(["", *_rows(map(said, self._shown))])
         return again._render()  # noqa: SLF001
 
-    def at(self, file: Path) -> UnmatchedError:
-        """Return the same refusal, of a file."""
-        return UnmatchedError(self.problems, file, skeleton=self.skeleton)
-
-    def in_full(self) -> UnmatchedError:
-        """Return the same refusal with all that is wrong, whatever lines that takes."""
-        file = None if self.file is None else Path(self.file)
-        return UnmatchedError(self.problems, file, skeleton=self.skeleton, in_full=True)
-
-    def after(self, problems: Sequence[str]) -> UnmatchedError:
-        """Return the same refusal with other problems before its own."""
-        return UnmatchedError([*problems, *self.problems], skeleton=self.skeleton)
+    def at(
+        self, file: str | PathLike[str] | None, problems: Iterable[str] = (), *, in_full: bool = False
+    ) -> UnmatchedError:
+        """Return the same refusal of a file, other problems first; ``in_full``: whatever lines that takes."""
+        return UnmatchedError([*problems, *self.problems], self.skeleton, file=file, in_full=in_full)
 
 
 def kind_text(kind: str) -> str:
@@ -122,10 +110,7 @@ def near_hint(name: str, names: Sequence[str]) -> str:
 
 
 def _unlike(structure: Structure) -> Structure:
-    """Return the unmatched tensors without those of equal name, kind and shape.
-
-    They are left over where their container has something that the other one lacks, and are no fault of theirs.
-    """
+    """Leave out unmatched tensors of equal name, kind and shape: their containers are at fault."""
     key, sides = attrgetter("path", "kind", "shape"), (structure.unknown, structure.missing)
     both = set(map(key, structure.unknown)) & set(map(key, structure.missing))
     unknown, missing = ([leaf for leaf in side if key(leaf) not in both] for side in sides)
@@ -166,12 +151,10 @@ def _rows(problems: Iterable[str]) -> list[str]:
 
 
 def _skeleton(
-    whole: Structure, found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
+    whole: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
 ) -> Iterator[str]:
-    """Yield YAML that settles the open tensors, by order or by shape.
-
-    Of the ``whole``, what is ``found`` has no tensors that are alike on both sides; ``every`` tensor has its name there.
-    """
+    """Yield YAML that settles the open tensors by order or by shape; ``every`` tensor's name stands for a layer that is kept."""
+    found = _unlike(whole)
     entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
@@ -235,10 +218,7 @@ def _yaml(name: str) -> str:
 
 
 def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, tuple[tuple[int, ...], ...]]:
-    """Return the layers that some leaves are of, with the shapes of the leaves.
-
-    A tensor of a user's own class is one; so is one of a layer that is ``divided``: others of it have been matched.
-    """
+    """Return the layers of some leaves, or single tensors where others of a layer are matched, with their shapes."""
     shapes: dict[str, tuple[tuple[int, ...], ...]] = {}
     for leaf in leaves:
         layer = _layer(leaf)
@@ -301,16 +281,10 @@ def _alike(sentences: Iterable[str]) -> Iterator[str]:
     """Yield sentences, once where only the numbers of their names differ."""
     groups: dict[tuple[str, str], list[str]] = {}
     for text in sentences:
-        name, _, rest = text.partition(" ")
-        groups.setdefault((_pattern(name)[0], rest), []).append(text)
+        name = text.partition(" ")[0]
+        groups.setdefault((_pattern(name)[0], text[len(name) :]), []).append(text)
     for (name, rest), members in groups.items():
-        yield members[0] if len(members) == 1 else f"{name} {rest} ({len(members)} times)"
-
-
-def _grouped(names: Iterable[str]) -> list[str]:
-    counts = Counter(_pattern(name)[0] for name in names)
-    firsts = {_pattern(name)[0]: name for name in reversed(list(names))}
-    return [f"{one} ({count} times)" if count > 1 else firsts[one] for one, count in counts.items()]
+        yield members[0] if len(members) == 1 else f"{name}{rest} ({len(members)} times)"
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -362,31 +336,33 @@ class OwnMatrices:
     def _way(self, side: int, layer: LayerTensors, slot: TensorSlot) -> Way | None:
         if layer.kind != OWN_KIND:
             return "out, in"
-        name = slot.parts[0].names if slot.parts else (slot.name,)
         model = self.models[side]
-        layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
+        layers = dict(model.named_sublayers(include_self=True) if side else model.named_modules())
         found = layers.get(layer.path)
         if found is None or list(found.children()):
             return None  # what holds other layers is no matrix of its own
-        leaf = next((one.rpartition(".")[2] for one in name), "")
-        return _applied(found, leaf, side)
+        name = slot.parts[0].names[0] if slot.parts else slot.name
+        return _applied(found, name.rpartition(".")[2], side)
 
 
 def _applied(layer: Model, leaf: str, side: int) -> Way | None:
     """Return how a layer's copy multiplies by its matrix, else None."""
-    rng = np.random.default_rng(0)
+    rng, framework = np.random.default_rng(0), import_module(("torch", "paddle")[side])
+    tensor = framework.to_tensor if side else framework.from_numpy
     try:
         copied = copy.deepcopy(layer)
         values = {
             name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in copied.named_parameters()
         }
-        _fill(copied, values, side)
         matrix = values[leaf]
         biases = [one for name, one in values.items() if one.ndim == 1 and name != leaf]
         if len(values) > 1 + len(biases) or len(biases) > 1:
             return None
         given = rng.standard_normal((3, matrix.shape[0])).astype(np.float32)
-        result = _run(copied, given, side)
+        with framework.no_grad():
+            for name, one in copied.named_parameters():
+                one.set_value(values[name].astype(dtype_name(one))) if side else one.copy_(tensor(values[name]))
+            result = np.asarray(copied(tensor(given)).numpy())
     except Exception:  # noqa: BLE001  (a layer of the user's own may need anything, and may raise anything)
         return None
     bias = biases[0] if biases else np.float32(0)
@@ -395,30 +371,6 @@ def _applied(layer: Model, leaf: str, side: int) -> Way | None:
         way for way, one in ways.items() if result.shape == one.shape and np.allclose(result, one, rtol=1e-3, atol=1e-3)
     ]
     return fits[0] if len(fits) == 1 else None
-
-
-def _fill(layer: Model, values: dict[str, Array], side: int) -> None:
-    if side == 0:
-        import torch
-
-        with torch.no_grad():
-            for name, one in layer.named_parameters():
-                one.copy_(torch.from_numpy(values[name]))
-    else:
-        for name, one in layer.named_parameters():
-            one.set_value(values[name].astype(str(one.dtype).rpartition(".")[2]))
-
-
-def _run(layer: Model, given: Array, side: int) -> Array:
-    if side == 0:
-        import torch
-
-        with torch.no_grad():
-            return np.asarray(layer(torch.from_numpy(given)).numpy())
-    import paddle
-
-    with paddle.no_grad():
-        return np.asarray(layer(paddle.to_tensor(given)).numpy())
 
 
 # Which tensor of a torch model is which of its Paddle port: by name, then by structure, else listed.
@@ -466,8 +418,8 @@ class Match:
                 *_counted("matched by structure", self.by_structure),
                 *_counted("matched by order of declaration alone", self.by_order),
                 *(f"assumed: {text}" for text in _alike(self.assumed)),
-                *(f"kept: {text}: only the port has it" for text in _grouped(self.kept)),
-                *(f"left behind: {text}: the port has none" for text in _grouped(self.left)),
+                *(f"kept: {text}: only the port has it" for text in _alike(self.kept)),
+                *(f"left behind: {text}: the port has none" for text in _alike(self.left)),
             ]
         )
 
@@ -477,12 +429,8 @@ def match_models(
 ) -> Match:
     """Match the tensors of a torch model with those of its Paddle port.
 
-    Args:
-        torch_model: a ``torch.nn.Module``.
-        paddle_model: a ``paddle.nn.Layer``.
-        names: Paddle's name by torch's, of tensors or of layers; what they say is not questioned. What is below a layer
-            is matched below its partner. ``*`` stands for any name between dots; for the right side see `Target`.
-        ignore: layers or tensors of either model that the other one lacks.
+    Given names are not questioned: what is below a layer is matched below its partner. ``*`` stands for any name
+    between dots; for the right side see `Target`.
 
     Raises:
         UnmatchedError: something could not be matched; all of it is listed, of both models.
@@ -627,10 +575,8 @@ class _Matching:
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
-        told = UnmatchedError((), structure=rest if kept else found).problems
-        every = [leaf.name for leaf in (*torch, *paddle)]
-        skeleton = UnmatchedError((), structure=rest, likely=likely, every=every).skeleton
-        return UnmatchedError([*problems, *holders, *told], skeleton=skeleton)
+        skeleton = _skeleton(rest, likely, [leaf.name for leaf in (*torch, *paddle)])
+        return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
 
     def _resolve(
         self, pairs: Sequence[LeafPair], torch: Held, paddle: Held, targets: Mapping[str, Target]
@@ -719,14 +665,7 @@ def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
 def matchable_layers(
     torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
-    """Return both models' layers in one another's terms, without ignored ones.
-
-    Args:
-        torch_model: a ``torch.nn.Module``.
-        paddle_model: a ``paddle.nn.Layer``.
-        names: Paddle's name by torch's.
-        opened: paths of packed layers of Paddle's to open besides those for which torch has single layers.
-    """
+    """Return both models' layers in one another's terms, without ignored ones; ``opened``: further packed layers."""
     torch, port = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
     also = to_open(torch, port)
     if also:
@@ -860,29 +799,14 @@ def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> fr
 def torch_leaves(
     layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
 ) -> Held:
-    """Return the leaves of a torch model, each with its layer and its slot.
-
-    Args:
-        layers: its layers.
-        names: the names that the user gave, torch's first.
-        ties: by torch's name, the name under which the same tensor comes first.
-    """
+    """Return the leaves of a torch model; ``ties``: the first name of the same tensor by torch's name."""
     ties = ties or {}
     return {
-        Leaf(
-            path=path,
-            own_path=path,
-            kind=layer.kind,
-            shape=slot.shape,
-            integer=_is_integer(slot),
-            buffer=slot.kind == "buffer",
-            again=ties.get(slot.name, slot.name) != slot.name,
-            scope=_scope(slot.name, names),
-            text=tell(layer, slot),
+        _leaf(
+            layer.path, layer, slot, again=ties.get(slot.name, slot.name) != slot.name, scope=_scope(slot.name, names)
         ): (layer, slot)
         for layer in layers
         for slot in layer.slots
-        for path in ((*_segments(layer.path), *slot.leaf.split(".")),)
     }
 
 
@@ -890,34 +814,34 @@ def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> H
     """Return a Paddle model's leaves with layer and slot, without constant zeros."""
     targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
-        Leaf(
-            path=(*_segments(layer.torch_path), *slot.leaf.split(".")),
-            own_path=(*_segments(layer.path), *slot.leaf.split(".")),
-            kind=layer.kind,
-            shape=slot.shape,
-            integer=_is_integer(slot),
-            buffer=slot.kind == "buffer",
-            again=slot.again,
-            scope=targets.get(_scope(layer.path, targets), ""),
-            text=tell(layer, slot),
-        ): (layer, slot)
+        _leaf(layer.torch_path, layer, slot, again=slot.again, scope=targets.get(_scope(layer.path, targets), "")): (
+            layer,
+            slot,
+        )
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
     }
 
 
-def _segments(path: str) -> tuple[str, ...]:
-    return tuple(path.split(".")) if path else ()
+def _leaf(torch_path: str, layer: LayerTensors, slot: TensorSlot, *, again: bool, scope: str) -> Leaf:
+    path, own_path = (tuple(join(one, slot.leaf).split(".")) for one in (torch_path, layer.path))
+    return Leaf(
+        path=path,
+        own_path=own_path,
+        kind=layer.kind,
+        shape=slot.shape,
+        integer=slot.dtype.startswith(("int", "uint", "bool")),
+        buffer=slot.kind == "buffer",
+        again=again,
+        scope=scope,
+        text=tell(layer, slot),
+    )
 
 
 def _scope(path: str, names: Iterable[str]) -> str:
     """Return the innermost layer at or above ``path``; "" is the model."""
     return max((one for one in names if _is_below(path, (one,))), key=len, default="")
-
-
-def _is_integer(slot: TensorSlot) -> bool:
-    return slot.dtype.startswith(("int", "uint", "bool"))
 
 
 def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:

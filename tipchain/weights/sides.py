@@ -124,14 +124,8 @@ def _rule_of(kind: type, framework: Literal["torch", "paddle"]) -> LayerRule | N
     base = nn.Module if framework == "torch" else nn.Layer
     # Every base class counts: a user's subclass of a type without a rule stores its weights as that type does.
     kinds = [one for one in kind.__mro__ if not issubclass(base, one)]
-    return None if any(_decides(one, framework) for one in kinds) else OWN
-
-
-def _decides(kind: type, framework: str) -> bool:
-    """Tell whether ``kind`` is the framework's own and decides how tensors are stored."""
-    module = kind.__module__
-    own = module.startswith(f"{framework}.") and not module.startswith(f"{framework}.vision.")
-    return own and kind.__name__ not in CONTAINERS
+    own = [one for one in kinds if one.__module__.startswith(f"{framework}.") and one.__name__ not in CONTAINERS]
+    return None if any(not one.__module__.startswith(f"{framework}.vision.") for one in own) else OWN
 
 
 def join(path: str, leaf: str) -> str:
@@ -319,10 +313,7 @@ def paddle_leaf(torch_leaf: str) -> str:
 
 
 def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
-    """Return Paddle's ``dim`` of weight_norm, -1 for a single magnitude.
-
-    A weight with one row and column has every ``dim``: then it is the first.
-    """
+    """Return Paddle's ``dim`` of weight_norm, the first that fits; -1 for a single magnitude."""
     kept = [axis for axis, size in enumerate(shape) if size > 1] or [0]
     if len(kept) > 1:
         return None
@@ -350,10 +341,7 @@ def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> 
 
 
 def torch_layers(model: object) -> list[LayerTensors]:
-    """Return a torch model's layers that hold tensors, in order of declaration.
-
-    Tensors that Paddle never has (``num_batches_tracked``) are left out.
-    """
+    """Return a torch model's layers that hold tensors which Paddle has too, in order of declaration."""
     return [layer for layer in _walk_torch(model, "") if layer.slots]
 
 
@@ -498,10 +486,7 @@ def _recurrent(layer: Model) -> Iterator[Packed]:
 
 
 def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
-    """Yield torch's tensors of one recurrent cell.
-
-    A bias that was switched off is still there in Paddle, as a constant zero.
-    """
+    """Yield torch's tensors of one recurrent cell; a bias that was switched off is a constant zero in Paddle."""
     for leaf in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         tensor = getattr(cell, leaf)
         absent = leaf.startswith("bias_") and tensor.stop_gradient and not cell.weight_ih.stop_gradient
@@ -570,7 +555,7 @@ class _PaddleWalk:
                         one.leaf,
                         [(tensor, one.transpose) for tensor in one.tensors],
                         "parameter",
-                        self._inside_names(path, one.tensors[0]),
+                        [name for name in self._names(one.tensors[0]) if name.startswith(f"{path}." if path else "")],
                         fixed=one.fixed,
                     )
                     for one in tensors
@@ -605,20 +590,17 @@ class _PaddleWalk:
         start = f"{path}." if path else ""
         for name in self.targets:
             if name.startswith(start) and name != path:
-                inside = [ids for ids in tensors if any(self._below(name, one) for one in ids)]
+                inside = [
+                    ids
+                    for ids in tensors
+                    if any(f"{one}.".startswith(f"{name}.") for tensor in ids for one in self._names(tensor))
+                ]
                 if inside and (len(inside[0]) > 1 or name not in self._names(inside[0][0])):
                     return True
         return False
 
-    def _below(self, name: str, tensor: object) -> bool:
-        return any(one == name or one.startswith(f"{name}.") for one in self._names(tensor))
-
     def _names(self, tensor: object) -> list[str]:
         return self.names.get(id(tensor), [])
-
-    def _inside_names(self, path: str, tensor: object) -> list[str]:
-        start = f"{path}." if path else ""
-        return [name for name in self._names(tensor) if name.startswith(start)]
 
     def _plain(
         self, layer: Model, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
@@ -718,18 +700,10 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
 
 
 def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
-    """Yield every parameter and persistent buffer of a Paddle model as torch has it.
+    """Yield every parameter and persistent buffer of a Paddle model as torch has it, each once.
 
-    This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,
-    and `layouts.assemble` and `divide` turn arrays of its parts (values, gradients, moments) into torch's array and
-    back, also where the match transposes a tensor, joins several, or differs in axes of 1.
-
-    A tensor that several layers share comes once, under its first name; a bias that a recurrent layer of Paddle
-    keeps as a constant zero, and torch not at all, does not come, nor what a match says that only the port keeps.
-
-    Args:
-        model: a ``paddle.nn.Layer``.
-        names: as for `paddle_layers`; those of a match hold its layouts.
+    With the names of a match each slot has torch's name and shape; `assemble` and `divide` turn arrays of its parts
+    (values, gradients, moments) into torch's array and back. What only Paddle keeps does not come.
 
     Raises:
         WeightsError: a layer's type decides about its tensors in a way not known here.

@@ -210,7 +210,7 @@ LEVELS = 5
 
 
 def _likeness(leaf: Leaf) -> tuple[Key, ...]:
-    """Return the common properties of matching leaves, the strictest first.
+    """Return the common properties of matching leaves at each level, the strictest first.
 
     A user's own class on one side may be the framework's layer on the other; axes of 1 may differ. Where kinds differ,
     so may the order of a matrix's two axes, which is no evidence then. What both keep in classes of their own under one name may
@@ -229,10 +229,9 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
 
 
 def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
-    """Return each leaf's common properties with its candidates; lone leaves are left out.
+    """Return each leaf's common properties with its candidates, at the level at which both models have as many.
 
-    A level of likeness holds for all leaves that are alike by it, if both models have as many of them. Tensors that are
-    shared with an earlier layer are left out where only one of the models has such a layer.
+    Tensors shared with an earlier layer are left out where only one of the models has such a layer.
     """
     keys: dict[Leaf, Key] = {}
     rest = [list(torch), list(paddle)]
@@ -254,15 +253,7 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A container, or a leaf.
-
-    Attributes:
-        path: in torch's terms.
-        leaves: all that it holds, in order of declaration.
-        children: what it holds; empty of a leaf.
-        content: how many leaves of each key it holds.
-        start: where its first leaf was declared.
-    """
+    """A container, or a leaf: its leaves in order of declaration, and how many of each key."""
 
     path: Path
     leaves: list[Leaf]
@@ -324,18 +315,13 @@ def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, fo
 
 
 class _Scope:
-    """What two containers hold, opened as far as their contents differ.
-
-    Attributes:
-        decided: Paddle's node and the evidence by torch's node.
-        doubts: what could not be decided.
-    """
+    """Two containers' nodes, opened as far as their contents differ."""
 
     def __init__(self, torch: Sequence[_Node], paddle: Sequence[_Node], depths: Sequence[int]) -> None:
         self.depths = depths
         self.opened: tuple[list[_Node], list[_Node]] = ([], [])
         self.sides = self._open(list(torch), list(paddle))
-        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}
+        self.decided: dict[_Node, tuple[_Node, Evidence]] = {}  # Paddle's node by torch's
         self.taken: set[_Node] = set()
         self.doubts: list[Doubt] = []
         self.inside = self._holders(0), self._holders(1)
@@ -525,24 +511,20 @@ class _Scope:
     def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
         if len(torch) != len(paddle):
             return  # some are unknown, or missing: which is not known either
-        reason = self._against_order(torch, paddle)
+        several, reason = len(torch) > 1, ""
+        if several and self.doubts:
+            reason = f"{self.doubts[0].expected[0]} beside it is uncertain, too"
+        elif several:
+            reason = self._order_is_doubtful(torch, paddle)
+        pairs = list(zip(torch, paddle, strict=True))
+        nears = (self._crossed(one, other, "kinds" if several else "keys") for one, other in pairs)
+        if not reason and (near := next(filter(None, nears), None)):
+            reason = f"the two models declare it and {near.own_name} in different orders"
         if reason:
             self._doubt(torch, paddle, reason)
             return
-        for one, other in zip(torch, paddle, strict=True):
-            self._take(one, other, "order" if len(torch) > 1 else "content")
-
-    def _against_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
-        """Say why the order of declaration must not decide, "" if it may."""
-        if len(torch) > 1 and self.doubts:
-            return f"{self.doubts[0].expected[0]} beside it is uncertain, too"
-        if len(torch) > 1 and (reason := self._order_is_doubtful(torch, paddle)):
-            return reason
-        for one, other in zip(torch, paddle, strict=True):
-            near = self._crossed(one, other, "kinds" if len(torch) > 1 else "keys")
-            if near:
-                return f"the two models declare it and {near.own_name} in different orders"
-        return ""
+        for one, other in pairs:
+            self._take(one, other, "order" if several else "content")
 
     def _order_is_doubtful(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
         for side, nodes in enumerate((torch, paddle)):
@@ -557,10 +539,7 @@ class _Scope:
         return ""
 
     def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
-        """Return a node that is declared across a pair and could be taken for it.
-
-        Such is one that holds nothing else, in whatever number; of several pairs, one with a layer of the same kind.
-        """
+        """Return a node declared across a pair that holds the same keys, or, by kinds, a layer of the same kind."""
         kinds, keys = {leaf.kind for leaf in one.leaves}, {key for key, _ in one.content}
         for near, (image, how) in self.decided.items():
             crosses = (one.start < near.start) != (other.start < image.start)

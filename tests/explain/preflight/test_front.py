@@ -269,8 +269,8 @@ def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
     )
     assert [(one.kind, one.code) for one in found] == [
         ("argument", "negative-slope"),
-        ("optimizer", "learning-rate"),
-        ("scheduler", "step-size"),
+        ("optimizer", "setting"),
+        ("scheduler", "setting"),
     ]
 
 
@@ -284,4 +284,4 @@ def test_a_base_rate_is_told_once(live, pair):
         optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
         schedulers=(torch.optim.lr_scheduler.StepLR(optimizer, 3), schedule),
     )
-    assert [(one.kind, one.code) for one in found] == [("scheduler", "learning-rate")]
+    assert [(one.kind, one.code) for one in found] == [("scheduler", "setting")]

@@ -85,33 +85,71 @@ def test_equal_sources_pass(sides, name):
 
 
 FAULTS = {
-    "drop last": (torch_loader(), paddle_loader(drop_last=True), "drop-last"),
-    "reference drops last": (torch_loader(drop_last=True), paddle_loader(), "drop-last"),
-    "only the port shuffles": (torch_loader(), paddle_loader(shuffle=True), "shuffle"),
-    "only the reference shuffles": (torch_loader(shuffle=True), paddle_loader(), "shuffle"),
-    "only the port augments": (TorchImages(), PaddleImages(sometimes), "random"),
-    "a fault behind shuffling": (torch_loader(shuffle=True), paddle_loader(PaddleImages(flip), shuffle=True), "flip"),
-    "a shorter data set": (TorchImages(), PaddleImages(length=28), "missing-samples"),
+    "drop last": (
+        torch_loader(),
+        paddle_loader(drop_last=True),
+        "setting",
+        "`drop_last` is True, the reference's False",
+    ),
+    "reference drops last": (
+        torch_loader(drop_last=True),
+        paddle_loader(),
+        "setting",
+        "`drop_last` is False, the reference's True",
+    ),
+    "only the port shuffles": (torch_loader(), paddle_loader(shuffle=True), "setting", "order: only the port shuffles"),
+    "only the reference shuffles": (
+        torch_loader(shuffle=True),
+        paddle_loader(),
+        "setting",
+        "order: only the reference shuffles",
+    ),
+    "only the port augments": (
+        TorchImages(),
+        PaddleImages(sometimes),
+        "parting",
+        "only the port gives something else at every read",
+    ),
+    "a fault behind shuffling": (
+        torch_loader(shuffle=True),
+        paddle_loader(PaddleImages(flip), shuffle=True),
+        "parting",
+        "`return image[..., ::-1].copy()` (test_data_sources.py:",
+    ),
+    "a shorter data set": (
+        TorchImages(),
+        PaddleImages(length=28),
+        "parting",
+        "samples 28, 29 of the reference's 30 missing in the port",
+    ),
     "other labels": (
         list(zip(IMAGES, LABELS, strict=True)),
         list(zip(IMAGES, np.where(np.arange(30) % 3, LABELS, LABELS + 1), strict=True)),
-        "unknown",
+        "parting",
+        "10 of 30 samples, first 0, 1: expected 3, actual 4",
     ),
     "a longer list with other labels": (
         list(zip(IMAGES, LABELS, strict=True)),
         list(zip([*IMAGES, *IMAGES], np.arange(60) // 7, strict=True)),
-        "extra-samples",
+        "parting",
+        "order: samples: 30 expected, 60 actual",
     ),
-    "fields": (list(zip(IMAGES, LABELS, strict=True)), list(IMAGES), "fields"),
+    "fields": (
+        list(zip(IMAGES, LABELS, strict=True)),
+        list(IMAGES),
+        "structure",
+        "samples have other fields: 2 (0, 1) expected, 1 (one array) actual",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_is_wrong_with_a_source_is_named(sides, name):
-    *pair, code = FAULTS[name]
+    *pair, code, words = FAULTS[name]
     found = check_data(sides, tuple(pair))
     assert found.outcome is Outcome.FAIL
     assert found.diagnoses[0].code == code, found
+    assert words in found.diagnoses[0].message, found
 
 
 def test_sources_that_are_both_random_prove_nothing(sides):

@@ -1,4 +1,4 @@
-"""Causes of losses, metrics and schedules by name, and fixes that were tried."""
+"""Causes of losses and metrics by name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ HARD = np.array([0, 1, 2, 3, 4, 2, 2, 1, 0, 3, 3, 4, 1, 0])
 SOFT = RANDOM.dirichlet(np.ones(5), 14).astype(np.float32)
 BITS = RANDOM.integers(0, 2, (14, 5)).astype(np.float32)
 WEIGHTS = [0.5, 1.0, 2.0, 0.7, 1.3]
-
-
-def test_a_schedules_settings_were_tried_on_the_ports_own(pieces, kits):
-    exponential = lambda optimizer: kits.our_lr.ExponentialLR(optimizer, 0.9)  # noqa: E731
-    found = pieces.schedulers(exponential, lambda: kits.their_lr.ExponentialDecay(0.1, 0.95), steps=20)
-    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("gamma", "pass `gamma=0.9` to the scheduler")
-    assert "the port's own schedule gives the reference's rates" in found.diagnoses[0].evidence
-    found = pieces.schedulers(exponential, lambda: kits.their_lr.NaturalExpDecay(0.1, 0.9), steps=20)
-    assert found.diagnoses[0].code == "schedule-type", "the port passes gamma=0.9 already"
-    assert "NaturalExpDecay(gamma=0.9, " in found.diagnoses[0].message
-    steps = lambda optimizer: kits.our_lr.StepLR(optimizer, 5, 0.5)  # noqa: E731
-    found = pieces.schedulers(steps, lambda: kits.their_lr.StepDecay(0.1, 4, 0.3), steps=30)
-    assert [one.code for one in found.diagnoses] == ["step-size", "gamma"]
-    assert {one.explained for one in found.diagnoses} == {1.0}
 
 
 def test_a_focus_of_its_own_for_negative_labels(pieces, kits):

@@ -51,5 +51,6 @@ def test_of_a_group_whose_factor_is_wrong_the_other_group_is_not_blamed(pieces, 
     )
     found = pieces.optimizers(ours, theirs, schedulers=schedules)
     assert found.outcome is Outcome.FAIL
-    assert "3.weight and 1 more is 5e-06, torch's 0.005" in found.diagnoses[0].message
-    assert "0.weight" not in found.diagnoses[0].message
+    (cause,) = found.diagnoses
+    assert "is 5e-06 for 0.bias, 1.weight, 1.bias, 3.weight and 1 more, the reference's 0.005" in cause.message
+    assert " be 5: a group's `learning_rate` multiplies" in cause.fix, "not to be given the 0.005 that it was given"

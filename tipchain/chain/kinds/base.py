@@ -16,7 +16,7 @@ from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, fla
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
-from tipchain.chain.suites import ALL, NONE, SlotRule
+from tipchain.chain.suites import SlotRule
 from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import ParamsError, ProfileError, UsageError
@@ -180,30 +180,18 @@ class Chain(PlanDraft):
         kind: the kind's name.
         suite: the suite's name.
         slots: the file's lines.
-        model: the slot of the model's name, where it is another than ``model_name``.
-        python: the slot of the interpreter, where it is another than ``python``.
         out: the original's folder of logs, below which its plans' logs are named, with ``{model}`` in it; "" for the usual one.
 
     Raises:
         ParamsError: the model's name is none of a folder.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        *,
-        kind: str,
-        suite: str,
-        slots: Slots,
-        model: Slot | None = None,
-        python: Slot | None = None,
-        out: str = "",
-    ) -> None:
-        options, python, name = request.options, python or slots["python"], model or slots["model_name"]
+    def __init__(self, request: Request, *, kind: str, suite: str, slots: Slots, out: str = "") -> None:
+        options, python, name = request.options, slots["python"], slots["model_name"]
         if not request.legacy:
             check_folder_name(name, name.value)
         self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value
-        self.fixes = NONE if request.legacy else ALL
+        self.legacy = request.legacy
         self.python: Words = (options.python,) if options.python else split_words(python.value, python)
         folder, run = folders(options, self.model, request.mode)
         if request.legacy:
@@ -229,7 +217,7 @@ class Chain(PlanDraft):
     def words(self, role: str, value: str | None = None) -> Words:
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
         slot = self.slots.get(role)
-        return () if slot is None else flag(slot, value, literal=value is not None, fixes=self.fixes)
+        return () if slot is None else flag(slot, value, literal=value is not None, legacy=self.legacy)
 
     def devices_of(self, slot: Slot, values: Sequence[str]) -> Sequence[tuple[str, str]]:
         """Return the devices to infer on, each as its kind and the file's word for it: the CPU alone with ``--device cpu``.

@@ -182,7 +182,6 @@ class _TrainingPlan(ABC):
             self.lines[number - 1] = f"{key}:{value}"
 
     def change(self, role: str, change: Callable[[str], str]) -> None:
-        """Replace a role's whole line."""
         number = self.line(role)
         if 0 < number <= len(self.lines):
             self.lines[number - 1] = change(self.lines[number - 1])
@@ -214,7 +213,6 @@ class _TrainingPlan(ABC):
                 self.lines[number - 1] = line.replace("Global.auto_cast", "--precision", 1)
 
     def settle(self, run: BenchmarkRun, epoch: str) -> None:
-        """Make the changes of one training."""
         mode = f"{self.request.mode.value}="
         self.set("autocast", run.precision)
         self.set("batch", f"{mode if self.is_list('batch') else ''}{run.batch}")
@@ -223,18 +221,15 @@ class _TrainingPlan(ABC):
             self.set("trainer", run.trainer)
 
     def on_whole_data(self) -> bool:
-        """Return whether this is a model of PaddleDetection's that trains longer on more GPUs."""
         return any(name in self.model for name in WHOLE)
 
     def pairs(self) -> Mapping[str, str]:
-        """Return the settings on the file's last line, which PaddleSeg alone has."""
         if self.suite.name != "paddleseg":
             return {}
         last = next((line for line in reversed(self.lines) if line), "")
         return dict(pair.split(":")[:2] for pair in last.split(";") if ":" in pair)
 
     def extra(self) -> tuple[str, ...]:
-        """Return what they append to the command."""
         pairs, names = self.pairs(), ("log_iters", "repeats")
         return tuple(word for name in names if pairs.get(name) for word in (f"--{name}", pairs[name]))
 
@@ -305,14 +300,12 @@ class _SectionPlan(_TrainingPlan):
         return epoch
 
     def trains_on_coco(self) -> bool:
-        """Return whether the training's configuration, in the checkout, is on one of the data sets that can be repeated."""
         named = re.search(r"\s-c\s+(\S+)(?:\s.*)?\s-o\b", self.lines[self.line("train_norm") - 1])
         path = named and self.request.root and self.request.root / named[1]
         text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
         return any(f"datasets/{name}.yml" in text for name in REPEATED)
 
     def runs(self) -> Iterator[BenchmarkRun]:
-        """Yield what is asked for: one item, or the section's product."""
         asked = self.request.options.argument
         if asked and asked != TO_STATIC:
             if not (item := ITEM.fullmatch(asked)):
@@ -351,11 +344,6 @@ class _SectionPlan(_TrainingPlan):
         return values
 
     def flags(self) -> Iterator[tuple[str, str]]:
-        """Yield the section's environment variables.
-
-        Raises:
-            ParamsError: a flag is no ``NAME=value``.
-        """
         slot = self.section["flags"]
         for flag in () if slot.absent else filter(None, slot.value.split(";")):
             if not FLAG.fullmatch(flag):
@@ -364,14 +352,12 @@ class _SectionPlan(_TrainingPlan):
             yield name, value
 
     def devices(self, run: BenchmarkRun) -> str:
-        """Return what logs name a training's devices."""
         device = self.request.options.device
         if device is None or device == "gpu":
             return run.devices
         return "N1C1" if parse_device(device).is_gpu else "cpu"
 
     def skipped(self) -> int:
-        """Return the lines of speed that PaddleSeg leaves out at the start of each epoch, on one GPU."""
         value = self.pairs().get("skip_iters", "0").strip()
         if not re.fullmatch(r"\d+", value):
             raise ParamsError(f"skip_iters: {value!r} is no number of lines", file=self.request.file.path)
@@ -527,13 +513,11 @@ class _Original(_TrainingPlan):
         self.analyse(run, name, single=single)
 
     def accumulate(self, run: BenchmarkRun) -> None:
-        """Append what PaddleVideo's TimeSformer needs, again for each training."""
         if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
             size = int(run.batch) * int(run.devices[3:7] or 0) * 8
             self.change("train_norm", lambda line: f"{line} -o GRADIENT_ACCUMULATION.global_batch_size={size}")
 
     def train(self, log: str, limit: str) -> None:
-        """Add what the training driver starts on the rewritten file."""
         suite = self.suite._replace(fixed_epoch="1") if self.suite.fixed_epoch else self.suite
         spec = legacy_spec(self.text, self.request.file.path, suite, self.request.mode)
         for command in expand(spec, self.request.file.path, self.request.options).commands:
@@ -544,7 +528,6 @@ class _Original(_TrainingPlan):
             )
 
     def analyse(self, run: BenchmarkRun, name: str, *, single: bool) -> None:
-        """Add the script that takes the mean, which stands outside of the suite."""
         root = self.request.options.root
         unit = self.driver.units[not single]
         log = f"{root}/train_log/{name}log"

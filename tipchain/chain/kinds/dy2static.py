@@ -148,7 +148,6 @@ def plan(request: Request) -> Plan:
 
 
 def _one_graph(rule: Dy2staticRule, section: TrainingSection) -> str:
-    """Return why a section has no training as a static graph, "" where it has one."""
     there = not rule.trainer or any(line.startswith(f"{rule.trainer}:") for line in section.lines)
     return "" if there else f"[{section.name}] has no line {rule.trainer}: for the static graph"
 
@@ -166,7 +165,6 @@ def _changed(rule: Dy2staticRule, section: TrainingSection, *, static: bool, leg
 
 
 def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, static: bool) -> Plan:
-    """Return the plan of one of a section's two trainings."""
     suite, path, options = get_suite(rule.layout.suite), request.file.path, request.options
     lines = _changed(rule, section, static=static, legacy=request.legacy)
     if request.legacy:
@@ -182,7 +180,7 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
         text, _ = changed_text(text, tuple(device_changes({**slots, "device": empty}, options.device)))
     which = f"{section.name}-{'static' if static else 'dynamic'}"
     file = parse_params(text, path)
-    spec = build_spec(file, suite, INNER, lenient=request.lenient, text=text)
+    spec = build_spec(file, suite, INNER, lenient=request.lenient)
     unused = ("null", "default", "nothing-planned")  # of evaluation, export and inference, which such a file lacks
     spec = spec._replace(findings=tuple(one for one in spec.findings if one.code not in unused))
     made = expand(spec, path, options._replace(run=f"{options.run}/{which}"))
@@ -190,11 +188,6 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
 
 
 def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> None:
-    """Refuse a section that does not fit the layout, with the line in the file.
-
-    Raises:
-        ParamsError: it does not.
-    """
     text = "\n" * (section.line - 1) + "\n".join(section.lines)
     layout = Layout(suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name))
     slots = read_slots(parse_params(text, request.file.path), layout)
@@ -202,7 +195,6 @@ def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> N
 
 
 def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection) -> Sequence[Command]:
-    """Return what the original starts for a section: both drivers, a program that looks for losses, and ``diff``."""
     out, name, commands = pair[0].out, section.name, list[Command]()
     for half, which in zip(pair, ("dygraph", "dy2static"), strict=True):
         printed = f"{out}/{name}_python_train_infer_{which}_output.txt"

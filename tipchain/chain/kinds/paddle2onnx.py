@@ -93,7 +93,6 @@ class _OnnxChain(Chain):
         )
 
     def detection(self) -> None:
-        """Add each of PaddleDetection's models: its export, then what all suites have."""
         slots = self.slots
         folder = f"{slots['export_save'].value}/{self.model}"
         modes = slots["infer_modes"].values
@@ -109,7 +108,7 @@ class _OnnxChain(Chain):
             ParamsError: the file names no model.
         """
         slots, models = self.slots, self.converted_by_name()
-        if self.fixes:
+        if not self.legacy:
             models = tuple(
                 one for one in ("det", "rec") if not slots[f"{one}_dir"].absent and not slots[f"{one}_file"].absent
             )
@@ -126,11 +125,7 @@ class _OnnxChain(Chain):
                 *self.words("opset"),
                 *self.words("checker"),
             )
-            argv = (
-                *self.beside_python(self.split(slots["convert"])),
-                *written,
-                *self.unless_gone(dev_version, slots["convert"]),
-            )
+            argv = (*self.beside_python(self.split(slots["convert"])), *written, *self.unless_gone(dev_version))
             converted.append(
                 self.conversion(one if len(models) > 1 else "", folder, onnx, argv, (), f"trans_model_{one}.log")
             )
@@ -138,15 +133,14 @@ class _OnnxChain(Chain):
         for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].checked_values()):
             given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
             argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
-            leaves = (Artifact(what="result line", in_log=True, reads=True),) if self.fixes else ()
+            leaves = (Artifact(what="result line", in_log=True, reads=True),) if not self.legacy else ()
             command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves, on_gpu=on == "gpu")
             self.add(command, log=f"paddle2onnx_infer_{on}.log")
-        for one in models if self.fixes else ():
+        for one in models if not self.legacy else ():
             folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value
             self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
 
     def converted_by_name(self) -> tuple[str, ...]:
-        """Return what PaddleOCR's driver converts of a model of this name."""
         if self.model in OCR_SYSTEMS:
             return ("det", "rec")
         if "det" in self.model or self.model in OCR_TABLES:
@@ -162,55 +156,42 @@ class _OnnxChain(Chain):
         if mode not in EXPORTS:
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS)))
         program = self.slots[EXPORTS[mode]]
-        if program.absent and self.fixes:
+        if program.absent and not self.legacy:
             raise program.error(f"infer_mode names {mode}, whose export is null")
         named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("extra_export"))
-        argv = (*self.python, *self.split(program), *named, *self.on_cpu(program), *self.words("export_save"))
+        argv = (*self.python, *self.split(program), *named, *self.on_cpu(), *self.words("export_save"))
         return self.add(
-            Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if self.fixes else ()),
+            Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if not self.legacy else ()),
             log="export.log",
         )
 
-    def on_cpu(self, program: Slot) -> Words:
-        """Return what keeps an export from looking for a GPU, where the CPU is asked for."""
-        if self.request.options.device != "cpu" or "cpu-words" not in self.fixes:
+    def on_cpu(self) -> Words:
+        if self.request.options.device != "cpu" or self.legacy:
             return ()
-        self.tell("cpu-words", "gets use_gpu=False", program, "info")
         return ("use_gpu=False",)
 
     def one(self, label: str, folder: str, onnx: str, needs: tuple[str, ...]) -> None:
-        """Add the conversion of the model in ``folder`` to the file ``onnx``, the inference, and the comparison."""
         slots = self.slots
         argv = self.beside_python(self.split(slots["convert"]))
         argv += self.words("model_dir", folder)
         argv += (*self.files(), *self.words("save_file", onnx))
         argv += self.words("opset")
         checker = self.words("checker")
-        argv += self.unless_gone(checker[0], slots["checker"]) if checker[:1] == (DEV_VERSION,) else checker
+        argv += self.unless_gone(checker[0]) if checker[:1] == (DEV_VERSION,) else checker
         argv += self.words("extra_convert")
         if self.suite == "paddleclas":
-            argv += self.unless_gone(DEV_VERSION, slots["convert"])
+            argv += self.unless_gone(DEV_VERSION)
         converted = self.conversion(label, folder, onnx, argv, needs, "trans_model.log")
         self.infer(label, folder, onnx, converted)
-        if self.fixes:
+        if not self.legacy:
             self.compare(label, folder, onnx, converted)
 
     def files(self) -> Words:
-        """Return the arguments for the names of a model's two files."""
         return (*self.words("model_filename"), *self.words("params_filename"))
 
     def conversion(self, label: str, folder: str, onnx: str, argv: Words, needs: Words, log: str) -> str:
-        """Add the conversion of the model in ``folder`` to the file ``onnx``; return its id."""
-        leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if self.fixes else ()
-        env: Mapping[str, str] = {}
-        if "no-installs" in self.fixes:
-            env = NO_INSTALLS
-            self.tell(
-                "no-installs",
-                "its optimizer is kept from fetching packages; without them it leaves the model as it is",
-                self.slots["convert"],
-                "info",
-            )
+        leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if not self.legacy else ()
+        env = {} if self.legacy else NO_INSTALLS
         finds = self.program(folder)
         command = Command(id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=finds)
         return self.add(command, log=log)
@@ -219,28 +200,22 @@ class _OnnxChain(Chain):
         """Return what settles the name of the program, or its path: Paddle 2 and 3 write it by different endings."""
         slot = self.slots["model_filename"]
         stem, ending = posixpath.splitext(slot.value)
-        if "program-file" not in self.fixes or ending not in ENDINGS:
+        if self.legacy or ending not in ENDINGS:
             return ()
-        message = f"it is {' or '.join(stem + one for one in ENDINGS)}, the newer that is there"
-        self.tell("program-file", message, slot, "info")
         files = tuple(glob.escape(posixpath.join(folder, stem)) + one for one in ENDINGS)
         return (Find(text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True),)
 
-    def unless_gone(self, word: str, slot: Slot) -> Words:
+    def unless_gone(self, word: str) -> Words:
         """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
-        if "onnx-flags" not in self.fixes:
-            return (word,)
-        self.tell("onnx-flags", f"{word} is left out: paddle2onnx 2 refuses it", slot, "info")
-        return ()
+        return (word,) if self.legacy else ()
 
     def infer(self, label: str, folder: str, onnx: str, converted: str) -> None:
         program = self.slots["inference"]
-        if program.value == "null" if self.suite == "paddleclas" else program.absent and self.fixes:
-            self.tell("null", "there is no inference with the ONNX model", program, "info")
+        if program.value == "null" if self.suite == "paddleclas" else program.absent and not self.legacy:
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
         argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
-        leaves = (Artifact(what="result line", in_log=True, reads=True),) if self.fixes else ()
+        leaves = (Artifact(what="result line", in_log=True, reads=True),) if not self.legacy else ()
         self.add(
             Command(id=label, step="infer", argv=argv, cwd=cwd, needs=(converted,), leaves=leaves),
             log="paddle2onnx_infer_cpu.log",
@@ -252,7 +227,7 @@ class _OnnxChain(Chain):
             settings = ("infer_model_dir", "use_onnx", "infer_device")
             given = [(role, self.words(role)) for role in settings]
             # An option without its setting would take the next word for it.
-            kept = [words for _, words in given if words or not self.fixes]
+            kept = [words for _, words in given if words or self.legacy]
             return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
         if self.suite == "paddledetection":
             return (
@@ -281,7 +256,7 @@ class _OnnxChain(Chain):
         """Return a program's words; with ``--python`` it is the one that stands beside that interpreter."""
         folder = posixpath.dirname(self.request.options.python or "")
         given = folder and words and "/" not in words[0]
-        return (f"{folder}/{words[0]}", *words[1:]) if given and self.fixes else words
+        return (f"{folder}/{words[0]}", *words[1:]) if given and not self.legacy else words
 
     def split(self, slot: Slot) -> Words:
-        return split_words(slot.value, slot, pipes=not self.fixes)
+        return split_words(slot.value, slot, pipes=self.legacy)

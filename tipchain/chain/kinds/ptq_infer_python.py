@@ -20,13 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Values, exported_files, limited_product, slim_links
+from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Filler, exported_files, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
-from tipchain.chain.profiles import get_suite, suite_names
+from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.suites import ArgumentItem, InferRule
 from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import ParamsError, TipchainError
@@ -44,25 +45,6 @@ MAX_BASES = 10
 """Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
 RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs.py")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtqDevice:
-    """Inference on one kind of device.
-
-    Attributes:
-        axes: roles of the product, the outermost first.
-        arguments: roles in the order of the words; ``role!`` is written even if it is null, in the original.
-        log: name of the log.
-        only: values of an axis that are inferred with, others being skipped.
-        never: points that are skipped.
-    """
-
-    axes: Sequence[str]
-    arguments: Sequence[str]
-    log: str
-    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    never: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +93,9 @@ class PtqRule:
         source: the folder of the unquantized model, from the root; "" where it must be exported.
         model: inference's arguments that name the quantized model, by role.
         unquantized: the same for the unquantized model; a name with ``*`` is settled when it is there.
-        cpu: inference on the CPU.
+        cpu: inference on the CPU, as in a suite's profile; its arguments are roles.
         gpu: inference on the GPU.
+        raw: roles that the original writes even if they are null.
         cwd: where to infer.
         results_log: the suite's log of status lines.
         on_gpu: the quantization's program that takes a GPU whatever it is told.
@@ -132,8 +115,9 @@ class PtqRule:
     source: str
     model: Mapping[str, str]
     unquantized: Mapping[str, str]
-    cpu: PtqDevice
-    gpu: PtqDevice
+    cpu: InferRule
+    gpu: InferRule
+    raw: Sequence[str] = ()
     cwd: str = "."
     results_log: str = "results_python.log"
     on_gpu: str = ""
@@ -145,9 +129,12 @@ class PtqRule:
 
 def _rule(data: Json) -> PtqRule:
     """Return a suite's rule."""
-    devices = {kind: PtqDevice(**data[kind]) for kind in ("cpu", "gpu")}
+    devices = {
+        kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in ("cpu", "gpu")
+    }
     evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
-    return PtqRule(**{**data, **devices, "evaluation": evaluation})
+    rules = {kind: InferRule(**own) for kind, own in devices.items()}
+    return PtqRule(**{**data, **rules, "evaluation": evaluation})
 
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
@@ -244,13 +231,15 @@ def plan(request: Request) -> Plan:
 
 class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
-        values = Values({role: slot.value for role, slot in slots.items()})
+        suite = get_suite(rule.layout.suite)
+        self.result_line, self.filler = suite.result_line, Filler(suite=suite, slots=slots, legacy=request.legacy)
+        values = self.filler.values
         self.facts: dict[str, object] = {
             "root": request.options.root,
             "model": slots["model_name"].value,
             "mode": request.mode.value,
             "v": values,
-            "dirname": Values({role: posixpath.dirname(value) for role, value in values.items()}),
+            "dirname": {role: posixpath.dirname(value) for role, value in values.items()},
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)
@@ -258,8 +247,6 @@ class _Quantization(Chain):
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.devices = self._devices()
-        name = rule.layout.suite
-        self.result_line = get_suite(name).result_line if name in suite_names() else ""
 
     def plan(self) -> Plan:
         allowed = tolerance(self.request)
@@ -283,7 +270,7 @@ class _Quantization(Chain):
         return template.format_map(self.facts)
 
     def flag(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
-        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, fixes=self.fixes)
+        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, legacy=self.legacy)
 
     def list_of(self, role: str) -> tuple[str, ...]:
         slot = self.slots.get(role)
@@ -312,7 +299,6 @@ class _Quantization(Chain):
         return split_words(slot.value, slot, pipes=self.request.legacy and not self.rule.layout.rest)
 
     def quantize(self, program: Words, label: str) -> str:
-        """Add the quantization of one model; return its id."""
         rule, words = self.rule, list[str]()
         for text in rule.arguments:
             role, _, other = text.partition(":")
@@ -320,9 +306,6 @@ class _Quantization(Chain):
             if slot is None:
                 continue
             key = self.slots[other].key if other else slot.key
-            if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
-                message = f"is passed by its own name; the original writes {key}, inference's name, instead"
-                self.tell("quantize-flags", message, slot, "info")
             named = slot._replace(key=key) if self.request.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)
@@ -353,7 +336,6 @@ class _Quantization(Chain):
     # Inference
 
     def _devices(self) -> Sequence[tuple[str, str]]:
-        """Return the devices to infer on, each as its kind and the file's word for it."""
         chosen, found = self.request.options.device, self.devices_of(self.slots["device"], self.list_of("device"))
         self.cpu_only = chosen == "cpu" or (bool(found) and all(kind == "cpu" for kind, _ in found))
         if chosen not in (None, "cpu", "gpu"):
@@ -361,7 +343,6 @@ class _Quantization(Chain):
         return found
 
     def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
-        """Add the inferences with a quantized model; return the one that the unquantized model is compared in."""
         slot = self.slots["inference"]
         if slot.absent and not self.request.legacy:
             self.tell("null", "is null, so nothing is inferred", slot)
@@ -378,19 +359,13 @@ class _Quantization(Chain):
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
 
-    def points(self, device: PtqDevice) -> Iterator[dict[str, str]]:
-        """Yield the settings to infer with on a device."""
-        lists = [self.list_of(role) for role in device.axes]
-        if not self.request.legacy:
-            lists = [values or ("null",) for values in lists]
-        named = {role: (self.slots[role], values) for role, values in zip(device.axes, lists, strict=True)}
-        for point in limited_product(named):
-            wrong = any(point[role] not in values for role, values in device.only.items())
-            if not wrong and not any(one.items() <= point.items() for one in device.never):
-                yield point
+    def points(self, device: InferRule) -> Iterator[Mapping[str, str]]:
+        nothing = () if self.request.legacy else ("null",)
+        lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
+        return self.filler.points(device, lists, {})
 
     def inference(
-        self, kind: str, device: PtqDevice, point: Mapping[str, str], label: str, needs: tuple[str, ...]
+        self, kind: str, device: InferRule, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
@@ -415,17 +390,16 @@ class _Quantization(Chain):
         return command
 
     def inference_words(
-        self, device: PtqDevice, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
+        self, device: InferRule, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
     ) -> Words:
-        """Return the words of an inference, the interpreter aside, with ``images`` for the file's own."""
         words = list(self.split(self.slots["inference"]))
-        for text in device.arguments:
-            role, raw = text.rstrip("!"), text.endswith("!")
+        for role in (item.add for item in device.arguments):
+            raw = role in self.rule.raw and self.request.legacy
             slot = self.slots.get(role)
             if slot is None:
                 continue
             if role in point:
-                words += flag(slot, point[role], raw=raw and self.request.legacy, fixes=self.fixes)
+                words += flag(slot, point[role], raw=raw, legacy=self.legacy)
             else:
                 own = images if images and role == "infer_data" else None
                 words += self.flag(slot, self.fill(model[role]) if role in model else own)
@@ -442,7 +416,6 @@ class _Quantization(Chain):
     def compare(
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
-        """Add an inference with each of the two models, recorded, and the comparison of what came out."""
         exported = needs if self.rule.source else self.export(program, label, first, needs)
         device, point = self.point if first.on_gpu else self.point_of(first)
         labels, why = self.labels(allowed)
@@ -511,7 +484,7 @@ class _Quantization(Chain):
             images = posixpath.relpath(images, self.rule.cwd)
         return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
 
-    def point_of(self, command: Command) -> tuple[PtqDevice, Mapping[str, str]]:
+    def point_of(self, command: Command) -> tuple[InferRule, Mapping[str, str]]:
         """Return the first setting of the device of a command."""
         kind = "gpu" if command.on_gpu else "cpu"
         device = self.rule.gpu if command.on_gpu else self.rule.cpu
@@ -550,11 +523,6 @@ class _Quantization(Chain):
 
 
 def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
-    """Return a section of a suite's configuration, above those that it is based on.
-
-    Raises:
-        ParamsError: one cannot be read, or is not YAML.
-    """
     merged: dict[str, object] = {}
     for _ in range(MAX_BASES):
         data = load_yaml(config, ParamsError, "a configuration").data

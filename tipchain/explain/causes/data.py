@@ -1,54 +1,41 @@
-"""Two sources of data, held sample by sample, and what makes them differ."""
+"""Two sources of data, held sample by sample, and where the code that makes them parts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from tipchain.core.blame import users_fault
+from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.data_images import explain_images
-from tipchain.explain.causes.data_order import (
-    explain_boxes,
-    explain_counts,
-    explain_labels,
-    explain_order,
-    explain_tokens,
-)
-from tipchain.explain.causes.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
 from tipchain.explain.causes.data_sources import (
     DATA,
-    DataCause,
     DataSource,
     ReadSamples,
     Sample,
-    channel_axis,
+    Transformed,
     differing,
     pair_fields,
     places_of,
     same_array,
     same_sample,
-    transformed,
 )
+from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting, kind_of, shown_apart
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
-from tipchain.framework_types import Array, Dataset, Nested
+from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
 
-# From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.
-
-
-TRIED = 6
-"""Samples on which hypotheses are tried."""
-RAW = 8
-"""Raw images on which pipelines are held; what they are is found out on the first few of them."""
-BLOCKS = 6
-"""Rows and columns of the small grey image by which samples are recognized."""
-ALIKE, CLEAR = 0.9, 0.02
-"""Correlation of small images that are the same sample, and how far the next must be behind: 36 independent cells correlate by 0.9 once
-in 10^13."""
-ORDER = "sample-order"
+T = TypeVar("T")
+EXTRA = 64
+"""Samples that the port is read further than the reference, to see whether it goes on."""
+AGAIN = 8
+"""Samples that are read once more, to see whether they are random."""
+SHOWN_PLACES = 5
+"""Places that a message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,18 +45,16 @@ class SamplePair:
     Attributes:
         opened: both sources.
         read: what was read of each.
-        raws: raw samples, where transforms are compared.
-        transforms: both sides', likewise.
         path: what diagnoses call the piece.
-        off: numbers of those that differ.
+        seed: of random numbers.
+        off: numbers of the samples that differ.
         fields: the port's field by the reference's.
     """
 
     opened: Sequence[DataSource]
     read: Sequence[ReadSamples]
-    raws: Sequence[Nested] | None
-    transforms: tuple[Nested, Nested] | None
     path: str
+    seed: int
     off: Sequence[int] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,222 +76,69 @@ class SamplePair:
         reference, port = self.read
         return reference.total, port.total
 
-    @property
-    def tensors(self) -> Sequence[LiveSide]:
-        """The frameworks whose tensors may come."""
-        return self.opened[0].tensors
+    def again(self, side: int, seed: int, read: Callable[[DataSource], T]) -> T:
+        """Return what is read of a side once more, after a seed."""
+        _seed(self.opened[side].tensors, seed)
+        return read(self.opened[side])
 
     @property
-    def datasets(self) -> tuple[Dataset | None, Dataset | None]:
-        """Both sides' data sets, None where there are none."""
-        reference, port = self.opened
-        return reference.dataset, port.dataset
-
-    def random(self, seed: int) -> list[bool]:
-        """Tell of each side whether it gives something else when it is read once more, after another seed."""
-        _seed(self.tensors, seed + 1)
-        if self.transforms is not None and self.raws is not None:
-            again = [
-                transformed(one, list(self.raws)[:AGAIN], source.tensors, source.side).read().samples
-                for one, source in zip(self.transforms, self.opened, strict=True)
-            ]
-        else:
-            again = [source.again(AGAIN) or [] for source in self.opened]
+    def random(self) -> list[bool]:
+        """Of each side whether it gives something else when it is read once more, after another seed."""
+        again = [self.again(side, self.seed + 1, lambda one: one.again(AGAIN) or []) for side in (0, 1)]
         return [
             any(not same_sample(one, other) for one, other in zip(before.samples, after, strict=False))
             for before, after in zip(self.read, again, strict=True)
         ]
 
-    def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
-        """Return a field of samples, of both sides."""
-        other = self.fields[name]
-        return [self.ours[one].fields[name] for one in numbers], [self.theirs[one].fields[other] for one in numbers]
-
-    def raw_arrays(self, numbers: Sequence[int]) -> list[Array] | None:
-        """Return raw samples that are one array of numbers each; None where one is several, such as an image and its mask."""
-        if self.raws is None:
-            return None
-        try:
-            arrays = [np.asarray(self.raws[one]) for one in numbers]
-        except ValueError:  # arrays of different shapes
-            return None
-        several = any(
-            isinstance(self.raws[one], (tuple, list))
-            and any(np.ndim(part) for part in self.raws[one] if isinstance(part, np.ndarray))
-            for one in numbers
-        )
-        return None if several or any(one.dtype.kind not in "biuf" for one in arrays) else arrays
+    def shown(self, number: int) -> str:
+        """Return what messages call a sample of the reference's."""
+        sample = self.ours[number]
+        return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
 
 def explain(pair: SamplePair) -> Iterator[Diagnosis]:
-    """Yield the causes of every field that differs, images before labels."""
-    names = sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size)
-    for name in names:
-        off = [
-            one
-            for one in pair.off
-            if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[pair.fields[name]])
-        ]
-        found = list(_explain_field(pair, name, off)) if off else []
-        yield from found
-        if any(one.code == ORDER for one in found):
-            return  # other samples have other labels
+    """Yield of every field that differs where the code that makes it parts, the largest field first."""
+    for name in sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size):
+        other = pair.fields[name]
+        off = [one for one in pair.off if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[other])]
+        if not off:
+            continue
+        count = min(len(pair.ours), len(pair.theirs))
+        first = f"{pair.shown(off[0])}{f', {name}' if name else ''}"
+        all_ = len(off) == count
+        where = f"all {count} samples, first {first}" if all_ else f"{len(off)} of {count} samples, first {first}"
+        ends = pair.ours[off[0]].fields[name], pair.theirs[off[0]].fields[other]
+        yield _explain_in_code(pair, off[0], (name, other), where) or Diagnosis(
+            code=kind_of(*ends),
+            port_path=pair.path,
+            message=f"{where}: {shown_apart(*ends)}",
+            evidence="finished samples were compared; the code that makes them was not seen",
+            fix="compare what both do to this sample",
+        )
 
 
-def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[Diagnosis]:
-    one, count = pair.ours[off[0]], min(len(pair.ours), len(pair.theirs))
-    named = f" ({one.names[0]})" if one.names else ""
-    where = f"all {count} samples" if len(off) == count else f"{len(off)} of {count} samples, first {one.number}{named}"
-    where += f", {name}" if name else ""
-    es, acts = pair.values(name, off[:TRIED])
-    kinds = f"{es[0].dtype} expected, {acts[0].dtype} actual"
-    if all(one.size == 1 or (one.ndim == 1 and one.dtype.kind in "biu") for one in es):
-        all_es, all_acts = pair.values(name, range(count))
-        cause = explain_labels(all_es, all_acts)
-        first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
-        if cause is None and all(one.size == 1 and one.dtype.kind in "biu" for one in es):
-            cause = DataCause(
-                "unknown", "label: others, in no known way", "compare how the two sides find a sample's label"
-            )
-        if cause is not None:
-            yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
-            return
-    sequence = explain_tokens(*pair.values(name, range(count))) or explain_boxes(*pair.values(name, off))
-    if sequence is not None:
-        yield sequence.diagnosis(where, f"held against all {count} samples, {kinds}", pair.path)
-        return
-    if any(one.dtype.kind == "c" for one in (*es, *acts)):
-        es, acts = [one.view(np.float64) for one in es], [one.view(np.float64) for one in acts]
-    causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
-    if not causes:
-        causes = [DataCause("dtype", f"dtype: {kinds}", f"convert the port's to {es[0].dtype}", explained=1.0)]
-    if len(causes) > 1 or causes[0].explained is None:
-        causes, evidence = _explain_further(pair, name, off, causes, evidence)
-    for cause in causes:
-        share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
-        together = f" with the {len(causes)} causes together" if len(causes) > 1 else ""
-        yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
+def _explain_in_code(pair: SamplePair, at: int, names: tuple[str, str], where: str) -> Diagnosis | None:
+    """Show where the code of both sides parts for one sample; None where it cannot be run once more."""
+    samples = pair.ours[at], pair.theirs[at]
 
+    def trace(side: int, wanted: Sample | None, edit: Edit | None = None) -> tuple[CodeRun, Array] | None:
+        found = pair.again(side, pair.seed, lambda one: one.trace(samples[side].number, wanted, edit))
+        return None if found is None else (found[0], found[1].fields[names[side]])
 
-def _explain_further(
-    pair: SamplePair, name: str, off: Sequence[int], causes: list[DataCause], evidence: str
-) -> tuple[list[DataCause], str]:
-    """Return better causes than those of finished images, where raw images, another order or one sample give any."""
-    raw, words = _explain_raw(pair, name, off)
-    evidence = f"{evidence}; {words}" if words else evidence
-    tried = bool(raw) and raw[0].explained is not None  # else raw images of another size may be others
-    if tried and (causes[0].explained is None or len(raw) < len(causes)):
-        return raw, evidence
-    if causes[0].explained is not None:
-        return causes, evidence
-    ordered = _explain_in_order(pair, name)
-    if ordered:
-        return ordered, f"{evidence}; samples were recognized by small grey images"
-    if raw:
-        return raw, evidence
-    es, acts = pair.values(name, off[:1])
-    alone = explain_images(es, acts) if len(off) > 1 else []
-    if alone and alone[0].code != "unknown" and alone[0].explained is not None:
-        words = f"of the first of {len(off)} samples that differ, not of all: {evidence}"
-        return [replace(one, message=f"{one.message} (not in all samples)") for one in alone], words
-    return causes, evidence
+    def again(edit: Edit) -> Array:
+        _, array = trace(1, None, edit) or (None, ends[1])
+        return array
 
-
-def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[DataCause], str]:
-    """Return causes found by trying both sides' transforms on raw images, and what the pipelines are."""
-    chosen = _uneven(pair, off)
-    es, acts = pair.values(name, chosen)
-    if pair.raws is not None and pair.transforms is not None:
-        raws = pair.raw_arrays(chosen)
-        if raws is None:
-            return [], ""
-
-        # Side's transform of one raw sample, and of what it makes one field.
-        def run(raw: Array) -> Array:
-            assert pair.transforms is not None
-            transform, _ = pair.transforms
-            source = transformed(transform, [raw], pair.tensors, "reference")
-            return source.read().samples[0].fields[name]
-
-        found = explain_reruns(run, raws, es, acts)
-        if found:
-            return found, "the reference's transforms were run on changed raw images"
-        return explain_pipelines((raws, raws), es, acts)
-    seen = [None if one is None else spy(one, [pair.ours[n].number for n in chosen]) for one in pair.datasets]
-    known = [[raw for raw, _ in one] for one in seen if one is not None]
-    if not known:
-        return [], ""
-    # Where one side alone shows what it reads, the other is taken to read the same, which trying then proves.
-    ours, theirs = known[0], known[-1]
-    read = explain_images(ours, theirs)
-    if read:
-        return [replace(one, message=f"{one.message}, as it is read, before the transform") for one in read], ""
-    return explain_pipelines((ours, theirs), es, acts)
-
-
-def _uneven(pair: SamplePair, off: Sequence[int]) -> list[int]:
-    """Return a few samples that differ, of different shapes where raw images have such."""
-    raws = pair.raw_arrays(off)
-    if raws is None:
-        return list(off[:RAW])
-    shapes: dict[tuple[int, ...], int] = {}
-    for one, raw in zip(off, raws, strict=True):
-        shapes.setdefault(raw.shape, one)
-    rest = [one for one in off if one not in shapes.values()]
-    return [*shapes.values(), *rest][:RAW]
-
-
-def _explain_in_order(pair: SamplePair, name: str) -> list[DataCause]:
-    """Return causes of images that are also in another order: the same ones are found by what they show, roughly."""
-    count = min(len(pair.ours), len(pair.theirs))
-    es, acts = pair.values(name, range(count))
-    small = [[_small(one) for one in side] for side in (es, acts)]
-    if count < TRIED or any(one is None for side in small for one in side):
-        return []
-    ours, theirs = (np.stack([one for one in side if one is not None]) for side in small)
-    alike = theirs @ ours.T
-    places = alike.argmax(axis=1)
-    ranked = np.sort(alike, axis=1)
-    if (ranked[:, -1] < ALIKE).any() or (ranked[:, -1] - ranked[:, -2] < CLEAR).any():
-        return []
-    order = explain_order([int(one) for one in places], count)
-    if order is None:
-        return []
-    chosen = range(min(TRIED, count))
-    causes = explain_images([es[int(places[one])] for one in chosen], [acts[one] for one in chosen])
-    if causes and causes[0].explained is None:
-        return []
-    share = min([one.explained for one in causes if one.explained is not None], default=1.0)
-    return [replace(order, explained=share), *causes]
-
-
-def _small(image: Array) -> Array | None:
-    """Return a small grey image of mean 0 and length 1, None of what is no image."""
-    if image.ndim not in (2, 3) or image.dtype.kind not in "biuf":
+    try:
+        ours, theirs = (trace(side, sample) for side, sample in enumerate(samples))
+    except Exception as error:
+        if users_fault(error) is None:
+            raise
+        return None  # it cannot be read once more
+    if ours is None or theirs is None:
         return None
-    axis = channel_axis(image.shape)
-    grey = image.astype(np.float64) if axis is None else image.astype(np.float64).mean(axis=axis)
-    if grey.ndim != 2:
-        return None
-    little = resize(grey[..., None], (BLOCKS, BLOCKS), Method(kernel="adaptive")).reshape(-1)
-    little -= little.mean()
-    length = float(np.linalg.norm(little))
-    return little / length if length else None
-
-
-def _shown(label: Array) -> str:
-    flat = label.reshape(-1)
-    return (
-        f"{flat[0]:g}"
-        if flat.size == 1
-        else "[" + ", ".join(f"{one:g}" for one in flat[:6]) + (", …]" if flat.size > 6 else "]")
-    )
-
-
-EXTRA = 64
-"""Samples that the port is read further than the reference, to see whether it goes on."""
-AGAIN = 8
-"""Samples that are read once more, to see whether they are random."""
+    programs, ends = (ours[0], theirs[0]), (ours[1], theirs[1])
+    return explain_parting(TwoRuns(programs=programs, ends=ends, again=again), pair.path, where)
 
 
 def check_data(
@@ -333,7 +165,7 @@ def check_data(
         path: what diagnoses call the piece.
 
     Returns:
-        FAIL with what differs and its causes; SKIP where both sides are random; ERROR where a source raises or is empty.
+        FAIL with what differs and where the code parts; SKIP where both sides are random; ERROR where a source raises or is empty.
     """
     opened: list[DataSource] = []
     read: list[ReadSamples] = []
@@ -359,9 +191,7 @@ def check_data(
     for side, one in zip(SIDE_NAMES, read, strict=True):
         if not one.samples:
             return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
-    transforms = data if samples is not None else None
-    pair = SamplePair(opened=opened, read=read, raws=samples, transforms=transforms, path=path)
-    return _judge(pair, seed, lambda: check_data(sides, pair.datasets, seed=seed, path=path))
+    return _judge(SamplePair(opened=opened, read=read, path=path, seed=seed), sides)
 
 
 def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
@@ -371,7 +201,7 @@ def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide
         raise UsageError(
             f"data: the {side}'s is a {type(given).__name__}\n  expected: with samples, a transform: a callable of one raw sample"
         )
-    return transformed(given, samples, sides, side)
+    return DataSource(Transformed(given, samples), sides, side)
 
 
 def _seed(sides: Sequence[Any], seed: int) -> None:
@@ -379,125 +209,143 @@ def _seed(sides: Sequence[Any], seed: int) -> None:
         side.seed(seed)
 
 
-def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> PieceCheck:
-    ours, theirs, path = pairing.ours, pairing.theirs, pairing.path
+def _judge(pair: SamplePair, sides: Sequence[LiveSide]) -> PieceCheck:
+    ours, theirs, path = pair.ours, pair.theirs, pair.path
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
     try:
         fields = pair_fields(ours[0], theirs[0])
     except ValueError as error:
+        fix = "return the fields that the reference returns"
         cause = Diagnosis(
-            code="fields",
-            port_path=path,
-            message=str(error),
-            evidence="the first sample of each side",
-            fix="return the fields that the reference returns",
+            code="structure", port_path=path, message=str(error), evidence="the first sample of each side", fix=fix
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
-    off = [number for number, pair in enumerate(zip(ours, theirs, strict=False)) if differing(*pair, fields)]
-    counts, (read, port_read) = pairing.counts, pairing.read
-    if not off and (None in counts or len(set(counts)) == 1) and _as_many(pairing):
-        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pairing), numbers=numbers)
-    random = pairing.random(seed)
+    off = [number for number, both in enumerate(zip(ours, theirs, strict=False)) if differing(*both, fields)]
+    pair = replace(pair, off=off, fields=fields)
+    reference, port = pair.read
+    more = reference.whole if len(theirs) > len(ours) else port.whole if len(theirs) < len(ours) else False
+    if not off and (None in pair.counts or len(set(pair.counts)) == 1) and not more:
+        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pair), numbers=numbers)
     places = places_of(ours, theirs, fields)
+    random = pair.random
     if any(random):
-        found = _judge_random(pairing, random, places, inside)
+        found = _judge_random(pair, random, places, sides)
         if found is not None:
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
-    reason = _reason(pairing, off, fields)
-    complete = read.whole or len(ours) == len(theirs)
-    order = explain_order(places, len(ours), batch=port_read.batch) if complete else None
+    order = _explain_order(pair, places) if reference.whole or len(ours) == len(theirs) else None
     if order is None and not off:
-        order = explain_counts(counts, (len(ours), len(theirs)), (read.batch, port_read.batch))
+        order = _explain_counts(pair)
     if order is not None:
-        evidence = f"{sum(one is not None for one in places)} of the port's {len(theirs)} samples are among the reference's {len(ours)}"
-        return PieceCheck(
-            outcome=Outcome.FAIL,
-            reason=f"{order.message}; {reason}",
-            numbers=numbers,
-            diagnoses=(order.diagnosis("", evidence, path),),
-        )
-    causes = tuple(explain(replace(pairing, off=off, fields=fields)))
-    if None not in counts and len(set(counts)) > 1 and all(one.explained is None for one in causes):
-        other = explain_counts(counts, (len(ours), len(theirs)), (read.batch, port_read.batch))
-        causes = (other.diagnosis("", "the number of samples; nothing explains those that differ", path), *causes)
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)
-
-
-def _as_many(pairing: SamplePair) -> bool:
-    """Tell whether neither side goes on where the other ends."""
-    ours, theirs = pairing.read
-    if len(ours.samples) == len(theirs.samples):
-        return True
-    return not (ours.whole if len(theirs.samples) > len(ours.samples) else theirs.whole)
+        reason = f"{order.message}; {_reason(pair)}"
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=(order,))
+    causes = tuple(explain(pair))
+    if None not in pair.counts and len(set(pair.counts)) > 1 and not any(one.explained for one in causes):
+        causes = (_explain_counts(pair), *causes)
+    return PieceCheck(outcome=Outcome.FAIL, reason=_reason(pair), numbers=numbers, diagnoses=causes)
 
 
 def _judge_random(
-    pairing: SamplePair, random: Sequence[bool], places: Sequence[int | None], inside: Callable[[], PieceCheck]
+    pair: SamplePair, random: Sequence[bool], places: Sequence[int | None], sides: Sequence[LiveSide]
 ) -> PieceCheck | None:
-    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
+    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pair.ours)))
     if all(random):
         if shuffled:
-            return PieceCheck(
-                outcome=Outcome.PASS,
-                reason=f"the same {len(places)} samples, shuffled anew at every read on both sides",
-            )
-        loaders = all(one.dataset is not None and one.dataset is not one.opened for one in pairing.opened)
-        if loaders:
-            found = inside()
-            return PieceCheck(
-                outcome=found.outcome,
-                reason=f"both loaders shuffle, so their data sets were compared: {found.reason}",
-                numbers=found.numbers,
-                diagnoses=found.diagnoses,
-            )
+            reason = f"the same {len(places)} samples, shuffled anew at every read on both sides"
+            return PieceCheck(outcome=Outcome.PASS, reason=reason)
+        datasets = [one.dataset for one in pair.opened]
+        if all(one is not None and one is not source.opened for one, source in zip(datasets, pair.opened, strict=True)):
+            found = check_data(sides, (datasets[0], datasets[1]), seed=pair.seed, path=pair.path)
+            return replace(found, reason=f"both loaders shuffle, so their data sets were compared: {found.reason}")
         reason = "both sides give something else at every read (shuffling, augmentation): compare them without"
         return PieceCheck(outcome=Outcome.SKIP, reason=reason)
-    reference_alone, _ = random
-    which, other = ("reference", "port") if reference_alone else ("port", "reference")
+    which, other = SIDE_NAMES if random[0] else SIDE_NAMES[::-1]
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
-    fix = f"{'remove' if which == 'port' else 'add'} {'shuffle=True' if shuffled else 'the random transforms'} {'from' if which == 'port' else 'to'} the port"
-    message = (
-        f"order: only the {which} {what}, the {other} does not"
-        if shuffled
-        else f"values: only the {which} {what}, the {other} does not"
-    )
+    message = f"{'order' if shuffled else 'values'}: only the {which} {what}, the {other} does not"
     cause = Diagnosis(
-        code="shuffle" if shuffled else "random",
-        port_path=pairing.path,
+        code="setting" if shuffled else "parting",
+        port_path=pair.path,
         message=message,
         evidence="read twice",
-        explained=1.0 if shuffled else None,
-        fix=fix,
+        fix=f"give the port {'shuffle=' if shuffled else 'random transforms: '}{random[0]}, as the reference has",
     )
-    return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause,))
+    causes = () if shuffled else tuple(explain(pair))
+    return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause, *causes))
 
 
-def _equal(pairing: SamplePair) -> str:
-    compared = min(len(pairing.ours), len(pairing.theirs))
-    whole = all(one.whole for one in pairing.read)
-    total, _ = pairing.counts
+def _equal(pair: SamplePair) -> str:
+    compared = min(len(pair.ours), len(pair.theirs))
+    whole = all(one.whole for one in pair.read)
+    total, _ = pair.counts
     of = "" if whole else f" of {total}" if total else ", the first"
-    return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pairing)])}"
+    return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pair)])}"
 
 
-def _notes(pairing: SamplePair) -> Iterator[str]:
+def _notes(pair: SamplePair) -> Iterator[str]:
     """Yield what differs and does not matter."""
-    ours, theirs = pairing.ours[0], pairing.theirs[0]
-    for name, other in pair_fields(ours, theirs).items():
-        one, two = ours.fields[name], theirs.fields[other]
+    for name, other in pair.fields.items():
+        one, two = pair.ours[0].fields[name], pair.theirs[0].fields[other]
         if one.dtype != two.dtype:
             yield f"{name or 'their dtype'}: {one.dtype} expected, {two.dtype} actual"
-    expected, actual = (one.batch for one in pairing.read)
+    expected, actual = (one.batch for one in pair.read)
     if expected is not None and actual is not None and expected != actual:
         yield f"batches of {expected} expected, of {actual} actual"
 
 
-def _reason(pairing: SamplePair, off: Sequence[int], fields: Mapping[str, str]) -> str:
-    ours, theirs = pairing.ours, pairing.theirs
+def _reason(pair: SamplePair) -> str:
+    ours, theirs, off = pair.ours, pair.theirs, pair.off
+    count = min(len(ours), len(theirs))
     if not off:
-        return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"
-    first = off[0]
-    which = ", ".join(filter(None, (str(one) for one in sorted(differing(ours[first], theirs[first], fields)))))
-    named = f" ({ours[first].names[0]})" if ours[first].names else ""
-    return f"{len(off)} of {min(len(ours), len(theirs))} samples differ, first sample {ours[first].number}{named}{f' in {which}' if which else ''}"
+        return f"the first {count} samples are equal, but one side has more"
+    which = ", ".join(filter(None, sorted(differing(ours[off[0]], theirs[off[0]], pair.fields))))
+    return f"{len(off)} of {count} samples differ, first sample {pair.shown(off[0])}{f' in {which}' if which else ''}"
+
+
+# What makes the order or the number of samples differ: the first place where another stands, and what is missing or there twice.
+
+
+def _explain_order(pair: SamplePair, places: Sequence[int | None]) -> Diagnosis | None:
+    """Return the first place where the port has another of the reference's samples; None where some are none of them.
+
+    Args:
+        pair: both sides.
+        places: of each of the port's samples the number of the reference's sample that it is.
+    """
+    count = len(pair.ours)
+    known = [place for place in places if place is not None]
+    if len(known) < len(places) or known == list(range(count)):
+        return None
+    seen = Counter(known)
+    twice = sorted(place for place, times in seen.items() if times > 1)
+    missing = [place for place in range(count) if place not in seen]
+    first = next((at for at, place in enumerate(known) if place != at), len(known))
+    is_, wanted = (pair.shown(known[first]) if first < len(known) else "", pair.shown(first) if first < count else "")
+    told = [f"sample {first} of the port is the reference's {is_}, expected {wanted or 'none'}"] if is_ else []
+    told += [f"{some(missing)} of the reference's {count} missing in the port"] if missing else []
+    told += [f"the port has {some(twice)} more than once"] if twice else []
+    evidence = f"all of the port's {len(places)} samples are among the reference's {count}"
+    return _of_order(pair, "; ".join(told), evidence)
+
+
+def _explain_counts(pair: SamplePair) -> Diagnosis:
+    """Return the cause of sources of which one goes on where the other ends."""
+    told = ", ".join(
+        f"{known or f'more than {len(read.samples)}'} {word}"
+        for known, read, word in zip(pair.counts, pair.read, ("expected", "actual"), strict=True)
+    )
+    return _of_order(pair, f"samples: {told}", "the number of samples")
+
+
+def _of_order(pair: SamplePair, told: str, evidence: str) -> Diagnosis:
+    samplers = [getattr(one.opened, "batch_sampler", None) for one in pair.opened]
+    drops = [getattr(one, "drop_last", None) for one in samplers]
+    fix = "read every sample once, in the reference's order"
+    if None not in drops and drops[0] != drops[1]:
+        told, fix = f"`drop_last` is {drops[1]}, the reference's {drops[0]}: {told}", f"pass drop_last={drops[0]}"
+    code = "setting" if fix.startswith("pass") else "parting"
+    return Diagnosis(code=code, port_path=pair.path, message=f"order: {told}", evidence=evidence, fix=fix)
+
+
+def some(numbers: Sequence[int]) -> str:
+    """Return sample numbers in words, the first few of many."""
+    return f"sample{'s' if len(numbers) > 1 else ''} {listed(list(map(str, numbers)), SHOWN_PLACES)}"

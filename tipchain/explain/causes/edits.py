@@ -45,7 +45,9 @@ from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.matching import common_path
+from tipchain.explain.preflight.kinds import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.frameworks.randomness import attributes
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 NAMES = {
@@ -89,6 +91,7 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield _other_leaves(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
+        yield from _arguments_of_layer(group)
         yield from _function(group, piece, walk)
         yield from _operand_order(group, piece, walk)
         yield from _operands(group, piece, walk)
@@ -278,6 +281,28 @@ def _with_arguments(
     )
 
 
+def _arguments_of_layer(group: Sequence[Parting]) -> Iterator[Hypothesis]:
+    """Yield a layer of Paddle's with an argument of the function that the reference calls in its place."""
+    op, step = group[0].op, group[0].step
+    kind = named_kind(op.layer) if op.name == LAYER and step.name != LAYER else None
+    for trait in () if kind is None else kind.properties:
+        attribute = next((name for name in trait.attributes[1] if hasattr(op.layer, name)), "")
+        value = step.settings.get(trait.torch)
+        if not attribute or value is None:
+            continue
+        present, wanted = getattr(op.layer, attribute), trait.write(value)
+        if not same_setting(wanted, present):
+            yield Hypothesis(
+                code="argument",
+                name=trait.code,
+                confirmed=True,
+                within=partial(attributes, op.layer, **{attribute: wanted}),
+                message=f"its `{trait.argument}` is {present!r}, the reference's {wanted!r}{_at(step)}",
+                fix=f"pass `{trait.argument}={wanted!r}` to {called(op)}",
+                place=op.path,
+            )
+
+
 def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
     slots, settings = _slots(op), spelled(step, walk)
@@ -402,16 +427,14 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         return
     if op.name == LAYER and len(piece.floats_given(op)) != 1:
         return
-    paddle = piece.paddle
-    function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
+    function = _in_paddle(step, piece)
     parameters = signature_of(function)
     if function is None or not parameters:
         return
     settings = _passed(step, walk, parameters)
     count = len([one for one in op.args if piece.is_tensor(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
-    where, name = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name
-    how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
+    where, name, how = place_of(op, piece), class_of(op.layer) if op.name == LAYER else op.name, _shown(settings)
     yield Hypothesis(
         code="function",
         name=step.name,
@@ -421,6 +444,10 @@ def _function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         fix=f"write `{step.name}{how}` for `{name}`{where}: `{op.line}`",
         place=op.path if op.name == LAYER else None,
     )
+
+
+def _shown(settings: Mapping[str, object]) -> str:
+    return f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
 
 
 def _passed(step: ReferenceCall, walk: Walk, parameters: Mapping[str, inspect.Parameter]) -> dict[str, object]:
@@ -510,7 +537,6 @@ class _Exchange:
     def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
         """Return the kind, a sentence, and the tensor that the call should be given."""
         given, wanted = walk.told(self.old), walk.told(self.new)
-        wanted = f"{wanted} of another iteration" if given == wanted else wanted
         after_that = ", which the port makes only after it: the order is another one" if late else ""
         where = place_of(self.op, piece)
         what = f"it gives {called(self.op)}{where} another argument than the reference: {given} in place of {wanted}{after_that}"
@@ -544,6 +570,8 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
     # Of several turns one tells best that what it is given is made of what it should be given.
     late = [one for one, _ in found if walk.rests(one.new, one.old)]
     shown = (late or [found[0][0]])[0]
+    if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
+        return
     acts = {number: act for _, several in found for number, act in several.items()}
     code, what, wanted = shown.words(piece, walk, late=bool(late))
     fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
@@ -615,13 +643,14 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     step, where = extra[0], place_of(op, piece)
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
+    how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
     yield Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
         message=_counted(f"it lacks `{step.said}`{by} in front of {called(op)}{where}{_has(step)}", group),
-        fix=f"apply `{step.name}`{by} in front of {called(op)}{where}: `{op.line}`",
+        fix=f"apply `{step.name}{how}`{by} in front of {called(op)}{where}: `{op.line}`",
     )
 
 
@@ -718,6 +747,12 @@ OPERATORS = {
 """Functions that Paddle has as operators of tensors and numbers."""
 
 
+def _in_paddle(step: ReferenceCall, piece: Piece) -> Function | None:
+    """Return Paddle's function of a step's name; None where there is none."""
+    paddle = piece.paddle
+    return getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
+
+
 def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
     """Return which argument of a call the reference first hands to a step."""
     given = (number for number, one in enumerate(op.args) if set(walk.matched_given(op, one)) & set(step.given))
@@ -726,10 +761,7 @@ def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
 
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
-    paddle = piece.paddle
-    function = (
-        OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
-    )
+    function = OPERATORS.get(step.name) or _in_paddle(step, piece)
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
         return None

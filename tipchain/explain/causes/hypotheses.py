@@ -97,7 +97,6 @@ class Trial:
         hypothesis: which.
         explained: the fraction of the error that it takes away.
         whole: nothing but rounding is left.
-        end: it was measured at the piece's outputs, not at what a layer inside is given.
         left: the relative error that is left.
         number: when it was tried.
     """
@@ -105,28 +104,30 @@ class Trial:
     hypothesis: Hypothesis
     explained: float
     whole: bool
-    end: bool
     left: float
     number: int
 
     @property
-    def rank(self) -> tuple[bool, float, bool, bool, int, int]:
+    def rank(self) -> tuple[bool, float, bool, int, int]:
         """Return what sorts trials.
 
-        What leaves only rounding comes first, then what explains most; of equal ones what mends the end, what the
-        reference has, what changes least, and what was tried first: settings and functions before steps, steps before
-        places, and numbers that are fitted last.
+        What leaves only rounding comes first, then what explains most; of equal ones what the reference has, what changes
+        least, and what was tried first.
         """
         found = self.hypothesis
         share = 0.0 if self.whole else -self.explained
-        return not self.whole, share, not self.end, not found.confirmed, found.changes, self.number
+        return not self.whole, share, not found.confirmed, found.changes, self.number
+
+
+MOST_RUNS = 200
+"""How often a piece is run at most for one diagnosis."""
 
 
 class Trials:
-    """Runs hypotheses, up to a number of runs, and keeps how they did."""
+    """Runs hypotheses and keeps how they did."""
 
-    def __init__(self, piece: Piece, most: int, pace: Pace | None = None) -> None:
-        self.piece, self.most, self.pace = piece, most, pace or Pace()
+    def __init__(self, piece: Piece, pace: Pace | None = None) -> None:
+        self.piece, self.pace = piece, pace or Pace()
         self.base = piece.run(keep=True)
         self.before = piece.error(self.base)
         self.trials: list[Trial] = []
@@ -137,56 +138,40 @@ class Trials:
     def walk(self) -> Walk:
         """Both programs side by side."""
         alone = self.piece.backward and not self.piece.loss  # then the results agree
-        walk = Walk(self.piece, self.base.ops, 0.0 if alone else min(self.before))
+        walk = Walk(self.piece, self.base.ops, 0.0 if alone else self.before)
         walk.run()
         return walk
 
-    @property
-    def left(self) -> int:
-        """How many runs are left."""
-        return 0 if self.pace.over else self.most - self.piece.runs
+    def over(self) -> bool:
+        """Whether there is no time, or no run, left."""
+        return self.pace.over or self.piece.runs >= MOST_RUNS
 
     def run(self, hypotheses: Iterable[Hypothesis]) -> None:
-        """Try hypotheses until the runs are spent."""
+        """Try hypotheses until time or runs are spent."""
         for one in hypotheses:
-            if self.left <= 0:
+            if self.over():
                 return
             outcome = self._outcome(one)
             if outcome is None:
                 continue
-            after = self.piece.error(outcome)
-            if outcome.outputs:
-                trial = self._judged(one, after)
-                self.trials += [] if trial is None else [trial]
-            else:  # given up
-                (_, before), (_, left) = self.before, after
-                self.trials.append(
-                    Trial(
-                        hypothesis=one,
-                        explained=min(explained(before, left), EXPLAINED**2),
-                        whole=False,
-                        end=False,
-                        left=left,
-                        number=len(self.trials),
-                    )
-                )
+            trial = self._judged(one, self.piece.error(outcome))
+            self.trials += [] if trial is None else [trial]
 
     def explains(self, one: Hypothesis) -> bool:
         """Tell whether a hypothesis explains the error, without keeping it."""
         outcome = self._outcome(one)
-        if outcome is None or not outcome.outputs:
+        if outcome is None:
             return False
         trial = self._judged(one, self.piece.error(outcome))
         return trial is not None and trial.explained >= EXPLAINED
 
     def mends(self, one: Hypothesis) -> Trial | None:
-        """Return how a hypothesis did, without keeping it, if nothing but rounding is left, inside the piece and at its end."""
+        """Return how a hypothesis did, without keeping it, if nothing but rounding is left."""
         outcome = self._outcome(one)
-        if outcome is None or not outcome.outputs:
+        if outcome is None:
             return None
-        errors = zip(self.before, self.piece.error(outcome), strict=True)
-        left = max(after for before, after in errors if before > NOISE)
-        trial = Trial(hypothesis=one, explained=1.0, whole=True, end=True, left=left, number=0)
+        left = self.piece.error(outcome)
+        trial = Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
         return trial if left <= SAME_SINGLE else None
 
     def found(self) -> list[Trial]:
@@ -194,14 +179,12 @@ class Trials:
         good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)
         if good and good[0].whole:
             good = [one for one in good if one.whole]
-        if good and good[0].end:
-            good = [one for one in good if one.end]
         by_kind = {(one.hypothesis.code, one.hypothesis.name): one for one in reversed(good)}
         return [one for one in good if by_kind[one.hypothesis.code, one.hypothesis.name] is one]
 
     def settled(self) -> bool:
-        """Whether something explains the error to rounding, at the piece's end."""
-        return any(one.whole and one.end for one in self.trials)
+        """Whether something explains the error to rounding."""
+        return any(one.whole for one in self.trials)
 
     def best(self) -> Trial | None:
         """Return the trial that explains most."""
@@ -217,21 +200,13 @@ class Trials:
             self.failed += 1
             return None
 
-    def _judged(self, one: Hypothesis, after: tuple[float, float]) -> Trial | None:
-        """Return how a hypothesis did; None if it makes the end worse and mends nothing there."""
-        places = [
-            (number == 0, explained(before, left), left, before)
-            for number, (before, left) in enumerate(zip(self.before, after, strict=True))
-            if before > NOISE
-        ]
-        if not places:
+    def _judged(self, one: Hypothesis, left: float) -> Trial | None:
+        """Return how a hypothesis did; None if it makes the error larger."""
+        if left > self.before * (1 + SAME_DOUBLE):
             return None
-        worse = places[0][0] and places[0][2] > places[0][3] * (1 + SAME_DOUBLE)
-        end, share, left, before = max(places, key=lambda place: (place[1] >= EXPLAINED, place[0], place[1]))
-        if worse and not end:  # what makes the end worse is no cause
-            return None
-        whole = share >= EXPLAINED and left <= max(REMAINDER * min(before, 1.0), NOISE)
-        return Trial(hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials))
+        share = explained(self.before, left)
+        whole = share >= EXPLAINED and left <= max(REMAINDER * min(self.before, 1.0), NOISE)
+        return Trial(hypothesis=one, explained=share, whole=whole, left=left, number=len(self.trials))
 
 
 def explained(before: float, after: float) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.trace import Call, is_array, put_back, take_out
@@ -26,6 +26,8 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 LOSS = "loss"
+SHOWN = 4
+"""Elements of a gradient that a message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,13 +60,10 @@ class Problem:
     run: Callable[[int, Sequence[Array]], Evaluated | None]
 
 
-# Two losses as programs: where the code of one parts from the other's, line by line.
-
-
 Run = Callable[..., Evaluated]
 
 
-def cause_in_code(
+def _cause_in_code(
     sides: Sides,
     losses: tuple[Loss, Loss],
     outputs: tuple[object, object],
@@ -75,20 +74,7 @@ def cause_in_code(
     *,
     double: bool = True,
 ) -> Diagnosis | None:
-    """Say where the code of the port's loss parts from the reference's; None if that is not found.
-
-    Both are taken as models of two inputs, the output and the labels, and diagnosed as such, in value and gradient.
-
-    Args:
-        sides: torch's and Paddle's.
-        losses: ``(output, labels) -> scalar`` of each.
-        outputs: the reference's output, and the port's with the same values.
-        labels: an array or arrays, nested, or None.
-        links: numbers of the arrays of both outputs that belong together.
-        opened: gives mappings attributes, as losses may use them.
-        seed: of random numbers.
-        double: whether both run in float64.
-    """
+    """Diagnose both losses as models of two inputs, the output and the labels; None where their code tells nothing."""
     called = [_called(output, labels) for output in outputs]
 
     def build(*, backward: bool) -> Piece:
@@ -106,7 +92,6 @@ def cause_in_code(
             ours=ours,
             theirs=theirs,
             backward=backward,
-            consumer=None,
             atomic=frozenset(),
             seed=seed,
             links=tuple(links),
@@ -170,25 +155,6 @@ def clamped(problem: Problem) -> bool:
         if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
             return True
     return False
-
-
-def _apart(problem: Problem, shown: Diagnosis | None) -> Diagnosis:
-    """Add how large both gradients are to what is shown of two losses that differ."""
-    one, other = problem.expected.flat, problem.actual.flat
-    expected, actual = float(np.linalg.norm(one)), float(np.linalg.norm(other))
-    words = "one gradient is zero"
-    if expected and actual:
-        cosine = float(one @ other) / (expected * actual)
-        words = f"the port's gradient is {actual / expected:.4g} times as large, with a cosine of {cosine:.4f}"
-    if shown is None:
-        return Diagnosis(
-            code="unknown",
-            port_path=LOSS,
-            message=f"the losses differ: {words}",
-            evidence="both were given the same outputs and labels",
-            fix="compare the two losses' code and arguments",
-        )
-    return replace(shown, evidence=f"{shown.evidence}; {words}")
 
 
 NAN = Diagnosis(
@@ -285,10 +251,29 @@ def check_loss(
         return found
     given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
     links = [(number, place.number) for number, place in enumerate(theirs.places) if place is not None]
-    cause = cause_in_code(sides, losses, given, labels, links, open_fields, seed, double=precise)
+    cause = _cause_in_code(sides, losses, given, labels, links, open_fields, seed, double=precise)
     if cause is None or cause.code == "unknown":
-        cause = _apart(problem, cause)
+        one, other = expected.flat[:SHOWN], actual.flat[:SHOWN]
+        gradients = [", ".join(f"{value:.6g}" for value in side) for side in (other, one)]
+        shown = f"the port's gradient begins with {gradients[0]}, the reference's with {gradients[1]}"
+        places = [f"the {who}'s is {_named(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
+        parting = Diagnosis(
+            code="parting",
+            port_path=LOSS,
+            message=f"of equal outputs the port's loss is {actual.value:.9g}, the reference's {expected.value:.9g}; {shown}",
+            evidence="; ".join(places),
+            fix="compare the two losses' code and arguments",
+        )
+        cause = parting if cause is None else replace(cause, code="parting", evidence=f"{cause.evidence}; {shown}")
     return replace(found, diagnoses=(cause,))
+
+
+def _named(loss: Loss) -> str:
+    """Return what a loss is called, with the line of a user's own."""
+    own = loss.func if isinstance(loss, partial) else loss
+    own = own if hasattr(own, "__qualname__") else type(own)
+    library = str(getattr(own, "__module__", "")).startswith(("torch.", "paddle."))
+    return f"`{own.__qualname__}`{'' if library else at_source(own)}"
 
 
 def evaluate(
@@ -497,9 +482,9 @@ def _never_ran(
             return failed
         if isinstance(single, NotScalarError):
             unreduced = Diagnosis(
-                code="reduction",
+                code="argument",
                 port_path="loss",
-                message="the port's loss is not reduced to a scalar, the reference's is",
+                message="`reduction` is 'none' in the port's loss, which is no scalar; the reference's is reduced",
                 evidence=str(single),
                 fix="pass the reference's reduction: 'mean' or 'sum'",
             )

@@ -1,38 +1,305 @@
-"""Two metrics, called with equal outputs and labels; and why they differ."""
+"""Two metrics, called with equal outputs and labels; and where their code parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 
 import numpy as np
 
 from tipchain.core.blame import one_line, placed
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.metric_ways import (
-    Batch,
-    MetricMeter,
-    Probe,
-    Values,
-    given_probe,
-    join,
-    kinds_of,
-    make_probes,
-    square,
-    with_ignored,
-)
-from tipchain.explain.causes.walk import glimpse
+from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.trace import is_array, put_back, take_out
-from tipchain.framework_types import Metric, Nested
-from tipchain.frameworks.live_models import Sides
-from tipchain.numbers.compare import common_factor
+from tipchain.framework_types import Array, Metric, Nested
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import SAME_ENLARGED, SAME_SINGLE
 
 METRIC = "metric"
-MOST_TRIED = 64
-"""Sets of outputs and labels on which a difference is looked for in a smaller one."""
+
+# Logits and labels on which every way of counting gives a number of its own: the last batch is smaller and worse than the
+# others, classes have different numbers of samples, one has none, and the true class comes at every place of the ranking.
+
+
+BATCH_SIZES = (8, 8, 3)
+"""Samples of the batches."""
+RANKS = (0, 0, 0, 0, 0, 0, 4, 3, 0, 0, 0, 0, 2, 5, 1, 3, 0, 5, 9)
+"""How many classes have a larger logit than the true one, for each sample: every way of counting gives another number."""
+TRUE_CLASSES = (0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 2, 1, 2, 3, 3, 2, 1, 0, 3)
+"""The classes of the probe's samples: not equally many of each, so that means over classes and over samples differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierProbe:
+    """Synthetic outputs of a classifier.
+
+    Attributes:
+        logits: float32 ``[n, c]``, no two of a sample alike.
+        label: int64 ``[n]``.
+        tied: float32 ``[n, c]``, every sample's logits rounded to a few values.
+    """
+
+    logits: Array
+    label: Array
+    tied: Array
+
+    def batches(self, *, ties: bool = False) -> list[tuple[Array, Array]]:
+        """Return logits and labels batch by batch."""
+        ends = np.cumsum(BATCH_SIZES)[:-1]
+        logits = np.split(self.tied if ties else self.logits, ends)
+        return list(zip(logits, np.split(self.label, ends), strict=True))
+
+
+def make_probe(classes: int) -> ClassifierProbe:
+    """Return the probe for ``classes`` >= 2 classes; the last has no sample, unless there are only two."""
+    label = np.array(TRUE_CLASSES, dtype=np.int64) % (classes - 1 if classes > 2 else 2)
+    ranks = np.minimum(RANKS, classes - 1)
+    random = np.random.default_rng(0)
+    values = np.linspace(2.0, -2.0, classes, dtype=np.float32)
+    logits = np.empty((len(label), classes), dtype=np.float32)
+    for row, true, rank in zip(logits, label, ranks, strict=True):
+        others = random.permutation([number for number in range(classes) if number != true])
+        row[np.insert(others, rank, true)] = values
+    return ClassifierProbe(logits=logits, label=label, tied=np.round(logits))
+
+
+# What a metric says, whatever it is: a callable, or an object with Paddle's or torchmetrics' protocol.
+
+
+Batch = tuple[Nested, Nested]
+"""Outputs and labels: arrays, or arrays in tuples, lists and mappings."""
+Values = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class OfTensors:
+    """A metric that takes its framework's tensors, never arrays: an alignment case's."""
+
+    metric: Metric
+
+
+@dataclass(slots=True, kw_only=True)
+class MetricMeter:
+    """One side's metric.
+
+    A callable is given arrays, and its framework's tensors if it does not take them; an object tensors first.
+
+    Attributes:
+        side: the framework.
+        metric: a callable ``(outputs, labels)``; an object with ``compute``, ``update``, ``accumulate`` and ``reset``
+            (`paddle.metric.Metric`), or with ``update``, ``compute`` and ``reset`` (torchmetrics); or a class of these.
+        kind: what it was found to be: ``"callable"``, ``"paddle"``, ``"torchmetrics"``.
+        orders: whether arrays or tensors are tried first.
+    """
+
+    side: LiveSide
+    metric: Metric
+    kind: str = ""
+    orders: tuple[bool, ...] = ()
+
+    @classmethod
+    def of(cls, side: LiveSide, metric: Metric) -> MetricMeter:
+        """Return the meter of a metric."""
+        tensors = isinstance(metric, OfTensors)
+        metric = metric.metric if isinstance(metric, OfTensors) else metric
+        metric = metric() if isinstance(metric, type) else metric
+        if all(hasattr(metric, name) for name in ("update", "accumulate")):
+            kind = "paddle"
+        elif all(hasattr(metric, name) for name in ("update", "compute")):
+            kind = "torchmetrics"
+        elif callable(metric):
+            kind = "callable"
+        else:
+            raise UsageError(
+                f"the {side.name} metric is a {type(metric).__name__}\n"
+                "  expected: a callable `(outputs, labels)`, or an object with `update` and `compute` or `accumulate`"
+            )
+        orders = (True,) if tensors else (False, True) if kind == "callable" else (True, False)
+        return cls(side=side, metric=metric, kind=kind, orders=orders)
+
+    def values(self, batches: Sequence[Batch]) -> Values:
+        """Return what a fresh copy of the metric says about all batches together.
+
+        Raises:
+            UsageError: it is no number, or no mapping or sequence of numbers.
+            Exception: whatever the metric raises.
+        """
+        return self.evaluations(batches)[0]
+
+    def evaluations(self, *groups: Sequence[Batch]) -> list[Values]:
+        """Return what one copy says about each of several groups of batches, one after another, given tensors or arrays as it takes."""
+        *others, last = self.orders
+        for tensors in others:
+            with suppress(Exception):  # what it raises last is told
+                found = self._feed_all(groups, tensors=tensors)
+                self.orders = (tensors,)
+                return found
+        found = self._feed_all(groups, tensors=last)
+        self.orders = (last,)
+        return found
+
+    def _feed_all(self, groups: Sequence[Sequence[Batch]], *, tensors: bool) -> list[Values]:
+        try:
+            metric = copy.deepcopy(self.metric)
+        except Exception:  # noqa: BLE001  (what cannot be copied is used as it is)
+            metric = self.metric
+        return [self._feed(metric, batches, tensors=tensors) for batches in groups]
+
+    def _feed(self, metric: Metric, batches: Sequence[Batch], *, tensors: bool) -> Values:
+        with self.side.recording(gradient=False):
+            parts = [join(batches)] if self.kind == "callable" else batches
+            given = [
+                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors)) for one, other in parts
+            ]
+            if self.kind == "callable":
+                return self._named(metric(*given[0]), None)
+            if hasattr(metric, "reset"):
+                metric.reset()
+            for outputs, labels in given:
+                self._update(metric, outputs, labels)
+            if self.kind == "torchmetrics":
+                return self._named(metric.compute(), None)
+            return self._named(metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None)
+
+    def _update(self, metric: Metric, outputs: Nested, labels: Nested) -> None:
+        if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
+            metric.update(outputs, labels)
+            return
+        found = metric.compute(outputs, labels)
+        # Paddle's own loop hands over what compute gives, as arrays.
+        values = found if isinstance(found, tuple | list) else [found]
+        metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
+
+    def _convert(self, value: object, *, tensors: bool) -> Nested:
+        structure, arrays, _ = take_out(value, is_array)
+        made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
+        return put_back(structure, made)
+
+    def _named(self, found: object, names: object) -> Values:
+        if isinstance(found, Mapping):
+            result: Values = {}
+            for name, one in found.items():
+                result |= {f"{name}{key}": value for key, value in self._numbers(one).items()}
+        else:
+            result = self._numbers(found)
+            given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
+            if len(given) == len(result):
+                result = dict(zip(map(str, given), result.values(), strict=True))
+        if not result:
+            raise UsageError(f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name")
+        return result
+
+    def _numbers(self, found: object) -> Values:
+        if isinstance(found, tuple | list):
+            return {
+                f"[{number}]{key}": value
+                for number, one in enumerate(found)
+                for key, value in self._numbers(one).items()
+            }
+        if found is None:
+            return {}
+        try:
+            array = np.asarray(self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
+            ) from error
+        if array.size == 1:
+            return {"": float(array.reshape(()))}
+        return {f"[{number}]": float(one) for number, one in enumerate(array.reshape(-1))}
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Return batches as one, joined along axis 0."""
+    if len(batches) == 1:
+        return batches[0]
+    sides = []
+    for number in (0, 1):
+        taken = [take_out(one[number], is_array) for one in batches]
+        joined = [np.concatenate(arrays) for arrays in zip(*(arrays for _, arrays, _ in taken), strict=True)]
+        sides.append(put_back(taken[0][0], joined))
+    return sides[0], sides[1]
+
+
+# Outputs and labels on which two metrics are called: the models' own, and such as tell ways of counting apart.
+
+
+CLASSES = 10
+"""Of a classifier of which nothing is known."""
+SIZES = ((7, 7, 4), (16, 5), (9, 2, 2))
+"""Samples of the batches of random probes: the last is smaller."""
+MIXED = 0.4
+"""Share of the samples that have the outputs of another."""
+IGNORED = (255, -100, -1)
+"""Labels that losses and metrics usually pass over."""
+OTHER = 254
+"""A label that nobody passes over on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Probe:
+    """Outputs and labels, batch by batch.
+
+    Attributes:
+        name: what messages call it.
+        batches: at least one.
+        given: these are the models' own.
+    """
+
+    name: str
+    batches: Sequence[Batch]
+    given: bool = False
+
+
+def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
+    """Yield the models' own outputs, in two uneven batches where they can be cut, and others that are like them."""
+    given = Probe(name="the models' outputs", batches=[(outputs, labels)], given=True)
+    if not (is_array(outputs) and is_array(labels) and outputs.ndim and labels.shape[:1] == outputs.shape[:1]):
+        yield given
+    else:
+        cut = len(outputs) - max(1, len(outputs) // 3)
+        halves = [(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])]
+        yield replace(given, batches=halves) if len(outputs) > 2 else given
+        if outputs.ndim == 2 and outputs.shape[1] > 1 and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
+            column = [-1, *labels.shape[1:]]
+            made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1]).batches()]
+            yield from [Probe(name="outputs made to tell", batches=made)] if labels.size == len(outputs) else []
+    yield from _alike((outputs, labels))
+
+
+def _alike(batch: Batch) -> Iterator[Probe]:
+    """Yield random choices of samples, some with the outputs of others, and noise in what the models return."""
+    (structure, outputs, _), (label_structure, labels, _) = (take_out(one, is_array) for one in batch)
+    count = next((len(one) for one in outputs if one.ndim), 0)
+    random = np.random.default_rng(0)
+    for number, sizes in enumerate(SIZES if count else ()):
+        batches: list[Batch] = []
+        for size in sizes:
+            rows = random.integers(0, count, size)
+            others = np.where(random.random(size) < MIXED, random.integers(0, count, size), rows)
+            made = [one[others] if one.shape[:1] == (count,) else one for one in outputs]
+            made = [
+                (one + (one.std() or 1.0) * random.standard_normal(one.shape)).astype(one.dtype)
+                if one.dtype.kind == "f"
+                else one
+                for one in made
+            ]
+            told = [one[rows] if one.shape[:1] == (count,) else one for one in labels]
+            batches.append((put_back(structure, made), put_back(label_structure, told)))
+        yield Probe(name=f"random outputs {number}", batches=batches)
+
+
+def _unknown() -> Iterator[Sequence[Probe]]:
+    """Yield outputs of a classifier, then of a yes or no, then numbers, where the models' own are not known."""
+    made = make_probe(CLASSES).batches()
+    yield [Probe(name="outputs made to tell", batches=made), *_alike(join(made))]
+    numbers = np.random.default_rng(0).standard_normal((2, 19)).astype(np.float32)
+    yield list(_alike((numbers[0], (numbers.sum(0) > 0).astype(np.int64))))
+    yield list(_alike((numbers[0], numbers.sum(0))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,74 +310,36 @@ class MetricPair:
         refused: what the port's raised for a probe that the reference's takes; empty where there is none.
     """
 
-    meters: tuple[Meter, Meter]
+    meters: tuple[MetricMeter, MetricMeter]
     probes: Sequence[Probe]
     values: Sequence[tuple[Values, Values]]
     refused: str = ""
 
 
-def why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
-    """Show two metrics on the smallest outputs and labels that are found on which a value of them differs."""
-    batches = _smallest(case, case.probes[at].batches, name, other)
-    ours, theirs = (meter.values(batches) for meter in case.meters)
-    which = f"{name}: " if name else ""
-    shown = f"{which}expected {_shown(ours.get(name))}, actual {_shown(theirs.get(other))} for {_told(batches)}"
-    pairs = [(one[name], two[other]) for one, two in case.values if name in one and other in two]
-    factor = common_factor(*(np.array(side) for side in zip(*pairs, strict=True))) if len(pairs) > 1 else None
-    words = "" if factor is None else f"; the port's value is {factor:.6g} times the reference's everywhere"
-    places = [placed(meter.metric).rpartition("/")[2] for meter in case.meters]
-    return Diagnosis(
-        code="other-metric",
-        port_path=METRIC,
-        message=f"{shown}{words}",
-        evidence=f"the reference is {places[0]}, the port {places[1]}; both were called on {len(case.probes)} sets of outputs",
-        fix=f"let {places[1]} count as {places[0]} does",
+def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
+    """Show both values, and where the codes part."""
+    batches, (meter, port_meter) = case.probes[at].batches, case.meters
+    programs = CodeRun((meter.side,)), CodeRun((port_meter.side,))
+    ours = programs[0].run(partial(meter.values, batches)).get(name, np.nan)
+    theirs = programs[1].run(partial(port_meter.values, batches)).get(other, np.nan)
+    shown = f"{f'{name}: ' if name else ''}expected {ours:.9g}, actual {theirs:.9g} for {case.probes[at].name}"
+    places = [placed(one.metric).rpartition("/")[2] for one in case.meters]
+    evidence = (
+        f"the reference is {places[0]}, the port {places[1]}; both were called on {len(case.probes)} sets of outputs"
     )
 
+    def again(edit: Edit) -> Array:
+        return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.values, batches))[other])
 
-def _smallest(case: MetricPair, batches: Sequence[Batch], name: str, other: str) -> Sequence[Batch]:
-    """Return one sample on which both differ, else as few samples as are found; batches as they are where one alone does not."""
-
-    def differs(tried: Sequence[Batch]) -> bool:
-        try:
-            ours, theirs = (meter.values(tried) for meter in case.meters)
-        except Exception:  # noqa: BLE001  (a user's metric)
-            return False
-        return not same(ours.get(name), theirs.get(other))
-
-    whole = join(batches)
-    if not differs([whole]) or not are_arrays(whole) or not whole[0].ndim or len(whole[0]) != len(whole[1]):
-        return batches
-    count = len(whole[0])
-    for number in range(min(count, MOST_TRIED)):
-        if differs([_samples(whole, [number])]):
-            return [_samples(whole, [number])]
-    kept = list(range(count))
-    for number in range(count - 1, max(count - 1 - MOST_TRIED, -1), -1):
-        fewer = [one for one in kept if one != number]
-        if fewer and differs([_samples(whole, fewer)]):
-            kept = fewer
-    return [_samples(whole, kept)]
+    runs = TwoRuns(programs=programs, ends=(np.array(ours), np.array(theirs)), again=again)
+    cause = explain_parting(runs, METRIC, shown)
+    if cause is not None:
+        return replace(cause, evidence=f"{cause.evidence}; {evidence}")
+    fix = f"let {places[1]} count as {places[0]} does"
+    return Diagnosis(code="parting", port_path=METRIC, message=shown, evidence=evidence, fix=fix)
 
 
-def _samples(batch: Batch, numbers: Sequence[int]) -> Batch:
-    return batch[0][numbers], batch[1][numbers]
-
-
-def _told(batches: Sequence[Batch]) -> str:
-    said = []
-    for batch in batches:
-        outputs, labels = (take_out(one, is_array)[1] for one in batch)
-        said.append(f"outputs {', '.join(map(glimpse, outputs))} with labels {', '.join(map(glimpse, labels))}")
-    return "; then ".join(said)
-
-
-def are_arrays(batch: Batch) -> bool:
-    """Tell whether outputs and labels are single arrays."""
-    return all(isinstance(one, np.ndarray) for one in batch)
-
-
-def without(batch: Batch, label: int) -> Sequence[Batch]:
+def _without(batch: Batch, label: int) -> Sequence[Batch]:
     """Return a batch without its samples (or places) of one label; nothing where no other is left."""
     outputs, labels = batch
     if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
@@ -125,35 +354,17 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
     return [(outputs[keep], labels[keep])] if keep.any() else []
 
 
-# What two metrics do beside counting: pass over a label, go on counting, take other outputs.
-
-
-IGNORED = (255, -100, -1)
-"""Labels that losses and metrics usually pass over."""
-OTHER = 254
-"""A label that nobody passes over on purpose."""
-Same = Callable[[float | None, float | None], bool]
-
-
-def ignored(case: MetricPair) -> Diagnosis | None:
+def _ignored(case: MetricPair) -> Diagnosis | None:
     """Return the cause of metrics of which one alone passes over a label on purpose, though none of the labels is such."""
-    probe = next(
-        (
-            one
-            for one in case.probes
-            if not one.given and all(are_arrays(batch) and batch[1].dtype.kind in "iu" for batch in one.batches)
-        ),
-        None,
-    )
-    if probe is None:
-        return None
-    for label in IGNORED:
-        ours, theirs = (_skips(meter, probe, label) for meter in case.meters)
+    known = [one.batches for one in case.probes if not one.given]
+    arrays = [one for one in known if all(is_array(part) and label.dtype.kind in "iu" for part, label in one)]
+    for label in IGNORED if arrays else ():
+        ours, theirs = (_passes_over(meter, arrays[0], label) for meter in case.meters)
         if ours is None or theirs is None or ours is theirs:
             continue
-        which, other = ("reference", "port") if ours else ("port", "reference")
+        which, other = SIDE_NAMES if ours else SIDE_NAMES[::-1]
         return Diagnosis(
-            code="ignored-label",
+            code="parting",
             port_path=METRIC,
             message=f"the {which} leaves out samples of label {label}, the {other} counts them",
             evidence="labels were replaced by it, and by another that is no class, which both count",
@@ -163,69 +374,48 @@ def ignored(case: MetricPair) -> Diagnosis | None:
     return None
 
 
-def _skips(meter: Meter, probe: Probe, label: int) -> bool | None:
+def _passes_over(meter: MetricMeter, batches: Sequence[Batch], label: int) -> bool | None:
     """Tell whether a metric leaves out a label, and no other that is no class; None where it does not take it."""
-    return _passes_over(meter, probe, label) if _passes_over(meter, probe, OTHER) is not True else None
-
-
-def _passes_over(meter: Meter, probe: Probe, label: int) -> bool | None:
-    changed = with_ignored(probe, label)
-    if changed is None:
+    if label != OTHER and _passes_over(meter, batches, OTHER):
         return None
-    rest = [made for batch in changed.batches for made in without(batch, label)]
+    changed: list[Batch] = []
+    for outputs, labels in batches:
+        some = labels.copy()
+        some.reshape(-1)[:: max(3, some.size // 2)] = label
+        if (some == label).all():
+            return None
+        changed.append((outputs, some))
     try:
-        values, others = meter.values(changed.batches), meter.values(rest)
+        values = meter.values(changed)
+        others = meter.values([made for batch in changed for made in _without(batch, label)])
     except Exception:  # noqa: BLE001  (a metric that does not take such a label)
         return None
     return all(abs(values[name] - others.get(name, np.inf)) < SAME_SINGLE for name in values)
 
 
-def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
+def _not_reset(case: MetricPair) -> Diagnosis | None:
     """Return the cause of a metric that goes on counting where the other starts anew."""
-    probes = [one.batches for one in case.probes]
-    first, between = probes[0], probes[-1] if len(probes) > 1 else probes[0]
+    first, between = case.probes[0].batches, case.probes[-1].batches
     try:
-        runs = [meter.repeated(first, between) for meter in case.meters]
+        runs = [meter.evaluations(first, between, first) for meter in case.meters]
     except Exception:  # noqa: BLE001  (as above)
         return None
-    ours, theirs = (any(not same(before[name], after.get(name)) for name in before) for before, after in runs)
+    ours, theirs = (any(not same(one[name], again.get(name)) for name in one) for one, _, again in runs)
     if ours == theirs:
         return None
-    (_, after), (_, port_after) = runs
-    meter, port_meter = case.meters
-    which, other = ("port", "reference") if theirs else ("reference", "port")
-    try:
-        predicted = (meter if theirs else port_meter).values([*first, *between, *first])
-    except Exception:  # noqa: BLE001  (as above)
-        predicted = None
-    values = list((port_after if theirs else after).values())
-    exact = predicted is not None and len(predicted) == len(values) and all(map(same, predicted.values(), values))
+    which, other = SIDE_NAMES if ours else SIDE_NAMES[::-1]
+    (before, _, after), (port_before, _, port_after) = runs
+    values = (before, after) if ours else (port_before, port_after)
+    shown = [", ".join(f"{name} {value:.6g}".strip() for name, value in one.items()) for one in values]
     return Diagnosis(
-        code="not-reset",
+        code="parting",
         port_path=METRIC,
         message=f"the {which}'s metric goes on counting from one evaluation to the next, the {other}'s starts anew",
-        evidence="called for the same outputs again after others"
-        + (": it gives what all of them together give" if exact else ""),
-        explained=1.0 if exact else None,
-        fix="reset the metric before each evaluation"
-        if theirs
-        else "do not reset the metric, as the reference does not",
+        evidence=f"called for {case.probes[0].name} it gives {shown[0]}, and for the same again after others {shown[1]}",
+        fix="do not reset the metric, as the reference does not"
+        if ours
+        else "reset the metric before each evaluation, as the reference does",
     )
-
-
-def raises_alone(meters: tuple[Meter, Meter], outputs: Nested, labels: Nested) -> Diagnosis | None:
-    """Show a port's metric that raises where it says something else of as many samples as classes: axes are mistaken there."""
-    arrays = [one if isinstance(one, np.ndarray) else None for one in (outputs, labels)]
-    probe = square(*arrays)
-    pair, _ = (None, {}) if probe is None else _both(meters, probe)
-    if pair is None or probe is None:
-        return None
-    ours, theirs = pair
-    case = MetricPair(meters=meters, probes=[probe], values=[pair])
-    for name, other in zip(ours, theirs, strict=False):
-        if not same(ours[name], theirs[other]):
-            return why(case, 0, name, other)
-    return None
 
 
 RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
@@ -257,111 +447,58 @@ def check_metrics(
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
     case = _measure(meters, outputs, labels)
-    return case if isinstance(case, PieceCheck) else _judge(_measure_inside(meters, case, outputs, labels))
+    return case if isinstance(case, PieceCheck) else _judge(case)
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """A metric of several outputs or labels, as one of one of each: the others are the models' own, as often as it takes."""
-
-    meter: MetricMeter
-    whole: Batch
-    places: tuple[int, int]
-
-    @property
-    def metric(self) -> Metric:
-        """The metric itself."""
-        return self.meter.metric
-
-    def values(self, batches: Sequence[Batch]) -> Values:
-        return self.meter.values([self._put(one) for one in batches])
-
-    def repeated(self, first: Sequence[Batch], between: Sequence[Batch]) -> tuple[Values, Values]:
-        return self.meter.repeated(*([self._put(one) for one in batches] for batches in (first, between)))
-
-    def _put(self, batch: Batch) -> Batch:
-        made = []
-        for given, whole, place in zip(batch, self.whole, self.places, strict=True):
-            structure, arrays, _ = take_out(whole, is_array)
-            count, size = len(given), len(arrays[place])
-            others = [np.take(one, np.arange(count) % size, 0) if one.shape[:1] == (size,) else one for one in arrays]
-            others[place] = given
-            made.append(put_back(structure, others))
-        return made[0], made[1]
-
-
-Meter = MetricMeter | _Inside
-
-
-def _measure_inside(
-    meters: tuple[MetricMeter, MetricMeter], case: MetricPair, outputs: Nested, labels: Nested
-) -> MetricPair:
-    """Return what metrics of several outputs or labels say of others of one of each, the first that counts; else what is known."""
-    if outputs is None or labels is None or len(case.probes) > 1 or are_arrays((outputs, labels)):
-        return case
-    every, targets = (take_out(one, is_array)[1] for one in (outputs, labels))
-    for (number, output), (place, label) in product(enumerate(every), enumerate(targets)):
-        if not (output.ndim and label.ndim and kinds_of(output, label)):
-            continue
-        reference, port = (_Inside(one, (outputs, labels), (number, place)) for one in meters)
-        turned, _ = _both((reference, port), Probe(name="the models' outputs, turned", batches=[(-output, label)]))
-        if turned is None or turned[0] == case.values[0][0]:
-            continue  # it looks at another output
-        found = _measure((reference, port), output, label)
-        if isinstance(found, MetricPair) and len({tuple(one.values()) for one, _ in found.values[1:]}) > 1:
-            whole = replace(found.probes[0], batches=[(output, label)])
-            return replace(found, probes=[whole, *found.probes[1:]], values=[*case.values, *found.values[1:]])
-    return case
-
-
-def _measure(meters: tuple[Meter, Meter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
-    probes: list[Probe] = []
-    found: list[tuple[Values, Values]] = []
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
+    kinds = [probes_of(outputs, labels)] if outputs is not None and labels is not None else _unknown()
     errors: dict[str, Exception] = {}
-    refused = ""
-    if outputs is not None and labels is not None:
-        probe = given_probe(outputs, labels)
-        pair, raised = _both(meters, probe)
-        if pair is None:
-            side, error = next(iter(raised.items()))
-            if side == "port" and "reference" not in raised:
-                cause = raises_alone(meters, outputs, labels)
-                if cause is not None:
-                    return PieceCheck(
-                        outcome=Outcome.FAIL,
-                        reason=f"the port's metric raised {type(error).__name__}: {cause.message}",
-                        diagnoses=(cause,),
-                    )
-            return failed_to_run(f"the {side}'s metric", error)
-        probes.append(probe)
-        found.append(pair)
-    for kind in kinds_of(outputs, labels):
-        for probe in make_probes(kind, outputs, labels):
-            pair, raised = _both(meters, probe)
+    for probes in kinds:
+        known: list[tuple[Probe, tuple[Values, Values]]] = []
+        refused = ""
+        for probe in probes:
+            found, raised = _both(meters, probe)
             errors |= raised
-            if "port" in raised and "reference" not in raised:
+            if not raised:
+                known.append((probe, (found["reference"], found["port"])))
+            elif probe.given:
+                return _raised(found, raised)
+            elif "port" in raised and "reference" not in raised and not refused:
                 told = one_line(raised["port"])
-                refused = refused or f"; the port's metric raises for {probe.name}, the reference's does not: {told}"
-            if pair is not None:
-                probes.append(probe)
-                found.append(pair)
-        if probes:
-            break
-    if not probes:
-        side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
-        return failed_to_run(f"the {side}'s metric", error)
-    return MetricPair(meters=meters, probes=probes, values=found, refused=refused)
+                refused = f"; the port's metric raises for {probe.name}, the reference's does not: {told}"
+        if known:
+            used, values = zip(*known, strict=True)
+            return MetricPair(meters=meters, probes=used, values=values, refused=refused)
+    side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
+    return failed_to_run(f"the {side}'s metric", error)
 
 
-def _both(meters: tuple[Meter, Meter], probe: Probe) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
-    found: list[Values] = []
+def _both(meters: tuple[MetricMeter, MetricMeter], probe: Probe) -> tuple[dict[str, Values], dict[str, Exception]]:
+    found: dict[str, Values] = {}
     raised: dict[str, Exception] = {}
     for side, meter in zip(SIDE_NAMES, meters, strict=True):
         try:
-            found.append(meter.values(probe.batches))
+            found[side] = meter.values(probe.batches)
         except Exception as error:  # noqa: BLE001, PERF203  (user code)
             raised[side] = error
-    return ((found[0], found[1]) if not raised else None), raised
+    return found, raised
+
+
+def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> PieceCheck:
+    """Return what comes of metrics of which one raises for the models' own outputs: a difference where it is the port's alone."""
+    side, error = next(iter(raised.items()))
+    failed = failed_to_run(f"the {side}'s metric", error)
+    if side == "reference":
+        return failed
+    shown = ", ".join(f"{name} {value:.6g}".strip() for name, value in found["reference"].items())
+    cause = Diagnosis(
+        code="parting",
+        port_path=METRIC,
+        message=f"{failed.reason}, where the reference's gives {shown}",
+        evidence="both were called for the models' outputs",
+        fix="let the port's metric take what the reference's takes",
+    )
+    return replace(failed, outcome=Outcome.FAIL, diagnoses=(cause,))
 
 
 def _judge(case: MetricPair) -> PieceCheck:
@@ -375,7 +512,7 @@ def _judge(case: MetricPair) -> PieceCheck:
         for name, other in names.items()
         for side, value in (("reference", ours[name]), ("port", theirs[other]))
     }
-    lasting = not_reset(case, same)
+    lasting = _not_reset(case)
     off = [
         (name, other)
         for name, other in names.items()
@@ -384,7 +521,7 @@ def _judge(case: MetricPair) -> PieceCheck:
     if lasting is not None and not off:
         return PieceCheck(outcome=Outcome.FAIL, reason=lasting.message, numbers=numbers, diagnoses=(lasting,))
     if not off:
-        hidden = ignored(case)
+        hidden = _ignored(case)
         if hidden is not None:
             return PieceCheck(outcome=Outcome.FAIL, reason=hidden.message, numbers=numbers, diagnoses=(hidden,))
         shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
@@ -402,7 +539,7 @@ def _judge(case: MetricPair) -> PieceCheck:
     causes = [] if lasting is None else [lasting]
     for pair in off:
         at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(pair[0]), two.get(pair[1])))
-        causes.append(why(case, at, *pair))
+        causes.append(_why(case, at, *pair))
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
 
 

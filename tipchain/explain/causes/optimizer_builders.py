@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
@@ -197,7 +198,7 @@ class Opened:
         sides: the reference's and the port's.
         names: torch's names of the parameters that both have.
         left_out: those that could not be matched.
-        rate_given: why both have one learning rate whatever the builders say, or "".
+        note: what both were given whatever the builders say, or "".
         elements: of all parameters that both have.
         whole: no parameter was cut down.
     """
@@ -205,7 +206,7 @@ class Opened:
     sides: tuple[Updates, Updates]
     names: tuple[str, ...]
     left_out: tuple[str, ...]
-    rate_given: str = ""
+    note: str = ""
     elements: int = 0
     whole: bool = True
 
@@ -281,14 +282,14 @@ def open_both(
     clip, port_clip = clips
     bound, port_bound = clipping(clip, reference, ours), clipping(port_clip, port, theirs)
     one = TorchUpdates(sides.reference.framework, dict(reference.named_parameters()), ours, bound)  # type: ignore[arg-type]
-    given = ""
+    notes = [level_epsilons(ours, theirs)]
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
-        given = "the schedules are compared by themselves"
+        notes.append("the schedules are compared by themselves")
     kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[union-attr]
     other = PaddleUpdates(sides.port.framework, kept, theirs, port_bound)  # type: ignore[arg-type]
-    if given:
+    if schedule is not None:
         _same_rate(one, other)
     for name in slots:
         other.assign(name, one.value(name))
@@ -296,7 +297,7 @@ def open_both(
         sides=(one, other),
         names=tuple(slots),
         left_out=tuple(left),
-        rate_given=given,
+        note="; ".join(filter(None, notes)),
         elements=sum(int(np.prod(slot.shape)) for slot in kept.values()),
         whole=all(kept[name] is slot for name, slot in slots.items()),
     )

@@ -1,10 +1,10 @@
-"""Two optimizers, compared by the updates they make of equal gradients; and why they differ."""
+"""Two optimizers, compared by the updates they make of equal gradients; and the setting that makes them differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,152 +12,96 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
-from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
-    ABSENT,
-    SETTINGS,
+    NOTES,
+    SHOWN,
     Matched,
-    UpdateTreatment,
-    paddle_treatments,
-    torch_treatments,
-    updates_apart,
+    UpdateDifference,
+    build,
+    differences,
+    keep,
+    level_epsilons,
+    match,
+    read_paddle,
+    read_torch,
+    updated_by_one,
+    with_settings,
 )
-from tipchain.framework_types import Array, Optimizer, Tensor
+from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.paddle_ import PaddleUpdates, parameter_groups
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 
-# What both optimizers are made with, and the port's run again with the reference's settings.
+# The port's optimizer built again with the reference's settings.
 
 
 OPTIMIZER = "optimizer"
-FROZEN, RATE, CLIPPING = "frozen-parameters", "learning-rate", "gradient-clipping"
-DECAYS = ("weight-decay", "decayed-parameters")
-TAKEN = {one.code: one for traits in SETTINGS.values() for one in traits if one.code not in ABSENT}
-"""Settings that Paddle's optimizers take, by code."""
-NAMED = 4
-"""Parameters that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What both optimizers do to the parameters of both, and how that differs.
-
-    Attributes:
-        matched: torch's name of a parameter with both treatments.
-        findings: what differs.
-        frozen: the parameters that one side alone trains: the port's, the reference's.
-    """
+    """What both optimizers do to the parameters of both, and the parameters that the port, the reference alone updates."""
 
     matched: Matched
-    findings: list[Finding]
-    frozen: tuple[list[str], list[str]]
+    found: list[UpdateDifference]
+    alone: tuple[list[str], list[str]]
 
 
 def _settings_of(opened: Opened) -> _Settings:
     ours, theirs = opened.sides
-    done = {id(one): treatment for one, treatment in torch_treatments(ours.optimizer)}
-    port_done = {id(one): treatment for one, treatment in paddle_treatments(theirs.optimizer)}
-    matched: Matched = []
-    frozen: tuple[list[str], list[str]] = ([], [])
-    for name in opened.names:
-        one, other = ours.tensor(name), theirs.tensor(name)
-        expected = done.get(id(one)) if one.requires_grad else None
-        actual = None if other.stop_gradient else port_done.get(id(other))
-        if expected is not None and actual is not None:
-            matched.append((name, expected, actual))
-        elif (expected is None) != (actual is None):
-            frozen[actual is None].append(name)
-    found = updates_apart(ours.optimizer, theirs.optimizer, matched)
-    return _Settings(matched, [one for one in found if one.code != CLIPPING], frozen)
+    tensors = ((name, ours.tensor(name), theirs.tensor(name)) for name in opened.names)
+    matched, *alone = match(ours.optimizer, theirs.optimizer, tensors)
+    return _Settings(matched, differences(matched, theirs.optimizer), (alone[0], alone[1]))
 
 
-def _put_in(side: PaddleUpdates, matched: Matched, codes: Iterable[str]) -> None:
-    """Give Paddle's optimizer the reference's values of some settings."""
-    for code in codes:
-        if code == RATE:
-            _put_in_rates(side, matched)
-        elif code in DECAYS:
-            _put_in_decays(side, matched)
-        else:
-            _put_in_setting(side, matched, code)
+def _rebuild(opened: Opened, settings: _Settings, names: Sequence[str]) -> None:
+    """Build the port's optimizer again with the reference's values of some settings."""
+    ours, port = opened.sides
+    assert isinstance(port, PaddleUpdates)
+    treatments = [
+        (part.tensor, with_settings(actual, expected, names))
+        for name, expected, actual in settings.matched
+        for part in port.slots[name].parts
+    ]
+    port.optimizer = build(port.framework.paddle, port.optimizer, treatments)
+    level_epsilons(ours.optimizer, port.optimizer)
+    port.hold_rate(float(port.optimizer.get_lr()))
 
 
-def _put_in_rates(side: PaddleUpdates, matched: Matched) -> None:
-    ratios = {name: ours.rate / theirs.rate for name, ours, theirs in matched if theirs.rate}
-    if len({round(one, 9) for one in ratios.values()}) == 1:
-        side.hold_rate(side.first * next(iter(ratios.values())))
-        return
-    for name, ratio in ratios.items():
-        for part in side.slots[name].parts:
-            own = part.tensor.optimize_attr["learning_rate"]
-            part.tensor.optimize_attr = {"learning_rate": own * ratio}
+def _lend(opened: Opened) -> None:
+    """Give the port's optimizer the gradients that the reference's is left with once it has clipped them, and clip no more."""
+    ours, port = opened.sides
+    assert isinstance(port, PaddleUpdates)
+    lent: dict[str, Array] = {}
+
+    def take(*_: object) -> None:
+        held = ((name, ours.tensor(name).grad) for name in opened.names)
+        lent.update((name, gradient.detach().cpu().numpy()) for name, gradient in held if gradient is not None)
+
+    def put() -> None:
+        for name, gradient in lent.items():
+            for part in port.slots[name].parts:
+                part.tensor.grad = None
+            port.add_gradient(name, gradient)
+
+    ours.optimizer.register_step_post_hook(take)
+    keep(port.optimizer, "grad_clip", None)
+    port.clip = put
 
 
-def _put_in_decays(side: PaddleUpdates, matched: Matched) -> None:
-    from paddle.regularizer import L1Decay, L2Decay
-
-    optimizer, names = side.optimizer, set[str]()
-    for name, ours, _ in matched:
-        terms = dict(ours.decay)
-        for part in side.slots[name].parts:
-            if "decoupled" in terms:
-                names.add(part.tensor.name)
-            else:
-                kind, size = (L1Decay, terms["l1"]) if "l1" in terms else (L2Decay, terms.get("l2", 0.0))
-                part.tensor.regularizer = kind(size)
-    decoupled = [size for _, ours, _ in matched for form, size in ours.decay if form == "decoupled"]
-    if hasattr(optimizer, "_apply_decay_param_fun"):  # AdamW's
-        optimizer._apply_decay_param_fun = names.__contains__  # noqa: SLF001
-        _keep(optimizer, "weight_decay", max(decoupled, default=0.0))
-
-
-def _put_in_setting(side: PaddleUpdates, matched: Matched, code: str) -> None:
-    wanted = {id(part.tensor): ours.settings[code] for name, ours, _ in matched for part in side.slots[name].parts}
-    for _, tensors in parameter_groups(side.optimizer):
-        value = next((wanted[id(one)] for one in tensors if id(one) in wanted), None)
-        if value is not None:
-            _keep(side.optimizer, TAKEN[code].argument, value, tensors)
-
-
-def _takes(optimizer: Optimizer, code: str) -> bool:
-    """Tell whether a Paddle optimizer keeps a setting of its own."""
-    argument = TAKEN[code].argument if code in TAKEN else ""
-    return bool(argument) and (hasattr(optimizer, f"_{argument}") or hasattr(optimizer, argument))
-
-
-def _keep(optimizer: Optimizer, argument: str, value: object, tensors: Sequence[Tensor] | None = None) -> None:
-    """Set what a Paddle optimizer keeps of an argument, and its groups, or the one of some tensors."""
-    for group in getattr(optimizer, "_param_groups", ()):
-        if isinstance(group, dict) and (tensors is None or group["params"][0] is tensors[0]):
-            group[argument] = value
-    for name in (f"_{argument}", argument):
-        if hasattr(optimizer, name):
-            setattr(optimizer, name, value)
-    getattr(optimizer, "_default_dict", {})[argument] = value
-
-
-def _unclip(opened: Opened) -> str:
-    """Take clipping out of both sides; return in words how both clip, empty where neither does."""
+def _clippings(opened: Opened) -> list[str]:
+    """Say what clips each side's gradients, "" where nothing is known to."""
     ours, theirs = opened.sides
-    hooks = getattr(ours.optimizer, "_optimizer_step_pre_hooks", {})
-    clips = [getattr(one.clip, "args", (None,))[0] for one in opened.sides]
+    hooks = getattr(ours.optimizer, "_optimizer_step_pre_hooks", {}).values()
+    loops = [getattr(one.clip, "args", (None,))[0] for one in opened.sides]
     kinds = [group.get("grad_clip") for group, _ in parameter_groups(theirs.optimizer)]
     kinds.append(getattr(theirs.optimizer, "_grad_clip", None))
-    said = [_clip_words(one) for one in [*hooks.values(), clips[0]] if one is not None]
-    port_said = list(dict.fromkeys(_clip_words(one) for one in [*kinds, clips[1]] if one is not None))
-    if not said and not port_said:
-        return ""
-    hooks.clear()
-    ours.clip = theirs.clip = None
-    _keep(theirs.optimizer, "grad_clip", None)
-    return (
-        f"the port's gradients are clipped by {listed(port_said, NAMED) or 'nothing'}, the reference's by "
-        f"{listed(said, NAMED) or 'nothing'}"
-    )
+    own = type(ours.optimizer) if not hooks and not type(ours.optimizer).__module__.startswith("torch.") else None
+    both = ([*hooks, loops[0], own], [*kinds, loops[1]])
+    return [listed(list(dict.fromkeys(_clip_words(one) for one in side if one is not None)), SHOWN) for side in both]
 
 
 def _clip_words(clip: object) -> str:
@@ -168,47 +112,59 @@ def _clip_words(clip: object) -> str:
 
 
 def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tuple[Diagnosis, ...]:
-    """Return the settings that explain why updates differ, else both first updates that do.
+    """Return the settings with which the port's updates are the reference's; else both first updates that part.
 
     Args:
         ran: both optimizers as they are.
         again: runs both once more, with something done to them first.
     """
     settings = ran.settings
+    shown = _shown(ran)
     if settings is None:
-        return (_shown(ran),)
-    clipped: list[str] = []
-    aside = {*settings.frozen[0], *settings.frozen[1]}
+        return (shown,)
+    aside = {*settings.alone[0], *settings.alone[1]}
 
-    def explained(codes: Sequence[str], *, unclip: bool = False) -> float:
+    def explained(names: Sequence[str], *, lend: bool = False) -> float:
         def change(opened: Opened) -> None:
-            clipped[:] = [_unclip(opened)] if unclip else []
-            port = opened.sides[1]
-            assert isinstance(port, PaddleUpdates)
-            _put_in(port, settings.matched, codes)
+            if names:
+                _rebuild(opened, settings, names)
+            if lend:
+                _lend(opened)
 
         try:
             return _gone(ran, again(change), aside)
         except Exception:  # noqa: BLE001  (an optimizer that takes no such value explains nothing)
             return 0.0
 
-    codes = list(dict.fromkeys(one.code for one in settings.findings))
-    _, port = ran.opened.sides
-    taken = [one for one in codes if one in (RATE, *DECAYS) or _takes(port.optimizer, one)]
-    rest = [one for one in settings.findings if one.code not in taken]
-    share = explained(taken) if taken else 0.0
-    unclipped = explained(taken, unclip=True) if share < EXPLAINED else 0.0
-    told = _of_frozen(settings.frozen)
-    if share < EXPLAINED and unclipped >= EXPLAINED and clipped[0]:
-        told.append(_of_clipping(clipped[0], unclipped))
-        share = unclipped
-    if share < EXPLAINED and not rest and not told:
-        return (_shown(ran),)
-    alone = {code: explained([code]) if len(taken) > 1 else share for code in taken}
-    whole = share if share >= EXPLAINED else None
-    ordered = sorted((one for one in settings.findings if one.code in taken), key=lambda one: -alone[one.code])
-    told += [_of_setting(one, whole, alone[one.code]) for one in ordered]
-    return (*told, *(_of_setting(one, None, 0.0) for one in (rest if whole is None else ())))
+    alone = [
+        _of_setting(updated_by_one(names, side), "both optimizers' parameters, `requires_grad` and `stop_gradient`")
+        for side, names in zip(("port", "reference"), settings.alone, strict=True)
+        if names
+    ]
+    if not set(ran.failing) - aside:
+        return tuple(alone)
+    alone_shares = {one.name: explained([one.name]) for one in settings.found}
+    names = sorted(alone_shares, key=lambda name: -alone_shares[name])
+    found = sorted(settings.found, key=lambda one: names.index(one.name))
+    for tried in (names[:1], names) if names else ():
+        share = alone_shares[tried[0]] if len(tried) == 1 else explained(tried)
+        if share >= EXPLAINED:
+            proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
+            return (*alone, *(_of_setting(one.finding, proof, share) for one in found if one.name in tried))
+    share = explained(names, lend=True)
+    clips = _clippings(ran.opened)
+    if share >= EXPLAINED:
+        proof = f"with the gradients that the reference's update uses {share:.2%} of the difference is gone"
+        shown = replace(shown, evidence=f"{proof}; {shown.evidence}")
+        message = (
+            f"the port's gradients are clipped by {clips[1] or 'nothing'}, the reference's by {clips[0] or 'nothing'}"
+        )
+        fix = "clip the port's gradients as the reference's are: `grad_clip=` of its optimizer, or `clip=` of its loop"
+        if any(clips):
+            evidence = f"{proof}; {shown.message}"
+            alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
+    told = [*alone, *(_of_setting(one.finding, f"{shown.message}; {shown.evidence}") for one in found)]
+    return tuple(told) or (shown,)
 
 
 def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
@@ -219,10 +175,7 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
     return max(0.0, float(min(shares, default=0.0)))
 
 
-def _of_setting(finding: Finding, explained: float | None, alone: float) -> Diagnosis:
-    evidence = f"reference {finding.reference}, port {finding.port}"
-    if explained is not None:
-        evidence += f"; with the reference's value put in {alone:.2%} of the difference is gone"
+def _of_setting(finding: Finding, evidence: str, explained: float | None = None) -> Diagnosis:
     return Diagnosis(
         code=finding.code,
         port_path=OPTIMIZER,
@@ -233,35 +186,6 @@ def _of_setting(finding: Finding, explained: float | None, alone: float) -> Diag
     )
 
 
-def _of_clipping(words: str, explained: float) -> Diagnosis:
-    return Diagnosis(
-        code=CLIPPING,
-        port_path=OPTIMIZER,
-        message=words,
-        evidence=f"with clipping taken out of both {explained:.2%} of the difference is gone",
-        explained=explained,
-        fix="clip the port's gradients as the reference's are: `grad_clip=` of its optimizer, or `clip=` of its loop",
-    )
-
-
-def _of_frozen(frozen: tuple[list[str], list[str]]) -> list[Diagnosis]:
-    messages = (
-        "the port trains what the reference has frozen, or does not give to its optimizer",
-        "the port does not move what the reference trains",
-    )
-    return [
-        Diagnosis(
-            code=FROZEN,
-            port_path=OPTIMIZER,
-            message=f"{message}: {listed(names, NAMED)}",
-            evidence="both optimizers' parameters, and their `requires_grad` and `stop_gradient`",
-            fix="set stop_gradient of these parameters as the reference sets requires_grad, and hand the others to the optimizer",
-        )
-        for message, names in zip(messages, frozen, strict=True)
-        if names
-    ]
-
-
 def _shown(ran: _Ran) -> Diagnosis:
     """Show the first update that parts: what goes in, what both make of it, and both optimizers with their settings."""
     name = min(ran.failing, key=lambda one: ran.watched[one].step)
@@ -269,30 +193,31 @@ def _shown(ran: _Ran) -> Diagnosis:
     expected, actual = (side[kept.step] for side in kept.updates)
     factor = common_factor(expected, actual)
     words = "" if factor is None else f"; the port's is {factor:.6g} times the reference's everywhere"
-    treatments = torch_treatments(ours.optimizer), paddle_treatments(theirs.optimizer)
-    classes, places = [], []
-    for side, every in zip(ran.opened.sides, treatments, strict=True):
-        kind = type(side.optimizer)
-        own = not kind.__module__.startswith(("torch.", "paddle."))
-        places.append(at_source(kind) if own else "")
-        said = next((one for tensor, one in every if tensor is side.tensor(name)), None)
-        clip = getattr(side.optimizer, "_grad_clip", None)
-        clipping = "" if clip is None else f", which clips by {_clip_words(clip)}"
-        classes.append(f"{kind.__name__}({'' if said is None else _spelled(said)}){places[-1]}{clipping}")
-    where = f"{kind.__name__}{places[1]}"
+    read = read_torch(ours.optimizer), read_paddle(theirs.optimizer)
+    classes, kinds = [], []
+    for side, treatments in zip(ran.opened.sides, read, strict=True):
+        optimizer = type(side.optimizer)
+        own = "" if optimizer.__module__.startswith(("torch.", "paddle.")) else at_source(optimizer)
+        treatment = next((one for tensor, one in treatments if tensor is side.tensor(name)), None)
+        options = {} if treatment is None else {"decay": treatment.decay or 0, **treatment.options}
+        arguments = ", ".join(f"{key}={value}" for key, value in options.items())
+        classes.append(f"{optimizer.__name__}({arguments}){own}")
+        kinds.append("" if treatment is None else treatment.kind)
+    where = f"{optimizer.__name__}{own}"
+    note = f"; {NOTES[kinds[1]]}" if kinds[1] in NOTES and kinds[0] == kinds[1] else ""
     return Diagnosis(
-        code="unknown",
+        code="parting",
         port_path=OPTIMIZER,
-        message=f"{name} parts at update {kept.step + 1}: of the gradient {glimpse(kept.gradients[kept.step])} the reference "
-        f"makes the step {glimpse(expected)}, the port {glimpse(actual)}{words}",
-        evidence=f"the reference's is {classes[0]}; the port's is {classes[1]}",
+        message=f"{name} parts at update {kept.step + 1}: of the gradient {_glimpse(kept.gradients[kept.step])} the reference "
+        f"makes the step {_glimpse(expected)}, the port {_glimpse(actual)}{words}",
+        evidence=f"the reference's is {classes[0]}; the port's is {classes[1]}{note}",
         fix=f"compare the step() of {where} with the reference's",
     )
 
 
-def _spelled(treatment: UpdateTreatment) -> str:
-    settings = {"decay": treatment.decay or 0, **treatment.settings}
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+def _glimpse(array: Array) -> str:
+    more = ", …" if array.size > SHOWN else ""
+    return f"[{', '.join(f'{one:.6g}' for one in array[:SHOWN])}{more}]"
 
 
 # Updates of equal gradients, one after the other.
@@ -507,7 +432,7 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
         reason = f"proves nothing: no update moves any parameter, on either side{left}"
         return PieceCheck(outcome=Outcome.ERROR, reason=reason, **common)
     if not failing:
-        given = f"; {opened.rate_given}" if opened.rate_given else ""
+        given = f"; {opened.note}" if opened.note else ""
         given += "" if ran.double else "; in float32, for one side does not run in float64"
         reason = (
             f"{ran.updates} updates of {len(watched)} parameters agree to {numbers['largest_update_difference']:.1e} of "

@@ -15,18 +15,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import (
-    LAYER,
-    OF_TORCH,
-    Act,
-    HopelessError,
-    Op,
-    Recorder,
-    Tap,
-    caller,
-    numpy_of,
-    signature_of,
-)
+from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, Op, Recorder, Tap, caller, numpy_of, signature_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
@@ -36,7 +25,7 @@ from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
+from tipchain.numbers.tolerance import NOISE, SAME_DOUBLE
 from tipchain.weights.sides import torch_view
 
 MOST_ELEMENTS = 1 << 22
@@ -257,40 +246,17 @@ def _array(tensor: Tensor) -> Array:
 # What runs of a piece give, the port's and the reference's, and where inside it they are compared.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Consumer:
-    """A layer inside the piece that is given something else than the reference's.
-
-    Attributes:
-        path: within the port's piece.
-        turn: which call of it in the piece.
-        number: which of its tensors.
-        reference: the reference's path within its piece.
-        reference_turn: likewise.
-        reference_number: likewise.
-    """
-
-    path: str
-    turn: int
-    number: int
-    reference: str
-    reference_turn: int
-    reference_number: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PieceOutcome:
     """What a run of the port's piece gave.
 
     Attributes:
         outputs: its float and integer tensors.
-        consumed: what the consumer was given; None without one, or if it was not called.
         gradients: by name, of inputs and parameters; empty without backward.
         ops: what was called, if that was asked for.
     """
 
     outputs: tuple[Array, ...]
-    consumed: Array | None
     gradients: Mapping[str, Array]
     ops: tuple[Op, ...]
 
@@ -301,13 +267,11 @@ class Truth:
 
     Attributes:
         outputs: its outputs.
-        consumed: what the reference's layer at the consumer's place was given.
         gradients: by the port's name.
         record: the calls that its code made.
     """
 
     outputs: tuple[Array, ...]
-    consumed: Array | None
     gradients: Mapping[str, Array]
     record: CallRecord
 
@@ -341,7 +305,6 @@ class Piece:
         ours: the reference's layer.
         theirs: the port's.
         backward: whether gradients are what is compared.
-        consumer: the layer inside that is given something else, or None.
         atomic: paths of the port's layers inside (and of itself, ``""``) that are taken as a whole.
         seed: of random numbers.
         links: numbers of inputs that belong together.
@@ -359,7 +322,6 @@ class Piece:
     ours: PieceSide
     theirs: PieceSide
     backward: bool
-    consumer: Consumer | None
     atomic: frozenset[str]
     seed: int
     links: tuple[tuple[int, int], ...] = ()
@@ -377,8 +339,6 @@ class Piece:
     _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
     _known: tuple[Tensor, ...] = ()
-    _stop: int = -1
-    _unmended: float = inf
     _forward: float = inf
     _statistics: tuple[tuple[Tensor, Array], ...] = ()
     _laid: Mapping[str, Laid] = field(default_factory=dict)
@@ -418,10 +378,6 @@ class Piece:
     def floats_given(self, op: Op) -> list[Tensor]:
         """Return the floating-point tensors that a call was given."""
         return self.floats((op.args, dict(op.kwargs)))
-
-    def first_given(self, op: Op) -> Tensor:
-        """Return the first of these; None without any."""
-        return next(iter(self.floats_given(op)), None)
 
     @contextmanager
     def given(self, name: str, tensor: Tensor) -> Iterator[None]:
@@ -503,20 +459,10 @@ class Piece:
         given = [one.clone() for one in leaves]  # a layer may write to what it is given
         args, kwargs = put_back(self.theirs.call.arguments, given)
         known = () if within or not acts else self._known[: min(acts)]
-        recorder = Recorder(
-            acts=acts or {},
-            is_tensor=side.is_tensor,
-            keep=keep,
-            known=known,
-            watched=None if self.consumer is None else self.consumer.path,
-        )
+        recorder = Recorder(acts=acts or {}, is_tensor=side.is_tensor, keep=keep, known=known)
         self._tap.recorder = recorder
-        if acts and len(acts) == 1 and edit is None and not within and min(acts) < self._stop:
-            recorder.stop, recorder.hopeless = self._stop, self._hopeless
         try:
             result = self.port(*args, **kwargs)
-        except HopelessError:
-            return PieceOutcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
         finally:
             self._tap.recorder = None
             # Give BatchNorm back the running statistics that a run in train mode changed.
@@ -526,34 +472,16 @@ class Piece:
         drawn = self._draws is not None and bool(self._draws.made)
         if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
             self._known = tuple(op.result for op in recorder.ops)
-        self._stop = self._consumer_call(recorder) if keep else self._stop
         outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = outputs if edit is None else edit(outputs)
         return PieceOutcome(
             outputs=tuple(numpy_of(one) for one in outputs),
-            consumed=self._consumed(recorder),
             gradients=self._gradients_of(1, self.port, outputs, leaves) if self.backward else {},
             ops=tuple(recorder.ops),
         )
 
-    def _consumer_call(self, recorder: Recorder) -> int:
-        if self.consumer is None:
-            return -1
-        found = [op.number for op in recorder.ops if op.name == LAYER and op.path == self.consumer.path]
-        return found[self.consumer.turn] if len(found) > self.consumer.turn else -1
-
-    def _hopeless(self, tensors: Sequence[Tensor]) -> bool:
-        """Tell whether the consumer still is given something else; whatever makes the port right must mend that."""
-        wanted = self.truth.consumed
-        if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
-            return False
-        return relative_arranged(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
-
-    def error(self, outcome: PieceOutcome) -> tuple[float, float]:
-        """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given.
-
-        What puts gradients right and the results wrong is infinitely far.
-        """
+    def error(self, outcome: PieceOutcome) -> float:
+        """Return how far a run is from the truth, relative RMS; infinitely where right gradients come with wrong results."""
         gradients = _gradients_apart(self.truth.gradients, outcome.gradients) if self.backward else 0.0
         ours, theirs = self.truth.outputs, outcome.outputs
         end = sqrt(sum(relative_arranged(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
@@ -562,21 +490,8 @@ class Piece:
         if self.backward and not self.loss:
             if outcome.ops:  # the piece as it is
                 self._forward = max(end, NOISE) * (1 + SAME_DOUBLE)
-            return gradients if end <= self._forward else inf, inf
-        end = sqrt(end**2 + gradients**2)
-        wanted = self.truth.consumed
-        apart = inf if wanted is None or outcome.consumed is None else relative_arranged(wanted, outcome.consumed)
-        if outcome.ops:  # the piece as it is
-            self._unmended = apart
-        return end, apart
-
-    def _consumed(self, recorder: Recorder) -> Array | None:
-        if self.consumer is None:
-            return None
-        entered = recorder.entered.get(self.consumer.path, [])
-        if len(entered) <= self.consumer.turn or len(entered[self.consumer.turn]) <= self.consumer.number:
-            return None
-        return numpy_of(entered[self.consumer.turn][self.consumer.number])
+            return gradients if end <= self._forward else inf
+        return sqrt(end**2 + gradients**2)
 
     def _gradients_of(
         self, number: int, layer: Model, outputs: Sequence[Tensor], leaves: Sequence[Tensor]
@@ -604,15 +519,10 @@ class Piece:
     def _run_reference(self) -> Truth:
         side = self.sides.reference
         side.seed(self.seed)
-        seen: list[list[Array]] = []
         with ExitStack() as stack:
             stack.enter_context(side.precision(double=self.double))
             stack.enter_context(side.randomness(drawn_again(self.ours.call, self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
-            if self.consumer is not None:
-                consumer = dict(side.layers(self.reference))[self.consumer.reference]
-                take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
-                stack.callback(side.watch(consumer, take, lambda *_: None))
             leaves = [
                 side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.ours.inputs
             ]
@@ -630,24 +540,14 @@ class Piece:
                 gradients = self._gradients_of(0, self.reference, outputs, leaves)
                 both = zip(self.sides, (self.reference, self.port), strict=True)
                 self._laid = laid_otherwise(*(values_of(*each) for each in both))
-        consumed = None
-        if self.consumer is not None and len(seen) > self.consumer.reference_turn:
-            consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
         made = tuple(numpy_of(one) for one in outputs)
-        return Truth(outputs=made, consumed=consumed, gradients=gradients, record=watch)
+        return Truth(outputs=made, gradients=gradients, record=watch)
 
     def _ends(self, number: int, outputs: list[Tensor]) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""
         chosen = self.ends or ()
         fit = chosen and len(outputs) > max(each[number] for each in chosen)
         return [outputs[each[number]] for each in chosen] if fit else outputs
-
-
-def _note(
-    seen: list[list[Array]], is_tensor: Callable[[object], bool], _: object, args: tuple[Nested, ...], kwargs: Options
-) -> None:
-    """Copy the tensors that a layer is given."""
-    seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
 
 
 def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:

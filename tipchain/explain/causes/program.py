@@ -14,7 +14,6 @@ from types import FrameType, ModuleType
 
 import numpy as np
 
-from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 
@@ -79,14 +78,6 @@ CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
 """Functions that make tensors of plain numbers."""
 LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
 """Functions that make tensors of one number, of another tensor's shape."""
-FUSED = {
-    "scaled_dot_product_attention": ("matmul", "multiply", "softmax", "matmul"),
-    "linear": ("matmul", "add"),
-    "addmm": ("matmul", "add"),
-    "baddbmm": ("matmul", "add"),
-    "layer_norm": ("mean", "var", "sqrt", "multiply", "add"),
-}
-"""What a function does that other code does in several calls."""
 OF_TORCH = {
     **_OPERATORS,
     **_SHARED,
@@ -162,14 +153,10 @@ class Recorder:
         is_tensor: tells tensors.
         keep: whether calls are remembered.
         known: what the first calls return, which are not run again.
-        watched: the path of the layer whose inputs are kept as they were.
         ops: what was remembered.
         count: how many calls there were.
         depth: how deep inside of a call the run is.
-        stop: the number of a layer's call in front of which the run may end.
-        hopeless: tells from what that layer is given whether it does.
         writes: whether a function wrote to its argument.
-        entered: the tensors that layers were given, by path.
         inside: the paths of the layers whose own code is running, the innermost last.
         own_backward: whether a function with a backward of its own was called: what follows is remembered without its graph, since
             Paddle ends the process where such a backward runs again (3.3.1).
@@ -180,14 +167,10 @@ class Recorder:
     is_tensor: Callable[[object], bool]
     keep: bool
     known: Sequence[Tensor] = ()
-    watched: str | None = None
     ops: list[Op] = field(default_factory=list)
     count: int = 0
     depth: int = 0
     writes: bool = False
-    stop: int = -1
-    hopeless: Callable[[Sequence[Tensor]], bool] = bool
-    entered: dict[str, list[Sequence[Tensor]]] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
     own_backward: bool = False
     held: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -224,15 +207,6 @@ class Recorder:
         """Run one call, or what stands in its place; calls inside it are not seen."""
         if name not in CREATORS and not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
             return original(*args, **kwargs)
-        if layer is not None:
-            tensors = take_out((args, kwargs), self.is_tensor)[1]
-            if path == self.watched:
-                self.depth += 1
-                tensors = [one.clone() for one in tensors]  # the layer may write to what it is given
-                self.depth -= 1
-            self.entered.setdefault(path, []).append(tensors)
-            if self.count == self.stop and self.hopeless(tensors):
-                raise HopelessError
         number, self.count = self.count, self.count + 1
         if number < len(self.known):
             return self.known[number]
@@ -264,10 +238,6 @@ class Recorder:
                 )
             )
         return result
-
-
-class HopelessError(Exception):
-    """A run ended early: what was changed did not help."""
 
 
 class Tap:

@@ -1,13 +1,13 @@
-"""Two learning-rate schedules, compared step by step; and what makes them differ."""
+"""Two learning-rate schedules, compared step by step; and the setting that makes them differ."""
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,8 @@ import numpy.typing as npt
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
-from tipchain.explain.preflight.optimizers import check_schedulers as settings_apart
-from tipchain.explain.preflight.optimizers import schedule_settings
+from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, failed_to_run
+from tipchain.explain.preflight.schedules import ScheduleSettings, read_paddle, read_torch
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
@@ -27,150 +26,64 @@ from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 SCHEDULER = "scheduler"
 
 
-def close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
+def _close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
     """Tell at which steps two curves are one; rates of 1e-9 of the largest are zero."""
     limit = SAME_SINGLE * np.abs(expected) + SAME_DOUBLE * float(np.abs(expected).max(initial=0.0))
     return np.asarray(np.abs(actual - expected) <= limit)
 
 
-def same(expected: Array, actual: Array) -> bool:
-    """Tell whether two curves are one at every step."""
-    return bool(close(expected, actual).all())
-
-
-def first_apart(expected: Array, actual: Array) -> int:
-    """Return the first step at which two curves differ."""
-    return int(np.argmax(~close(expected, actual)))
-
-
-# What both schedules are made with, and the port's run again with the reference's settings.
-
-
-ANY_CURVE = frozenset(("LambdaLR", "MultiplicativeLR", "LambdaDecay", "MultiplicativeDecay"))
-"""Schedules whose names say nothing about their curve."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What two schedules are made with, before any step.
-
-    Attributes:
-        findings: the arguments that differ.
-        classes: both, with their arguments.
-        other_type: both are the frameworks' own, of types that are not each other's.
-        mended: a copy of the port's that has the reference's arguments; None where it does not keep them.
-    """
-
-    findings: list[Finding]
-    classes: tuple[str, str]
-    other_type: bool
-    mended: Schedule = None
-
-    @classmethod
-    def of(cls, ours: Schedule, theirs: Schedule) -> Made:
-        """Read two schedules that no step was made of."""
-        findings = settings_apart(ours, theirs)
-        kinds = [type(one).__name__ for one in (ours, theirs)]
-        libraries = [type(one).__module__.startswith(("torch.optim.", "paddle.optimizer.")) for one in (ours, theirs)]
-        twins = bool(findings) or _are_twins(ours, theirs)
-        return cls(
-            findings=findings,
-            classes=(_described(ours), _described(theirs)),
-            other_type=not twins and all(libraries) and not ANY_CURVE.intersection(kinds),
-            mended=_mended(ours, theirs) if findings else None,
-        )
-
-
-def _are_twins(ours: Schedule, theirs: Schedule) -> bool:
-    from tipchain.explain.preflight.optimizers import SCHEDULES
-
-    return SCHEDULES.get(type(ours).__name__, ("",))[0] == type(theirs).__name__
-
-
-def _mended(ours: Schedule, theirs: Schedule) -> Schedule:
-    """Return a copy of the port's schedule with the reference's arguments put in; None where it does not keep them."""
-    port = copy.deepcopy(theirs)
-    for one in schedule_settings(ours, port):
-        name = next((each for each in one.trait.attributes[1] if hasattr(one.holder, each)), None)
-        if name is None:
-            return None
-        setattr(one.holder, name, one.wanted)
-    try:
-        for one in reversed(list(_nested(port))):
-            one.last_epoch = -1
-            one.step()
-    except TypeError:  # a schedule that asks for a metric
-        return None
-    return port
-
-
-def _nested(schedule: object) -> Iterator[Schedule]:
-    """Yield a schedule of Paddle's and those that it wraps."""
-    yield schedule
-    for name in ("lr_after_warmup", "learning_rate"):
-        inner = getattr(schedule, name, None)
-        if hasattr(inner, "last_epoch") and hasattr(inner, "step"):
-            yield from _nested(inner)
-            return
-
-
-STATE = frozenset(("last_epoch", "last_lr", "verbose", "by_epoch", "best", "num_bad_epochs", "cooldown_counter"))
-"""Attributes of schedules that are no arguments."""
-
-
-def _described(schedule: Schedule) -> str:
-    """Return a schedule's class with its arguments and those of the schedules in it; a function with its line."""
-    if schedule is None:
-        return "no schedule"
-    told = []
-    parts = {f"part {number}": one for number, one in enumerate(getattr(schedule, "_schedulers", ()))}
-    for name, kept in {**vars(schedule), **parts}.items():
-        value = sorted(kept.elements()) if isinstance(kept, Counter) else kept
-        if hasattr(value, "step") and hasattr(value, "last_epoch"):
-            told.append(f"{name}={_described(value)}")
-        elif name in {"lr_lambdas", "lr_lambda"}:
-            told += [f"{name}{at_source(one)}" for one in (value if isinstance(value, list) else [value])]
-        elif not name.startswith("_") and name not in STATE and isinstance(value, int | float | str | list | tuple):
-            told.append(f"{name}={value}")
-    own = "" if type(schedule).__module__.startswith(("torch.", "paddle.")) else at_source(type(schedule))
-    return f"{type(schedule).__name__}({', '.join(told)}){own}"
-
-
-def schedule_causes(expected: Array, actual: Array, made: Made | None = None) -> tuple[Diagnosis, ...]:
-    """Return the settings that differ, or how one curve is the other's; else both where they part.
+def _causes(
+    lr: ModuleType,
+    settings: tuple[ScheduleSettings, ScheduleSettings],
+    curves: tuple[Array, Array],
+    name: str,
+    factor: float,
+) -> tuple[Diagnosis, ...]:
+    """Return the settings with which the port's schedule has the reference's rates; else both where the rates part.
 
     Args:
-        expected: the reference's learning rates, ``[steps]``.
-        actual: the port's.
-        made: what both are made with, where both schedules are there.
+        lr: Paddle's schedules.
+        settings: of both.
+        curves: both rates of a parameter, ``[steps]``.
+        name: of the parameter.
+        factor: of the port's schedule that the parameter's rate is.
     """
-    settings = () if made is None else tuple(map(_of_setting, made.findings))
-    if made is not None and made.mended is not None:
-        curve = _curve(made.mended, len(actual))
-        if curve is not None and same(expected, curve * (expected[0] / curve[0] if curve[0] else 1.0)):
-            proof = "; with the reference's arguments the port's own schedule gives the reference's rates"
-            return tuple(_of_setting(one, proof, 1.0) for one in made.findings)
-    other_type = made is not None and made.other_type
-    related = _shift(expected, actual, range(1, 2)) if other_type else _related(expected, actual)
-    if related is not None:
-        return (related,)
-    return settings or (_shown(expected, actual, made),)
-
-
-def _of_setting(finding: Finding, proof: str = "", explained: float | None = None) -> Diagnosis:
-    return Diagnosis(
-        code=finding.code,
-        port_path=SCHEDULER,
-        message=finding.message,
-        evidence=f"reference {finding.reference}, port {finding.port}{proof}",
-        explained=explained,
-        fix=finding.fix,
+    (reference, port), (expected, actual) = settings, curves
+    step = int(np.argmax(~_close(expected, actual)))
+    near = slice(max(step - 1, 0), step + 2)
+    rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in curves]
+    shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
+    classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
+    for mended, findings in _mended(reference, port):
+        curve = _curve(lr, mended, len(expected))
+        if curve is not None and _close(expected, factor * curve).all():
+            proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
+            if findings:
+                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in findings)
+            fix = f"use `paddle.optimizer.lr.{mended.call}`"
+            return (_diagnosis("setting", classes, proof, fix, 1.0),)
+    own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
+    message = (
+        f"at step {step} the learning rate is {actual[step]:.6g}, the reference's {expected[step]:.6g}: {classes}{own}"
     )
+    return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
 
 
-def _curve(schedule: Schedule, count: int) -> Array | None:
-    advance, rates = stepper(schedule), [float(schedule())]
+def _mended(reference: ScheduleSettings, port: ScheduleSettings) -> Iterator[tuple[ScheduleSettings, list[Finding]]]:
+    """Yield the port's settings with one of the reference's, then with all, and which they are."""
+    found = list(reference.differences(port))
+    for one in found:
+        yield port.given(one.path, one.expected), [one.finding]
+    if len(found) > 1:
+        yield reduce(lambda made, one: made.given(one.path, one.expected), found, port), [one.finding for one in found]
+    if not found and reference.kind and not reference.has_functions:
+        yield reference, []
+
+
+def _curve(lr: ModuleType, settings: ScheduleSettings, count: int) -> Array | None:
     try:
+        schedule = settings.build(lr)
+        advance, rates = stepper(schedule), [float(schedule())]
         for step in range(1, count):
             advance(step)
             rates.append(float(schedule()))
@@ -179,84 +92,8 @@ def _curve(schedule: Schedule, count: int) -> Array | None:
     return np.array(rates)
 
 
-def _related(expected: Array, actual: Array) -> Diagnosis | None:
-    """Say how one curve is the other's: still, a factor of it, some steps away, or moving once an epoch."""
-    count = len(expected)
-    if np.ptp(actual) == 0 and np.ptp(expected) > 0:
-        words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
-        return _of_curve("missing-schedule", words, "attach the schedule and step it")
-    near = _shift(expected, actual, range(1, 2))
-    if near is not None:  # of an exponential that is a factor, too
-        return near
-    moving = np.abs(expected) > SAME_SINGLE * np.abs(expected).max()
-    factor = float(np.median(actual[moving] / expected[moving])) if moving.any() else 0.0
-    if factor and same(expected * factor, actual):
-        words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
-        return _of_curve("learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}")
-    late = _shift(expected, actual, range(2, count // 2 + 1))
-    if late is not None:
-        return late
-    for times in range(2, count):
-        slow = np.arange(count) // times
-        if np.ptp(expected[slow]) > 0 and same(expected[slow], actual):
-            words = (
-                f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
-            )
-            return _of_curve("schedule-per-epoch", words, "step the schedule at every iteration")
-        if np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
-            words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
-            return _of_curve("schedule-per-iteration", words, "step the schedule once an epoch")
-    return None
-
-
-def _shift(expected: Array, actual: Array, distances: range) -> Diagnosis | None:
-    """Say by how many steps one curve is behind the other."""
-    for steps in distances:
-        late, early = (expected[:-steps], actual[steps:]), (expected[steps:], actual[:-steps])
-        for where, (one, other) in (("behind", late), ("ahead of", early)):
-            if np.ptp(one) > 0 and same(one, other):
-                words = f"the port's schedule is {steps} {'step' if steps == 1 else 'steps'} behind the reference's"
-                if where == "ahead of":
-                    words = (
-                        f"the port's schedule is {steps} {'step' if steps == 1 else 'steps'} ahead of the reference's"
-                    )
-                fix = "step the schedule after each optimizer step, and start both at the same epoch (last_epoch)"
-                return _of_curve("schedule-shift", words, fix)
-    return None
-
-
-def _of_curve(code: str, words: str, fix: str) -> Diagnosis:
-    evidence = "every rate of the port's follows so from the reference's"
-    return Diagnosis(code=code, port_path=SCHEDULER, message=words, evidence=evidence, explained=1.0, fix=fix)
-
-
-def _shown(expected: Array, actual: Array, made: Made | None) -> Diagnosis:
-    """Show the first rates that part with their neighbours, and both schedules with their arguments."""
-    step = first_apart(expected, actual)
-    near = slice(max(step - 1, 0), step + 2)
-    rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in (expected, actual)]
-    again = close(expected, actual)[step:]
-    words = (
-        f"; they are equal again from step {step + int(np.argmax(again))} on"
-        if again.any() and again[int(np.argmax(again)) :].all()
-        else ""
-    )
-    parts = f"the rates part at step {step}: from step {near.start} on expected {rates[0]}, actual {rates[1]}{words}"
-    if made is None:
-        return Diagnosis(
-            code="unknown",
-            port_path=SCHEDULER,
-            message=parts,
-            evidence="no shift and no factor makes one curve of the other",
-            fix="compare the arguments of the two schedules",
-        )
-    return Diagnosis(
-        code="schedule-type" if made.other_type else "unknown",
-        port_path=SCHEDULER,
-        message=f"the port's schedule is {made.classes[1]}, the reference's {made.classes[0]}",
-        evidence=parts,
-        fix="let the port's schedule give the reference's rates",
-    )
+def _diagnosis(code: str, message: str, evidence: str, fix: str, explained: float | None = None) -> Diagnosis:
+    return Diagnosis(code=code, port_path=SCHEDULER, message=message, evidence=evidence, explained=explained, fix=fix)
 
 
 # Both schedules, stepped.
@@ -322,7 +159,7 @@ def check_schedulers(
             other.set_lr_scheduler(paddles)
         ours = sides.reference.framework.updates(model, optimizer, {})
         theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
-        made = Made.of(schedule, paddles)
+        settings = read_torch(schedule), read_paddle(paddles)
         count = steps or _count((schedule, paddles), iterations)
         expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:
@@ -334,7 +171,13 @@ def check_schedulers(
         return PieceCheck(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
-    return _judge(expected, actual, made, any(one is not None for one in schedulers))
+    lr = sides.port.framework.paddle.optimizer.lr  # type: ignore[union-attr]
+    return _judge(
+        expected,
+        actual,
+        lambda name, curves: _causes(lr, settings, curves, name, theirs.factor(name)),
+        any(one is not None for one in schedulers),
+    )
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:
@@ -398,14 +241,16 @@ def stepper(schedule: Schedule) -> Callable[[int], object]:
     return lambda _: schedule.step()
 
 
-def _judge(ours: _Curves, theirs: _Curves, made: Made, scheduled: bool) -> PieceCheck:
+def _judge(
+    ours: _Curves, theirs: _Curves, causes: Callable[[str, tuple[Array, Array]], tuple[Diagnosis, ...]], scheduled: bool
+) -> PieceCheck:
     count = min(ours.steps, theirs.steps)
     both = [name for name in ours.rates if name in theirs.rates]
     pairs = [(name, ours.rates[name][:count], theirs.rates[name][:count]) for name in both]
     if not pairs:
         return PieceCheck(outcome=Outcome.ERROR, reason="no parameter that both optimizers train could be matched")
-    apart = [(name, one, other) for name, one, other in pairs if not same(one, other)]
-    name, one, other = min(apart, key=lambda pair: first_apart(pair[1], pair[2])) if apart else pairs[0]
+    apart = [(name, one, other) for name, one, other in pairs if not _close(one, other).all()]
+    name, one, other = min(apart, key=lambda pair: np.argmax(~_close(*pair[1:]))) if apart else pairs[0]
     largest = max(float(np.abs(one).max()) for _, one, _ in pairs)
     numbers = {
         "steps": float(count),
@@ -414,25 +259,24 @@ def _judge(ours: _Curves, theirs: _Curves, made: Made, scheduled: bool) -> Piece
     curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
     momentum = ours.momentum[:count]
     if apart:
-        step = first_apart(one, other)
+        step = int(np.argmax(~_close(one, other)))
         rest = "" if len(apart) == len(pairs) else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
         reason = (
-            f"learning rates differ at {np.count_nonzero(~close(one, other))} of {count} steps{rest}; first at step "
+            f"learning rates differ at {np.count_nonzero(~_close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
-        causes = schedule_causes(one, other, made)
-        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes)
+        found = causes(name, (one, other))
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=found)
     if np.ptp(momentum) > 0:
         low, high = float(momentum.min()), float(momentum.max())
-        found = Diagnosis(
-            code="cycle-momentum",
-            port_path=SCHEDULER,
-            message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
-            evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
-            fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
+        cause = _diagnosis(
+            "setting",
+            f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
+            "OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
+            "pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
         )
         return PieceCheck(
-            outcome=Outcome.FAIL, reason=found.message, numbers=numbers, curves=curves, diagnoses=(found,)
+            outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
         )
     if scheduled and largest == 0:
         return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)

@@ -34,7 +34,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     told_by_gradients,
 )
-from tipchain.explain.causes.piece import Consumer, Piece, PieceOutcome, PieceSide
+from tipchain.explain.causes.piece import Piece, PieceOutcome, PieceSide
 from tipchain.explain.causes.program import LAYER
 from tipchain.explain.causes.settings import by_findings, by_floor, by_ignored
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
@@ -48,7 +48,7 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.files import view_of
 from tipchain.weights.sides import join
 
@@ -98,7 +98,6 @@ def _build(
         ours=ours,
         theirs=theirs,
         backward=backward,
-        consumer=None if backward else _consumer(located, pair, store, verdict),
         seed=seed,
         atomic=judged | _innermost(theirs.layer, sides.port),
         judged=judged,
@@ -272,29 +271,6 @@ def _is_paddles(layer: Model) -> bool:
     return own and any(one.__name__ != "Layer" for one in bases)
 
 
-def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerdict) -> Consumer | None:
-    """Return the first layer inside the piece that is given something else than the reference's."""
-    noise = max(SAME_DOUBLE, ROUGH * min(verdict.own or 0.0, ROUGH))
-    ours, theirs = located.reference.trace, located.port.trace
-    for inner in located.matching.pairs:
-        if inner.whole or not (
-            _inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)
-        ):
-            continue
-        for number, other, axes in _links(inner.reference.inputs, inner.port.inputs, store):
-            one, two = (store.get(inner.reference.inputs[number].stored), store.get(inner.port.inputs[other].stored))
-            if relative(one.transpose(axes), two) > noise:
-                return Consumer(
-                    path=_within(inner.port, pair.port),
-                    turn=_turn(theirs, inner.port, pair.port),
-                    number=other,
-                    reference=_within(inner.reference, pair.reference),
-                    reference_turn=_turn(ours, inner.reference, pair.reference),
-                    reference_number=number,
-                )
-    return None
-
-
 def _inside(trace: Trace, call: Call, around: Call) -> bool:
     return holds(trace, around, call) and (call.path.startswith(f"{around.path}.") or not around.path)
 
@@ -303,16 +279,6 @@ def _within(call: Call, around: Call) -> str:
     return call.path.removeprefix(f"{around.path}.") if around.path else call.path
 
 
-def _turn(trace: Trace, call: Call, around: Call) -> int:
-    """Return how many calls of the same layer came before inside ``around``."""
-    before: Iterable[Call] = (one for one in trace.calls if around.number < one.number < call.number)
-    return sum(one.path == call.path for one in before)
-
-
-MOST_RUNS, LEAST_RUNS = 200, 40
-"""How often a piece is run at most for one diagnosis: less often the larger it is."""
-WORK = 400_000_000
-"""Elements that all runs together may make, unless `LEAST_RUNS` need more."""
 BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
 """How sentences quote a line that is not known: layers that are called by a container stand on no line of the user's."""
 TOLD = 3
@@ -327,7 +293,6 @@ def diagnose(
     *,
     models: tuple[object, object],
     seed: int = 0,
-    most: int = MOST_RUNS,
     findings: Sequence[Finding] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
@@ -346,7 +311,6 @@ def diagnose(
         store: the store that the locator was given, still open.
         models: the user's torch module and Paddle layer, which are not changed.
         seed: the seed that the locator was given.
-        most: how often the layer is run at most.
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
         pace: how long it may take.
@@ -358,7 +322,7 @@ def diagnose(
         return (_unknown(verdict, "NaN at the same positions on both sides", None),)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like, pace, inside)
+            found = _diagnose(piece, verdict, models, findings, like, pace, inside)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
         if found:
@@ -381,7 +345,6 @@ def _diagnose(
     piece: Piece,
     verdict: LayerVerdict,
     models: tuple[object, object],
-    most: int,
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
     pace: Pace | None,
@@ -389,11 +352,9 @@ def _diagnose(
 ) -> list[Diagnosis]:
     """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
-        trials = Trials(piece, most, pace)
-        if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
+        trials = Trials(piece, pace)
+        if trials.before <= NOISE:
             return []
-        made = sum(int(np.prod(one.shape)) for op in trials.base.ops for one in piece.floats(op.result))
-        trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
@@ -507,10 +468,10 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
     place where the two programs part is told: the tensors of the reference's that stand in for the port's have no gradients.
     """
     with piece.open():
-        trials = Trials(piece, MOST_RUNS)
+        trials = Trials(piece)
         ops = trials.base.ops
         if piece.backward:
-            if trials.before[0] <= NOISE:
+            if trials.before <= NOISE:
                 return None
             trials.run(chain(by_ignored(piece, ops), cut_gradients(piece, ops)))
             if not trials.settled():
@@ -518,7 +479,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
             found = trials.found()
             return _told(found, trials) if found else None
         shown = show(piece, trials.walk)
-        if trials.before[0] > NOISE:
+        if trials.before > NOISE:
             trials.run(needed(piece, trials.walk, trials.explains))
         found = trials.found()
         if not found:
@@ -555,11 +516,10 @@ def unsearched(verdict: LayerVerdict) -> Diagnosis:
 def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like: Sequence[Diagnosis]) -> None:
     """Try the causes of other layers of the same type; they are few among all that could be tried."""
     wanted = {said_alike(one.message, one.port_path) for one in like}
-    most = trials.most
     if wanted:
         every = (one for group in _groups(piece, trials, models) for one in group)
         trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
-    trials.most, trials.reserve = most, ()
+    trials.reserve = ()
 
 
 def said_alike(message: str, path: str) -> str:
@@ -572,7 +532,6 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
         trials.run(group)
         if trials.settled():
             return
-    trials.most = piece.runs + len(trials.reserve)
     trials.run(trials.reserve)
 
 
@@ -593,14 +552,16 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield output_order(piece, trials.base.outputs, ops)
     if not piece.backward:
         yield edits(piece, trials.walk)
-        trials.reserve = needed(piece, trials.walk, trials.explains)
+        if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
+            trials.reserve = needed(piece, trials.walk, trials.explains)
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     trial, piece = found[0], trials.piece
     one = trial.hypothesis
-    before = trials.before[0 if trial.end else 1]
-    numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    numbers = (
+        f"relative error {trials.before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    )
     others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))

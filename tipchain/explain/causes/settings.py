@@ -59,11 +59,10 @@ def _applied(
         for trait in ours.properties:
             for value in _reference_values(made, reference, trait):
                 setattr(made, _attribute(made, trait), value)
-        name = type(reference).__name__
         yield Hypothesis(
-            code="function",
-            name=name,
-            message=f"it is a `{class_of(layer)}`, the reference's a `{name}`",
+            code="structure",
+            name=finding.code,
+            message=f"it is a `{class_of(layer)}`, the reference's a `{type(reference).__name__}`",
             fix=finding.fix,
             acts={op.number: instead(made) for op in calls},
         )

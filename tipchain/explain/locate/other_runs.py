@@ -77,12 +77,6 @@ def minds_mode(side: LiveSide, model: Model) -> bool:
     return any(kind is not None and kind.name in DRAWING and drops(layer) for kind, layer in kinds)
 
 
-def uses_statistics(side: LiveSide, model: Model) -> bool:
-    """Tell whether a model has norms that take the statistics of the batch in train mode."""
-    kinds = (kind_of(layer, 0 if side.name == "torch" else 1) for _, layer in side.layers(model))
-    return any(kind is not None and kind.name == "BatchNorm" for kind in kinds)
-
-
 def _says(value: object, depth: int = DEPTH) -> bool:
     """Tell whether a function's code, or that of functions it calls, uses a name that speaks of random numbers or the mode."""
     while isinstance(value, partial):

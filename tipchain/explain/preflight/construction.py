@@ -23,8 +23,9 @@ from tipchain.explain.preflight.kinds import (
     orders_comparable,
     runs_as_built,
 )
-from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
+from tipchain.explain.preflight.optimizers import check_optimizers
 from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
+from tipchain.explain.preflight.schedules import check_schedulers
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -577,8 +578,8 @@ def check(
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
     schedules = [] if schedulers is None else check_schedulers(*schedulers)
     if optimizers is not None:
-        updates = check_optimizers(*optimizers, reference, port, layers, tensors=tensors)
-        found += [one for one in updates if not (one.code == FIRST_RATE and one.kind == "scheduler" and schedules)]
+        updates = check_optimizers(*optimizers, tensors)
+        found += [one for one in updates if not (one.kind == "scheduler" and schedules)]
     found += schedules
     on_gpu = any(one.is_cuda for one in reference.parameters())  # elsewhere TF32 is not computed in
     around = [one if on_gpu else replace(one, effect="none") for one in check_environment()]

@@ -473,11 +473,6 @@ def named_kind(layer: object) -> LayerKind | None:
     return kind_of(layer, 1) or _BY_CLASS[1].get(name) or _BY_NAME.get(name) or _BY_NAME.get(name[:-2])
 
 
-def called_kind(name: str) -> LayerKind | None:
-    """Return the kind of Paddle's layers of a name, whatever its letters' case."""
-    return _BY_LOWER_NAME.get(name.lower())
-
-
 def is_activation(layer: object, side: Literal[0, 1]) -> bool:
     """Tell whether a layer of a framework's own is an activation."""
     kind = kind_of(layer, side)

@@ -1,109 +1,168 @@
-# ruff: noqa: SLF001  (both frameworks keep what a cycle is made of in private attributes)
-"""What the two optimizers and schedules are made with, parameter by parameter."""
+"""What an optimizer does to each parameter, in one form for both frameworks, and Paddle's optimizer made of that."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from types import ModuleType
 
 from tipchain.core.language import listed
-from tipchain.explain.findings import Effect, Finding
-from tipchain.explain.locate.matching import LayerPair
-from tipchain.explain.preflight.kinds import EPSILON
+from tipchain.explain.findings import Finding
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
-from tipchain.explain.preflight.table import Reader, Trait, held, plain, same, tidy
-from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
+from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.framework_types import Optimizer, Options, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
 from tipchain.frameworks.paddle_ import own_schedule, parameter_groups
 
-# What optimizers do to each parameter, in torch's terms.
-#
 # Sources: ``torch/optim/*.py`` of torch 2.13; ``paddle/optimizer/*.py`` and ``paddle/regularizer.py`` of Paddle 3.3,
 # https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
 
 
 Decay = tuple[tuple[str, float], ...]
 """What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
-_SAME = {name: name for name in "SGD Adam Adagrad Adamax Adadelta NAdam RAdam ASGD Rprop LBFGS".split()}
-TORCH_NAMES = {**_SAME, "AdamW": "Adam", "RMSprop": "RMSProp"}
-"""Common names of torch's classes; how AdamW decays is told beside."""
-PADDLE_NAMES = {**_SAME, "Momentum": "SGD", "AdamW": "Adam", "RMSProp": "RMSProp", "Lamb": "Lamb"}
-"""Those of Paddle's: Momentum is torch's SGD with a momentum."""
-MOMENTUM = Trait("momentum", "momentum")
-BETAS = (
-    Trait("beta1", "betas[0]", "beta1", read=lambda group, _: plain(group["betas"][0])),
-    Trait("beta2", "betas[1]", "beta2", read=lambda group, _: plain(group["betas"][1])),
-)
-SETTINGS: Mapping[str | None, tuple[Trait, ...]] = {
-    "SGD": (MOMENTUM, Trait("nesterov", "nesterov", "use_nesterov"), Trait("dampening", "dampening")),
-    "Adam": (EPSILON, Trait("amsgrad", "amsgrad"), *BETAS),
-    "RMSProp": (Trait("rho", "alpha", "rho"), EPSILON, MOMENTUM, Trait("centered", "centered")),
-    "Adagrad": (
-        EPSILON,
-        Trait("initial-accumulator", "initial_accumulator_value"),
-        Trait("learning-rate-decay", "lr_decay"),
-    ),
-    "Adamax": (EPSILON, *BETAS),
-    "Adadelta": (Trait("rho", "rho"), EPSILON),
-    "NAdam": (EPSILON, Trait("momentum-decay", "momentum_decay"), *BETAS),
-    "RAdam": (EPSILON, *BETAS),
-    "Rprop": (Trait("etas", "etas"),),
+MOMENTS = {"beta1": "betas[0]", "beta2": "betas[1]", "epsilon": "eps"}
+OPTIMIZERS: Mapping[str, Mapping[str, str]] = {
+    "SGD": {"momentum": "momentum", "use_nesterov": "nesterov", "dampening": "dampening"},
+    "Adam": {**MOMENTS, "amsgrad": "amsgrad"},
+    "RMSProp": {"rho": "alpha", "epsilon": "eps", "momentum": "momentum", "centered": "centered"},
+    "Adagrad": {"epsilon": "eps", "initial_accumulator_value": "initial_accumulator_value", "lr_decay": "lr_decay"},
+    "Adamax": MOMENTS,
+    "Adadelta": {"rho": "rho", "epsilon": "eps"},
+    "NAdam": {**MOMENTS, "momentum_decay": "momentum_decay"},
+    "RAdam": MOMENTS,
+    "Rprop": {"etas": "etas"},
+    "ASGD": {},
+    "LBFGS": {},
+    "Lamb": {},
 }
-"""What optimizers of a common name are made with; torch keeps it in a group, under its name there."""
-MAXIMIZE = Trait("maximize", "maximize")
-ABSENT: Options = {"dampening": 0.0, "learning-rate-decay": 0.0, "maximize": False}
-"""What Paddle does as to settings that it does not have."""
-SCALE = Trait("gradient-scale", "rescale_grad")
-"""A factor that Paddle's Momentum multiplies gradients by."""
+"""Paddle's arguments by optimizer, with what torch keeps each as in a group; AdamW is Adam, Momentum SGD, as decay and momentum tell."""
+CLASSES = {"AdamW": "Adam", "RMSprop": "RMSProp", "Momentum": "SGD"}
+ABSENT: Options = {"dampening": 0.0, "lr_decay": 0.0, "maximize": False}
+"""What Paddle does as to settings of torch's that it does not have."""
+DEFAULTS: Options = {"rescale_grad": 1.0, "use_nesterov": False, "dampening": 0.0}
+"""What holds where an optimizer has no such argument, or none without a momentum."""
+NOTES = {
+    "RMSProp": "Paddle's RMSProp has epsilon below the root and the rate inside the momentum, torch's beside and outside",
+    "Adamax": "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient",
+}
+"""What equal arguments mean otherwise; ``tipchain.pairs.paddle_optimizers`` has torch's formulas."""
+SHOWN = 4
+"""Parameters that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateTreatment:
+class Treatment:
     """What an optimizer does to one parameter.
 
     Attributes:
-        rate: the learning rate now, multipliers included.
+        kind: a key of `OPTIMIZERS`; empty of a user's own optimizer.
+        rate: the learning rate now, factors included; None of an optimizer that tells none.
         decay: what decays it.
-        settings: the rest by code, as torch means it.
+        options: the rest by Paddle's arguments, in Paddle's terms.
     """
 
-    rate: float
+    kind: str
+    rate: float | None
     decay: Decay
-    settings: Options
+    options: Options
 
 
-def torch_name(optimizer: object) -> str | None:
-    """Return the common name of a torch optimizer; None of a user's own."""
-    return _name(optimizer, "torch.optim", TORCH_NAMES)
+Matched = Sequence[tuple[str, Treatment, Treatment]]
+"""A parameter's name with both treatments."""
 
 
-def paddle_name(optimizer: object) -> str | None:
-    """Return the common name of a Paddle optimizer; None of a user's own."""
-    return _name(optimizer, "paddle.optimizer", PADDLE_NAMES)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateDifference:
+    """A setting of two optimizers that differs.
+
+    Attributes:
+        name: Paddle's argument; ``kind`` for the class.
+        expected: the reference's value.
+        actual: the port's.
+        names: of the parameters, where it does not differ for all.
+        fix: what to write in the port.
+    """
+
+    name: str
+    expected: Setting
+    actual: Setting
+    names: tuple[str, ...]
+    fix: str
+
+    @property
+    def finding(self) -> Finding:
+        """It as a difference of construction."""
+        values = [
+            _spell(one) if self.name == "weight_decay" else repr(tidy(one)) for one in (self.expected, self.actual)
+        ]
+        where = f" for {listed(self.names, SHOWN)}" if self.names else ""
+        message = f"`{self.name}` of the port's optimizer is {values[1]}{where}, the reference's {values[0]}"
+        if self.name == "kind":
+            values = [self.expected, self.actual]
+            message = f"the port's optimizer is {self.actual}, the reference's {self.expected}"
+        reference, port = (f"{self.name}={one}" for one in values)
+        return Finding(code="setting", kind="optimizer", reference=reference, port=port, message=message, fix=self.fix)
 
 
-def _name(optimizer: object, package: str, names: Mapping[str, str]) -> str | None:
-    found = (one for one in type(optimizer).__mro__ if one.__module__.startswith(package))
-    return next((names[one.__name__] for one in found if one.__name__ in names), None)
+def _kind(optimizer: object, package: str) -> str:
+    names = (one.__name__ for one in type(optimizer).__mro__ if one.__module__.startswith(package))
+    return next((known for name in names if (known := CLASSES.get(name, name)) in OPTIMIZERS), "")
 
 
-def torch_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreatment]]:
+def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
     """Yield each parameter of a torch optimizer with what is done to it."""
-    name = torch_name(optimizer)
+    kind = _kind(optimizer, "torch.optim")
     for group in optimizer.param_groups:
-        there = (one for one in SETTINGS.get(name, ()) if one.torch.partition("[")[0] in group)
-        settings = {one.code: one.read(group, None) if one.read else plain(group[one.torch]) for one in there}
-        settings[MAXIMIZE.code] = bool(group.get("maximize", False))
-        if name == "SGD" and not settings.get("momentum"):
-            settings.pop("dampening", None)  # nothing without a momentum
-            settings.pop("nesterov", None)
+        options: dict[str, Setting] = {"maximize": bool(group.get("maximize", False))}
+        for name, key in OPTIMIZERS.get(kind, {}).items():
+            if key.partition("[")[0] in group:
+                options[name] = plain(group["betas"][int(key[-2])] if key.startswith("betas") else group[key])
+        if kind == "SGD" and not options.get("momentum"):
+            options = {"momentum": 0, "maximize": options["maximize"]}
+        if kind == "RMSProp":
+            options["epsilon"] = options["epsilon"] ** 2
         decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
         terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
-        treatment = UpdateTreatment(rate=float(group["lr"]), decay=_decay(terms), settings=settings)
+        treatment = Treatment(kind=kind, rate=float(group["lr"]), decay=_decay(terms), options=options)
         for one in group["params"]:
             yield one, treatment
+
+
+def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
+    """Yield each parameter of a Paddle optimizer with what is done to it."""
+    kind = _kind(optimizer, "paddle.optimizer")
+    rate = float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else None
+    for group, parameters in parameter_groups(optimizer):
+        options: dict[str, Setting] = {"maximize": False}
+        for name in (*OPTIMIZERS.get(kind, ()), "rescale_grad"):
+            options[name] = _kept(optimizer, group, name)
+        if options["rescale_grad"] in (None, 1):
+            del options["rescale_grad"]
+        if kind == "SGD" and not options["momentum"]:
+            options = {
+                "momentum": 0,
+                "maximize": False,
+                **{key: options[key] for key in options if key == "rescale_grad"},
+            }
+        if kind == "RMSProp" and "_append_optimize_op" in vars(type(optimizer)) and not _is_paddles(optimizer):
+            options["epsilon"] = options["epsilon"] ** 2  # a formula of its own: torch's, as in `tipchain.pairs`
+        if kind == "Rprop":
+            options["etas"] = options["etas"][0]
+        for one in parameters:
+            own = None if rate is None else rate * rate_factor(optimizer, one)
+            yield one, Treatment(kind=kind, rate=own, decay=_paddle_decay(optimizer, group, one), options=options)
+
+
+def _is_paddles(optimizer: object) -> bool:
+    return type(optimizer).__module__.startswith("paddle.")
+
+
+def _kept(optimizer: object, group: Options, name: str) -> Setting:
+    """Return a setting of a group, else of the optimizer, else what holds where there is none."""
+    if name in group:
+        return plain(group[name])
+    return plain(getattr(optimizer, f"_{name}", getattr(optimizer, name, ABSENT.get(name))))
 
 
 def _is_adamw(optimizer: object) -> bool:
@@ -114,46 +173,17 @@ def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
 
 
-def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreatment]]:
-    """Yield each parameter of a Paddle optimizer with what is done to it."""
-    name = paddle_name(optimizer)
-    for group, parameters in parameter_groups(optimizer):
-        settings = {one.code: _kept(optimizer, group, one, ABSENT.get(one.code)) for one in SETTINGS.get(name, ())}
-        if name == "SGD" and not settings["momentum"]:
-            settings = {"momentum": 0}
-        if name == "Rprop":
-            settings["etas"] = settings["etas"][0]
-        settings[MAXIMIZE.code] = ABSENT[MAXIMIZE.code]
-        rescale = _kept(optimizer, group, SCALE, 1.0)
-        if rescale != 1:
-            settings[SCALE.code] = rescale
-        for one in parameters:
-            treatment = UpdateTreatment(
-                rate=float(optimizer.get_lr()) * rate_factor(optimizer, one),
-                decay=_paddle_decay(optimizer, group, one),
-                settings=settings,
-            )
-            yield one, treatment
-
-
-def _kept(optimizer: object, group: Options, setting: Trait, absent: object) -> Setting:
-    """Return a setting of a group, else of the optimizer, else what holds where there is none."""
-    key = setting.argument
-    return plain(group[key] if key in group else getattr(optimizer, f"_{key}", getattr(optimizer, key, absent)))
-
-
 def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
     """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
     own = getattr(parameter, "regularizer", None)
-    terms: list[tuple[str, Setting]] = []
     if _is_adamw(optimizer):
         chosen = getattr(optimizer, "_apply_decay_param_fun", None)
-        if chosen is None or chosen(parameter.name):
-            terms.append(("decoupled", group.get("weight_decay", optimizer._weight_decay)))
-        return _decay([*terms, *_regularizer(own)])
-    fused = group.get("regularization_coeff", getattr(optimizer, "_regularization_coeff", 0.0))
+        takes = chosen is None or chosen(parameter.name)
+        coefficient = group.get("weight_decay", getattr(optimizer, "_weight_decay", 0.0))
+        return _decay([*([("decoupled", coefficient)] if takes else []), *_regularizer(own)])
     if own is not None:
         return _decay(_regularizer(own))
+    fused = group.get("regularization_coeff", getattr(optimizer, "_regularization_coeff", 0.0))
     return _decay([("l2", fused), *_regularizer(getattr(optimizer, "regularization", None))])
 
 
@@ -162,495 +192,204 @@ def _regularizer(regularizer: object) -> Iterator[tuple[str, object]]:
         yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
 
 
-FIRST_RATE = "first-rate"
-"""The code of a rate that is not the optimizer's own but its schedule's first."""
-SHOWN = 4
-"""How many parameters a message names."""
-CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
-"""Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
+def match(
+    ours: Optimizer, theirs: Optimizer, tensors: Iterable[tuple[str, Tensor, Tensor]]
+) -> tuple[Matched, list[str], list[str]]:
+    """Return both treatments of each parameter, and the names of those that the port, the reference alone updates.
 
-Matched = list[tuple[str, UpdateTreatment, UpdateTreatment]]
-
-
-def check_optimizers(
-    torch_optimizer: object,
-    paddle_optimizer: object,
-    reference: object,
-    port: object,
-    pairs: Iterable[LayerPair],
-    names: Mapping[str, str] | None = None,
-    *,
-    tensors: Tensors | None = None,
-) -> list[Finding]:
-    """Compare two optimizers: type, and for each parameter the rate, decay and everything else that it is updated with.
-
-    Known to differ with equal numbers: Paddle's RMSProp has epsilon below the root, torch's beside it. Adam's differ in
-    form only. Clipping is part of Paddle's optimizer and of torch's loop, so it is told and fails nothing.
-
-    Raises:
-        WeightsError: a lazy layer of torch's has no shape yet.
+    Of a port's optimizer that tells no parameters nothing is said.
     """
-    known = tensors or Tensors(reference, port, pairs, names)
-    matched, lone = _match(torch_optimizer, paddle_optimizer, known)
-    found = updates_apart(torch_optimizer, paddle_optimizer, matched)
-    return found if any(one.code == "optimizer-type" for one in found) else [*lone, *found]
-
-
-def updates_apart(torch_optimizer: object, paddle_optimizer: object, matched: Matched) -> list[Finding]:
-    """Compare what two optimizers are made with, given what both do to each matched parameter."""
-    name, other = torch_name(torch_optimizer), paddle_name(paddle_optimizer)
-    if name is not None and other is not None and name != other:
-        return [_other_type(torch_optimizer, paddle_optimizer, name)]
-    found = [*_rates(matched, paddle_optimizer)]
-    if name is not None and other is not None:  # a user's own optimizer says nothing about how it decays
-        found += _decays(matched)
-    rescaled = any(SCALE.code in theirs.settings for _, _, theirs in matched)
-    for one in [*SETTINGS.get(name, ()), MAXIMIZE, *([SCALE] if rescaled else [])]:
-        found += _settings(one, matched, name, paddle_optimizer)
-    return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
-
-
-def _optimizer_finding(
-    code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
-) -> Finding:
-    return Finding(code=code, kind="optimizer", reference=reference, port=port, message=message, fix=fix, effect=effect)
-
-
-def _other_type(ours: Optimizer, theirs: object, name: str) -> Finding:
-    wanted = CLASSES.get(name, (name,))
-    momentum = any(group.get("momentum") for group in ours.param_groups)
-    paddle = wanted[-1] if _is_adamw(ours) or (name == "SGD" and momentum) else wanted[0]
-    reference, port = type(ours).__name__, type(theirs).__name__
-    return _optimizer_finding(
-        "optimizer-type",
-        reference,
-        port,
-        f"the port's optimizer is {port} where torch's is {reference}",
-        f"use `paddle.optimizer.{paddle}`",
+    done, port_done = (
+        {id(one): treatment for one, treatment in read} for read in (read_torch(ours), read_paddle(theirs))
     )
+    matched: list[tuple[str, Treatment, Treatment]] = []
+    port_alone: list[str] = []
+    reference_alone: list[str] = []
+    for name, tensor, port_tensor in tensors if port_done else ():
+        expected = done.get(id(tensor)) if tensor.requires_grad else None
+        actual = None if port_tensor.stop_gradient else port_done.get(id(port_tensor))
+        if expected is not None and actual is not None:
+            matched.append((name, expected, actual))
+        elif expected is not None or actual is not None:
+            (port_alone if expected is None else reference_alone).append(name)
+    return matched, port_alone, reference_alone
 
 
-def _match(ours: object, theirs: object, tensors: Tensors) -> tuple[Matched, list[Finding]]:
-    """Return what both do to each matched parameter, and the parameters that one of them does not have."""
-    done = {id(one): treatment for one, treatment in torch_treatments(ours)}
-    port_done = {id(one): treatment for one, treatment in paddle_treatments(theirs)}
-    matched: Matched = []
-    lone: dict[str, list[str]] = defaultdict(list)
-    foreign = True
-    for pair in tensors.pairs:
-        if pair.ours is None or pair.theirs is None or not tensors.trained(pair.ours) or not port_trained(pair.theirs):
-            continue
-        first = done.get(id(tensors.live[pair.ours.name]))
-        for part in pair.theirs.parts:
-            second = port_done.get(id(part.tensor))
-            foreign = foreign and first is None and second is None
-            if first is not None and second is not None:
-                matched.append((port_name(pair.theirs), first, second))
-            elif (first is None) != (second is None):
-                lone["port" if first is None else "torch"].append(port_name(pair.theirs))
-    if foreign:  # they were built over other copies of the models
-        return _as_wholes(list(done.values()), list(port_done.values())), []
-    return matched, [_lone(side, names) for side, names in lone.items()]
-
-
-def _as_wholes(ours: list[UpdateTreatment], theirs: list[UpdateTreatment]) -> Matched:
-    """Return the one treatment that either has for all its parameters, if there is only one."""
-    if not ours or not theirs or any(one != side[0] for side in (ours, theirs) for one in side):
+def differences(matched: Matched, theirs: Optimizer) -> list[UpdateDifference]:
+    """Return the settings that differ, given what both optimizers do to each parameter."""
+    if not matched:
         return []
-    return [("every parameter", ours[0], theirs[0])]
+    kinds = [one.kind for one in matched[0][1:]]
+    if all(kinds) and kinds[0] != kinds[1]:
+        expected, actual = (_class_of(one) for one in matched[0][1:])
+        fix = f"use `paddle.optimizer.{expected}`"
+        return [UpdateDifference(name="kind", expected=expected, actual=actual, names=(), fix=fix)]
+    known = ["learning_rate", *(["weight_decay"] if all(kinds) else ())]
+    known += dict.fromkeys(name for _, one, other in matched for name in (*one.options, *other.options))
+    rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
+    found = []
+    for name in known:
+        apart: dict[tuple[Setting, Setting], list[str]] = defaultdict(list)
+        for parameter, *both in matched:
+            expected, actual = (_value(one, name) for one in both)
+            if None not in (expected, actual) and not same(expected, actual):
+                apart[expected, actual].append(parameter)
+        for (expected, actual), names in apart.items():
+            some = tuple(names) if len(names) < len(matched) else ()
+            fix = _fix(name, expected, f" for {listed(some, SHOWN)}" if some else "", rate)
+            if name == "epsilon" and kinds[0] == "RMSProp":
+                fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
+            found.append(UpdateDifference(name=name, expected=expected, actual=actual, names=some, fix=fix))
+    return found
 
 
-def _lone(side: str, names: list[str]) -> Finding:
-    shown = _list(names)
-    if side == "port":
-        return _optimizer_finding(
-            "optimized-parameters",
-            "not optimized",
-            f"optimizes {shown}",
-            f"the port's optimizer updates {shown}, torch's does not",
-            f"leave {shown} out of the optimizer",
-        )
-    return _optimizer_finding(
-        "optimized-parameters",
-        f"optimizes {shown}",
-        "not optimized",
-        f"torch's optimizer updates {shown}, the port's does not",
-        f"give {shown} to the optimizer",
-    )
+def _value(treatment: Treatment, name: str) -> Setting:
+    if name == "learning_rate":
+        return treatment.rate
+    return treatment.decay if name == "weight_decay" else treatment.options.get(name, DEFAULTS.get(name))
 
 
-def _list(names: list[str]) -> str:
-    return listed(list(dict.fromkeys(names)), SHOWN)
-
-
-_T = TypeVar("_T")
-
-
-def _grouped(matched: Matched, values: Callable[[UpdateTreatment], _T]) -> Iterator[tuple[_T, _T, list[str]]]:
-    found: dict[tuple[_T, _T], list[str]] = defaultdict(list)
-    for name, ours, theirs in matched:
-        one, other = values(ours), values(theirs)
-        if not same(one, other):
-            found[one, other].append(name)
-    return ((one, other, names) for (one, other), names in found.items())
-
-
-def _of(matched: Matched, names: list[str]) -> str:
-    return "" if len(names) == len(matched) else f" for {_list(names)}"
-
-
-def _rates(matched: Matched, optimizer: object) -> Iterator[Finding]:
-    """Yield the rates that differ; one that a schedule gives to every parameter is the schedule's."""
-    scheduled = own_schedule(optimizer) is not None
-    for one, other, names in _grouped(matched, lambda treatment: treatment.rate):
-        where = _of(matched, names)
-        multiplied = "set `ParamAttr(learning_rate=...)` or the group's `learning_rate` so that the rate is"
-        found = _optimizer_finding(
-            "learning-rate",
-            f"lr={one:.9g}",
-            f"learning_rate={other:.9g}",
-            f"the port's learning rate{where} is {other:.9g}, torch's {one:.9g}",
-            f"pass `learning_rate={one:.9g}` to the optimizer" if not where else f"{multiplied} {one:.9g}{where}",
-        )
-        if scheduled and not where:
-            found = replace(
-                found,
-                code=FIRST_RATE,
-                kind="scheduler",
-                message=f"the port's schedule begins at {other:.9g}, torch's at {one:.9g}",
-                fix=f"let the schedule begin at {one:.9g}",
-            )
-        yield found
-
-
-def _decays(matched: Matched) -> Iterator[Finding]:
-    for one, other, names in _grouped(matched, lambda treatment: treatment.decay):
-        where = _of(matched, names)
-        code = "weight-decay-form" if one and other and dict(one).keys() != dict(other).keys() else "weight-decay"
-        if where and (not one or not other):
-            code = "decayed-parameters"
-        yield _optimizer_finding(
-            code,
-            f"weight_decay={_spell(one)}",
-            f"weight_decay={_spell(other)}",
-            f"the port's weight decay{where} is {_spell(other)}, torch's {_spell(one)}",
-            _decay_fix(one, where),
-        )
+def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
+    if name == "learning_rate" and where and rate:
+        return f"let the factor{where} be {wanted / rate:.6g}: a group's `learning_rate` multiplies the optimizer's {rate:.6g}"
+    if name == "weight_decay" and not wanted:
+        return f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
+    if name == "weight_decay":
+        form, coefficient = wanted[0]
+        ways = {"decoupled": "use `paddle.optimizer.AdamW` with `weight_decay={}`"}
+        regular = f"pass `weight_decay=paddle.regularizer.{form.upper()}Decay({{}})`"
+        return ways.get(form, regular).format(f"{coefficient:.9g}") + where
+    return f"pass `{name}={tidy(wanted)!r}` to the optimizer{where}"
 
 
 def _spell(decay: Decay) -> str:
     return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in decay) or "0"
 
 
-def _decay_fix(decay: Decay, where: str) -> str:
-    if not decay:
-        return f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
-    form, coefficient = decay[0]
-    ways = {
-        "decoupled": f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`",
-        "l2": f"pass `weight_decay=paddle.regularizer.L2Decay({coefficient:.9g})`",
-        "l1": f"pass `weight_decay=paddle.regularizer.L1Decay({coefficient:.9g})`",
-    }
-    return ways[form] + where
+def with_settings(treatment: Treatment, reference: Treatment, names: Iterable[str]) -> Treatment:
+    """Return a treatment with the reference's values of some settings."""
+    for name in names:
+        if name == "kind":
+            return reference
+        if name == "learning_rate":
+            treatment = replace(treatment, rate=reference.rate)
+        elif name == "weight_decay":
+            treatment = replace(treatment, decay=reference.decay)
+        else:
+            treatment = replace(treatment, options={**treatment.options, name: _value(reference, name)})
+    return treatment
 
 
-def _settings(setting: Trait, matched: Matched, name: str | None, optimizer: object) -> Iterator[Finding]:
-    code, (ours, theirs) = setting.code, setting.arguments
-    there = [one for one in matched if setting is SCALE or (code in one[1].settings and code in one[2].settings)]
-    for one, other, names in _grouped(there, lambda treatment: treatment.settings.get(code, 1.0)):
-        where = _of(matched, names)
-        fix = f"pass `{theirs}={one!r}` to the optimizer"
-        if code == "momentum" and name == "SGD" and not hasattr(optimizer, "_momentum"):
-            fix = f"use `paddle.optimizer.Momentum` with `momentum={one!r}`"
-        yield _optimizer_finding(
-            code,
-            f"{ours}={one!r}",
-            f"{theirs}={other!r}",
-            f"the port's optimizer has {theirs}={other!r}{where} where torch's has {ours}={one!r}",
-            fix,
-        )
+def _class_of(treatment: Treatment) -> str:
+    """Return the class of Paddle's that does it."""
+    if treatment.kind == "SGD" and treatment.options.get("momentum"):
+        return "Momentum"
+    return "AdamW" if dict(treatment.decay).get("decoupled") and treatment.kind == "Adam" else treatment.kind
 
 
-def _formulas(theirs: object) -> Iterator[Finding]:
-    """Yield what equal numbers mean differently.
+def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[Tensor, Treatment]]) -> Optimizer:
+    """Make Paddle's optimizer that treats each parameter so, with the clipping of another.
 
-    Sources: ``torch/optim/rmsprop.py`` (``avg = square_avg.sqrt().add_(eps)``) and ``paddle/phi/kernels/impl/
-    rmsprop_kernel_impl.h`` (``sqrt(ms + epsilon)``); ``torch/optim/adamax.py`` and Paddle's ``adamax_kernel_impl.h``.
+    Raises:
+        ValueError: the other is no optimizer of Paddle's, or Paddle has no such setting.
+        Exception: whatever Paddle raises.
     """
-    kind = type(theirs)
-    if not kind.__module__.startswith("paddle.optimizer"):
-        return  # a user's own formula
-    if kind.__name__ == "RMSProp":
-        yield _optimizer_finding(
-            "epsilon-placement",
-            "grad / (sqrt(v) + eps)",
-            "grad / sqrt(v + epsilon)",
-            "Paddle's RMSProp adds epsilon below the root, torch's beside it: equal numbers give other updates",
-            "use `tipchain.pairs.paddle_optimizers.TorchRMSProp`, or an epsilon that is small beside the squared gradients",
-        )
-    elif kind.__name__ == "Adamax":
-        yield _optimizer_finding(
-            "epsilon-placement",
-            "max(beta2 u, |grad| + eps)",
-            "max(beta2 u + epsilon, |grad|)",
-            "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
-            "use `tipchain.pairs.paddle_optimizers.TorchAdamax` where gradients are as small as epsilon",
-            effect="none",
-        )
-
-
-def _clipping(ours: object, theirs: object) -> Iterator[Finding]:
-    clip = getattr(theirs, "_grad_clip", None)
-    hooks = getattr(ours, "_optimizer_step_pre_hooks", None)
-    if clip is None or hooks:
-        return
-    limit = getattr(clip, "clip_norm", getattr(clip, "max", None))
-    yield _optimizer_finding(
-        "gradient-clipping",
-        "none in the optimizer",
-        f"grad_clip={type(clip).__name__}({limit!r})",
-        f"the port clips gradients ({type(clip).__name__}, {limit!r}); torch's optimizer never does, its loop may",
-        "clip in the reference's loop alike, or pass `grad_clip=None`",
-        effect="none",
+    if not _is_paddles(optimizer):
+        raise ValueError(type(optimizer))
+    kinds = {_class_of(one) for _, one in treatments}
+    kind = next((one for one in kinds if one in ("AdamW", "Momentum")), min(kinds))
+    decoupled = {tensor.name: size for tensor, one in treatments if (size := dict(one.decay).get("decoupled"))}
+    common: dict[str, Setting] = {"grad_clip": getattr(optimizer, "_grad_clip", None)}
+    if kind == "AdamW":
+        common["apply_decay_param_fun"] = decoupled.__contains__
+    groups: dict[tuple[tuple[str, Setting], ...], list[Tensor]] = defaultdict(list)
+    for tensor, treatment in treatments:
+        options = {name: value for name, value in treatment.options.items() if value is not None}
+        if any(options.pop(name, value) != value for name, value in ABSENT.items()):
+            raise ValueError(ABSENT)
+        if kind == "AdamW":  # groups would be clipped one by one
+            options["weight_decay"] = decoupled.get(tensor.name, max(decoupled.values()))
+        groups[tuple(sorted(options.items())) if kind != "SGD" else ()].append(tensor)
+    made = [{"params": tensors, **dict(options)} for options, tensors in groups.items()]
+    if len(made) == 1:
+        common |= dict(next(iter(groups)))
+    rate = float(optimizer.get_lr())
+    built = getattr(paddle.optimizer, kind)(
+        learning_rate=rate, parameters=made if len(made) > 1 else made[0]["params"], **common
     )
+    for tensor, treatment in treatments:  # a group gives its own to its parameters
+        tensor.optimize_attr = {"learning_rate": (treatment.rate or rate) / rate}
+        kept = [(form, size) for form, size in treatment.decay if form != "decoupled"]
+        tensor.regularizer = getattr(paddle.regularizer, f"{kept[0][0].upper()}Decay")(kept[0][1]) if kept else None
+    return built
 
 
-# What two learning-rate schedules are made with, where both frameworks have the type.
-#
-# Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
-# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
+def level_epsilons(ours: Optimizer, theirs: Optimizer) -> str:
+    """Take epsilon out of both RMSProps where they correspond, for it stands elsewhere in Paddle's; return what was done."""
+    if not _is_paddles(theirs) or _kind(theirs, "paddle.optimizer") != "RMSProp":
+        return ""
+    values = [one.options.get("epsilon") for read in (read_torch(ours), read_paddle(theirs)) for _, one in read]
+    if None in values or not all(same(values[0], one) for one in values):
+        return ""
+    for group in ours.param_groups:
+        group["eps"] = 1e-18
+    keep(theirs, "epsilon", 1e-36)
+    below: Setting = values[0]
+    return f"epsilon is left out: {below**0.5:.6g} beside torch's root is {below:.6g} below Paddle's"
 
 
-def _milestones(schedule: Schedule, _: object) -> tuple[int, ...]:
-    """Return the milestones; torch keeps a Counter of them."""
-    kept = schedule.milestones
-    return tuple(sorted(kept.elements() if hasattr(kept, "elements") else kept))
+def keep(optimizer: Optimizer, argument: str, value: object) -> None:
+    """Set what a Paddle optimizer keeps of an argument, and its groups."""
+    groups: Setting = parameter_groups(optimizer)
+    for group, _ in groups:
+        group[argument] = value
+    for name in (f"_{argument}", argument):
+        if hasattr(optimizer, name):
+            setattr(optimizer, name, value)
+    getattr(optimizer, "_default_dict", {})[argument] = value
 
 
-def _group(schedule: Schedule, key: str) -> Setting:
-    """Return what torch's OneCycleLR keeps in the optimizer."""
-    return schedule.optimizer.param_groups[0][key]
+def check_optimizers(torch_optimizer: Optimizer, paddle_optimizer: Optimizer, tensors: Tensors) -> list[Finding]:
+    """Compare two optimizers: class, and for each parameter the rate, decay and all else that it is updated with.
 
-
-def _only(*names: str) -> Reader:
-    """Return what reads the value that all groups share, else None: rates by group are compared with the optimizer."""
-
-    def read(schedule: Schedule, _: object) -> Setting:
-        kept = plain(held(schedule, *names))
-        return kept if not isinstance(kept, tuple) else kept[0] if len(set(kept)) == 1 else None
-
-    return read
-
-
-def _warmup_rate(warmed: Schedule, step: int) -> Setting:
-    """Return the rate that torch's warm-up has at a step, None where it is no ``LinearLR`` of one rate."""
-    warmup = warmed._schedulers[0]
-    base, grown = BASE.readers[0](warmup, None), min(1.0, step / warmup.total_iters)
-    return None if base is None else base * (warmup.start_factor + (warmup.end_factor - warmup.start_factor) * grown)
-
-
-ONE_CYCLE = (
-    Trait("period", "total_steps"),
-    Trait(
-        "max-rate",
-        "max_lr",
-        "max_learning_rate",
-        read=lambda one, _: _group(one, "max_lr"),
-        read_paddle=lambda one, _: one._lr_config[1],
-    ),
-    Trait(
-        "start-rate",
-        "div_factor",
-        "divide_factor",
-        read=lambda one, _: _group(one, "max_lr") / _group(one, "initial_lr"),
-        read_paddle=lambda one, _: one._lr_config[1] / one._lr_config[0],
-    ),
-    Trait(
-        "end-rate",
-        "min_lr",
-        "end_learning_rate",
-        read=lambda one, _: _group(one, "min_lr"),
-        read_paddle=lambda one, _: one._lr_config[-1],
-    ),
-    Trait(
-        "pct-start",
-        "pct_start",
-        "phase_pct",
-        read=lambda one, _: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
-        read_paddle=lambda one, _: (one._step_config[1] + 1) / one.total_steps,
-    ),
-    Trait(
-        "phases",
-        "three_phase",
-        read=lambda one, _: len(one._schedule_phases) == 3,
-        read_paddle=lambda one, _: len(one._lr_config) == 4,
-    ),
-    Trait(
-        "annealing",
-        "anneal_strategy",
-        read=lambda one, _: one._anneal_func_type,
-        read_paddle=lambda one, _: "cos" if "cos" in one.anneal_func.__name__ else "linear",
-    ),
-)
-CYCLIC = (
-    Trait("max-rate", "max_lr", "max_learning_rate", read=_only("max_lrs", "max_lr")),
-    Trait(
-        "rising-steps",
-        "step_size_up",
-        read=lambda one, _: one.total_size * one.step_ratio,
-        read_paddle=lambda one, _: one.cycle_size * one.step_up_pct,
-    ),
-    Trait(
-        "falling-steps",
-        "step_size_down",
-        read=lambda one, _: one.total_size * (1 - one.step_ratio),
-        read_paddle=lambda one, _: one.cycle_size * (1 - one.step_up_pct),
-    ),
-    Trait("mode", "mode"),
-    Trait("gamma", "gamma", "exp_gamma", kept=("", "gamma")),
-)
-GAMMA = Trait("gamma", "gamma")
-END = Trait("end-rate", "eta_min")
-BASE = Trait("learning-rate", "base_lrs", "learning_rate", kept=("", "base_lr"), read=_only("base_lrs", "base_lr"))
-LAST = Trait("last-epoch", "last_epoch")
-MILESTONES = Trait("milestones", "milestones", kept=("", "boundaries"), read=_milestones)
-SCHEDULES: Mapping[str, tuple[str, tuple[Trait, ...]]] = {
-    "StepLR": ("StepDecay", (BASE, Trait("step-size", "step_size"), GAMMA, LAST)),
-    "MultiStepLR": ("MultiStepDecay", (BASE, MILESTONES, GAMMA, LAST)),
-    "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, Trait("period", "T_max"), END, LAST)),
-    "CosineAnnealingWarmRestarts": (
-        "CosineAnnealingWarmRestarts",
-        (BASE, Trait("period", "T_0"), Trait("period-factor", "T_mult"), END, LAST),
-    ),
-    "PolynomialLR": (
-        "PolynomialDecay",
-        (
-            BASE,
-            Trait("period", "total_iters", "decay_steps"),
-            Trait("power", "power"),
-            Trait("end-rate", "end_lr", read=lambda one, _: plain(getattr(one, "end_lr", 0.0))),
-            Trait("cycle", "cycle", read=lambda one, _: getattr(one, "cycle", False)),
-            LAST,
-        ),
-    ),
-    "LinearLR": (
-        "LinearLR",
-        (
-            BASE,
-            Trait("start-factor", "start_factor"),
-            Trait("end-factor", "end_factor"),
-            Trait("period", "total_iters", "total_steps"),
-            LAST,
-        ),
-    ),
-    "LambdaLR": ("LambdaDecay", (BASE, LAST)),
-    "MultiplicativeLR": ("MultiplicativeDecay", (BASE, LAST)),
-    "OneCycleLR": ("OneCycleLR", (*ONE_CYCLE, LAST)),
-    "CyclicLR": ("CyclicLR", (BASE, *CYCLIC, LAST)),
-    "ReduceLROnPlateau": (
-        "ReduceOnPlateau",
-        (
-            *(
-                Trait(name.replace("_", "-"), name)
-                for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")
-            ),
-            Trait("end-rate", "min_lrs", "min_lr", read=_only("min_lrs", "min_lr")),
-            Trait("epsilon", "eps", "epsilon"),
-        ),
-    ),
-    "SequentialLR": (
-        "LinearWarmup",
-        (
-            Trait(
-                "warmup-steps",
-                "milestones",
-                "warmup_steps",
-                read=lambda one, _: one._milestones[0],
-                read_paddle=lambda one, _: one.warmup_steps,
-            ),
-            Trait(
-                "warmup-start",
-                "start_factor",
-                "start_lr",
-                read=lambda one, _: _warmup_rate(one, 0),
-                read_paddle=lambda one, _: one.start_lr,
-            ),
-            Trait(
-                "warmup-end",
-                "end_factor",
-                "end_lr",
-                read=lambda one, _: _warmup_rate(one, one._milestones[0]),
-                read_paddle=lambda one, _: one.end_lr,
-            ),
-        ),
-    ),
-}
-"""Paddle's class and the arguments by torch's class; a ``SequentialLR`` that is a warm-up and what follows it."""
-
-
-def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[Finding]:
-    """Compare the arguments of two schedules of types that are each other's; of others nothing is said.
-
-    A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
-    (where it is a ``LinearLR``), and what follows it. The rates themselves are compared elsewhere.
+    A rate that differs for all parameters is that of the port's schedule, where its optimizer has one.
     """
-    return [_setting_finding(one) for one in schedule_settings(torch_scheduler, paddle_scheduler)]
+    both = (
+        (port_name(pair.theirs), tensors.live[pair.ours.name], part.tensor)
+        for pair in tensors.pairs
+        if pair.ours is not None and pair.theirs is not None
+        if tensors.trained(pair.ours) and port_trained(pair.theirs)
+        for part in pair.theirs.parts
+    )
+    matched, *alone = match(torch_optimizer, paddle_optimizer, both)
+    found = [
+        replace(one.finding, kind="scheduler")
+        if one.name == "learning_rate" and not one.names and own_schedule(paddle_optimizer) is not None
+        else one.finding
+        for one in differences(matched, paddle_optimizer)
+    ]
+    return [
+        *(updated_by_one(names, side) for side, names in zip(("port", "reference"), alone, strict=True) if names),
+        *found,
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScheduleSetting:
-    """An argument of two schedules that differs.
-
-    Attributes:
-        trait: which.
-        expected: the reference's value.
-        actual: the port's.
-        holder: the schedule of the port's that has it: the whole one, or the one behind a warm-up.
-    """
-
-    trait: Trait
-    expected: Setting
-    actual: Setting
-    holder: Schedule
-
-    @property
-    def wanted(self) -> Setting:
-        """The reference's value as Paddle takes it."""
-        return list(self.expected) if isinstance(self.expected, tuple) else tidy(self.expected)
-
-
-def schedule_settings(ours: Schedule, theirs: Schedule, *, whole: bool = True) -> Iterator[ScheduleSetting]:
-    """Yield the arguments that differ; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
-    twin, arguments = SCHEDULES.get(type(ours).__name__, ("", ()))
-    warmed = twin == "LinearWarmup"
-    if type(theirs).__name__ != twin or (warmed and len(getattr(ours, "_schedulers", ())) != 2):
-        return
-    for one in arguments:
-        if one is LAST and not whole:
-            continue
-        expected, actual = (_read(reader, each) for reader, each in zip(one.readers, (ours, theirs), strict=True))
-        if expected is not None and actual is not None and not same(expected, actual):
-            yield ScheduleSetting(trait=one, expected=expected, actual=actual, holder=theirs)
-    if warmed:
-        yield from schedule_settings(ours._schedulers[1], theirs.learning_rate, whole=False)
-
-
-def _setting_finding(setting: ScheduleSetting) -> Finding:
-    one = setting.trait
-    reference, port = f"{one.torch}={tidy(setting.expected)!r}", f"{one.argument}={tidy(setting.actual)!r}"
+def updated_by_one(names: Sequence[str], side: str) -> Finding:
+    """Return that one side's optimizer alone updates some parameters."""
+    shown = listed(list(dict.fromkeys(names)), SHOWN)
+    words = ("updates", "leaves") if side == "port" else ("leaves", "updates")
+    fix = (
+        f"leave {shown} out of the optimizer"
+        if side == "port"
+        else f"give {shown} to the optimizer, with stop_gradient=False"
+    )
     return Finding(
-        code=one.code,
-        kind="scheduler",
-        reference=reference,
-        port=port,
-        message=f"the port's schedule has {port} where torch's has {reference}",
-        fix=f"pass `{one.argument}={setting.wanted!r}` to the scheduler",
+        code="setting",
+        kind="optimizer",
+        reference=f"{words[1]} {shown}",
+        port=f"{words[0]} {shown}",
+        message=f"the port alone updates {shown}, the reference does not"
+        if side == "port"
+        else f"the reference alone updates {shown}, the port does not",
+        fix=fix,
     )
-
-
-def _read(reader: Reader, schedule: object) -> Setting:
-    try:
-        return plain(reader(schedule, None))
-    except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
-        return None

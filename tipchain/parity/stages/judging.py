@@ -19,7 +19,7 @@ from tipchain.framework_types import Array
 from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
-from tipchain.numbers.tolerance import DEFAULTS, EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.numbers.tolerance import DEFAULTS, EXACT, Tolerance, tolerance_for
 from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.parity.case import SIDES, Case, KnownDeviation
 from tipchain.parity.envelope import FACTOR
@@ -100,7 +100,7 @@ class Rules:
         if self.override is not None:
             return dict.fromkeys(arrays, self.override)
         own = self.own.get(stage, {})
-        tolerances = tolerances_for(stage, arrays, own, strict=self.strict)
+        tolerances = {key: tolerance_for(stage, key, own, strict=self.strict) for key in arrays}
         for key, array in arrays.items():
             if array.dtype.kind in "biu" and not any(fnmatchcase(key, pattern) for pattern in own):
                 tolerances[key] = EXACT

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tipchain.core.json_text import Json
 from tipchain.errors import Outcome
-from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe
+from tipchain.explain.causes.metrics import ClassifierProbe, make_probe
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import Outcome, UsageError, suggestion
-from tipchain.explain.causes.data_order import some
+from tipchain.explain.causes.data import some
 from tipchain.explain.causes.data_sources import channel_axis
 from tipchain.framework_types import Array, Dataset, Nested
 from tipchain.numbers.dumps import Record

@@ -1,0 +1,723 @@
+"""The user's plain code, recorded statement by statement, and where the port's parts from the reference's."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import Enum
+from functools import cache
+from inspect import CO_VARARGS, CO_VARKEYWORDS, ismodule
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+
+from tipchain.core.blame import is_users
+from tipchain.explain.causes.walk import glimpse
+from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
+from tipchain.framework_types import Array, Nested
+from tipchain.frameworks.live_models import LiveSide
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED
+
+MOST_STEPS = 5000
+"""Statements of one run that are recorded at most."""
+MOST_BYTES = 1 << 29
+"""Bytes of values that are kept at most."""
+MOST_ELEMENTS = 1 << 24
+"""Elements of an array beyond which it is not looked at."""
+MOST_PARTS = 256
+"""Arrays of one value that are looked at: a list of images has many."""
+MOST_RUNS = 12
+"""Settings that are tried, each in a run of its own."""
+LARGEST_SETTING = 64
+"""Elements of a setting at most: means and tables, not images."""
+LONGEST = 120
+"""Letters of a statement that a message has at most."""
+CALLS = ("__call__", "forward")
+"""The methods of a transform."""
+COMPREHENSIONS = ("comp>", "genexpr>")
+"""Ends of the names of code that is part of the statement around it."""
+
+
+class _Nothing(Enum):
+    NOTHING = 0
+
+
+_NOTHING = _Nothing.NOTHING
+LITERAL = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.USub, ast.Load)
+Passed = tuple[Sequence[bool], Mapping[str | None, bool]]
+Key = tuple[Any, ...]
+"""An array by its shape, type and contents."""
+At = tuple[CodeType, int, int]
+"""A step by its code, the line in it, and how often it ran before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statement:
+    """A statement of a file, or the body of a lambda.
+
+    Attributes:
+        line: where it begins.
+        text: what stands there.
+        loads: the names that it reads, with the attributes behind them: ``"self.mean"``.
+        stores: the names that it sets.
+        calls: of the arguments of the functions that it calls, by place and by name, whether they are computed in it.
+    """
+
+    line: int
+    text: str
+    loads: Sequence[str] = ()
+    stores: Sequence[str] = ()
+    calls: Mapping[str, Passed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A value as it was: the arrays in it, itself where it can stand in another run, and whether no code spells such out."""
+
+    arrays: Sequence[Key]
+    setting: object = _NOTHING
+    computed: bool = False
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class CodeStep:
+    """A statement that ran, or a library's function that the user's code called.
+
+    Attributes:
+        name: of the library's function or transform; empty of a statement.
+        at: which step it is.
+        statement: the user's, around a library's function.
+        file: the user's.
+        scope: the number of the frame.
+        start: when it began, and ``end`` when it was done.
+        given: what it read, by name.
+        made: what it set or changed, by name; ``""`` is what it returned.
+    """
+
+    name: str
+    at: At
+    statement: Statement
+    file: str
+    scope: int
+    start: int
+    end: int = 0
+    given: Mapping[str, Value]
+    made: dict[str, Value] = field(default_factory=dict)
+
+    def makes(self, key: Key) -> bool:
+        """Tell whether an array is among what it made."""
+        return any(key in one.arrays for one in self.made.values())
+
+    @property
+    def place(self) -> SourceLine:
+        """The user's line."""
+        return SourceLine(file=self.file, line=self.statement.line, code=self.statement.text)
+
+    def __str__(self) -> str:
+        """Return what messages call it."""
+        call = f"`{self.name}` in " if self.name else ""
+        return f"{call}`{self.statement.text}` ({Path(self.file).name}:{self.statement.line})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edit:
+    """Values that stand in place of others, by name, from when a step begins."""
+
+    at: At
+    values: Mapping[str, object]
+
+
+@cache
+def _statements(file: str) -> tuple[dict[int, Statement], dict[tuple[int | None, int | None], Statement]]:
+    """Return a file's statements by line, and the bodies of its lambdas by line and column."""
+    by_line: dict[int, Statement] = {}
+    lambdas: dict[tuple[int | None, int | None], Statement] = {}
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+            if isinstance(node, ast.Lambda):
+                lambdas[node.body.lineno, node.body.col_offset] = _statement(node.body, [node.body])
+            if not isinstance(node, ast.stmt):
+                continue
+            body = getattr(node, "body", None)
+            if not body:
+                by_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), _statement(node, [node]))
+                continue
+            # Of a statement with a body what it evaluates before: a condition, what a loop runs over, a context.
+            parts = [getattr(node, name, ()) for name in ("test", "iter", "target", "items", "subject")]
+            flat = [each for one in parts for each in (one if isinstance(one, list | tuple) else [one])]
+            made = _statement(node, flat, linecache.getline(file, node.lineno))
+            by_line |= dict.fromkeys(range(node.lineno, max(body[0].lineno, node.lineno + 1)), made)
+    return by_line, lambdas
+
+
+def _statement(node: ast.stmt | ast.expr, parts: Sequence[ast.AST], text: str = "") -> Statement:
+    loads: dict[str, None] = {}
+    stores: dict[str, None] = {}
+    calls: dict[str, Passed] = {}
+    for one in (one for part in parts for one in ast.walk(part)):
+        if isinstance(one, ast.Call):
+            named = {each.arg: _is_spelt(each.value) for each in one.keywords}
+            calls[_last(ast.unparse(one.func))] = [_is_spelt(each) for each in one.args], named
+        if isinstance(one, ast.Name | ast.Attribute):
+            dotted, stored = ast.unparse(one), not isinstance(one.ctx, ast.Load)
+            if all(part.isidentifier() for part in dotted.split(".")):
+                (stores if stored else loads)[dotted] = None
+                if stored and isinstance(node, ast.AugAssign):
+                    loads[dotted] = None
+    shown = " ".join((text or ast.unparse(node)).split())
+    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+    return Statement(line=node.lineno, text=shown, loads=tuple(loads), stores=tuple(stores), calls=calls)
+
+
+def _is_spelt(node: ast.expr) -> bool:
+    """Tell whether an expression computes nothing: a literal, or what has a name."""
+    bare = isinstance(node, ast.Name | ast.Attribute | ast.Starred)
+    return bare or all(isinstance(one, LITERAL) for one in ast.walk(node))
+
+
+def _statement_of(code: CodeType, line: int) -> Statement | None:
+    by_line, lambdas = _statements(code.co_filename)
+    if code.co_name == "<lambda>" and hasattr(code, "co_positions"):  # Python 3.11
+        for begins, _, column, _ in code.co_positions():
+            if (begins, column) in lambdas:
+                return lambdas[begins, column]
+    return by_line.get(line)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+@dataclass(slots=True, eq=False)
+class CodeRun:
+    """What the user's code did in one run.
+
+    Args:
+        tensors: the frameworks whose tensors there may be.
+        edit: what stands in place of something; then nothing is recorded.
+    """
+
+    tensors: Sequence[LiveSide]
+    edit: Edit | None = None
+    steps: list[CodeStep] = field(default_factory=list)
+    arrays: dict[Key, Array] = field(default_factory=dict)
+    _open: dict[FrameType, CodeStep] = field(default_factory=dict)
+    _scopes: dict[FrameType, int] = field(default_factory=dict)
+    _turns: dict[tuple[CodeType, int], int] = field(default_factory=dict)
+    _undo: list[Callable[[], object]] = field(default_factory=list)
+    _closures: dict[FrameType, dict[str, object]] = field(default_factory=dict)
+    _clock: int = 0
+    _room: int = MOST_BYTES
+
+    def run(self, work: Callable[[], Nested]) -> Nested:
+        """Return what some work gives, and record it."""
+        before, threads = sys.gettrace(), threading.gettrace()
+        threading.settrace(self._enter)
+        sys.settrace(self._enter)
+        try:
+            return work()
+        finally:
+            sys.settrace(before)
+            threading.settrace(threads)
+            self._open.clear()
+            self._scopes.clear()
+            for undo in reversed(self._undo):
+                undo()
+
+    @property
+    def full(self) -> bool:
+        """Whether the run was too long to be recorded."""
+        return self._room <= 0 or len(self.steps) > MOST_STEPS
+
+    def _enter(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        """Follow the user's functions, and note what they call of libraries, and all transforms."""
+        code, caller = frame.f_code, frame.f_back
+        if event != "call" or self.full:
+            return None
+        if is_users(code.co_filename):
+            return None if code.co_name.endswith(COMPREHENSIONS) else self._follow
+        own = frame.f_locals.get("self")
+        transform = own is not None and code.co_name in CALLS
+        called = caller is not None and is_users(caller.f_code.co_filename) and not code.co_name.startswith("_")
+        while caller is not None and not is_users(caller.f_code.co_filename):
+            caller = caller.f_back
+        statement = None if caller is None else _statement_of(caller.f_code, caller.f_lineno)
+        if caller is None or statement is None or not (called or transform):
+            return None
+        frame.f_trace_lines = False
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += sum(bool(code.co_flags & flag) for flag in (CO_VARARGS, CO_VARKEYWORDS))
+        names = list(code.co_varnames[:count])
+        if transform:
+            names += [f"self.{one}" for one in getattr(own, "__dict__", ()) if one[0] != "_" and one != "training"]
+        name = type(own).__name__ if transform else code.co_name
+        self._begin(frame, (code, 0), names, name, statement, caller.f_code.co_filename)
+        return self._follow
+
+    def _follow(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+        code = frame.f_code
+        if event == "line" and frame.f_trace_lines:
+            statement, running = _statement_of(code, frame.f_lineno), self._open.get(frame)
+            if running is None or running.statement is not statement:
+                self._end(frame)
+                if statement is not None:
+                    self._begin(frame, (code, statement.line), statement.loads, "", statement, code.co_filename)
+        elif event == "return":
+            self._end(frame, arg)
+            frame.f_locals.update(self._closures.pop(frame, {}))
+        return self._follow
+
+    def _begin(
+        self,
+        frame: FrameType,
+        at: tuple[CodeType, int],
+        names: Sequence[str],
+        name: str,
+        statement: Statement,
+        file: str,
+    ) -> None:
+        turn = self._turns[at] = self._turns.get(at, -1) + 1
+        if self.edit is not None:
+            if self.edit.at == (*at, turn):
+                self._change(frame, self.edit.values)
+            return
+        values = frame.f_locals
+        found = {each: self._value(_look_up(each, values, frame.f_globals)) for each in names}
+        self._clock += 1
+        self._open[frame] = CodeStep(
+            name=name,
+            at=(*at, turn),
+            statement=statement,
+            file=file,
+            scope=self._scopes.setdefault(frame, len(self._scopes)),
+            start=self._clock,
+            given={each: one for each, one in found.items() if one.arrays or one.setting is not _NOTHING},
+        )
+
+    def _end(self, frame: FrameType, returned: object = None) -> None:
+        step = self._open.pop(frame, None)
+        if step is None:
+            return
+        values = frame.f_locals
+        for name in dict.fromkeys((*step.statement.stores, *step.given)) if not step.name else ():
+            now = self._value(_look_up(name, values, frame.f_globals)).arrays
+            if now and (name not in step.given or now != step.given[name].arrays):
+                step.made[name] = Value(now)
+        if returned is not None:
+            step.made[""] = self._value(returned)
+        self._clock += 1
+        step.end = self._clock
+        if not step.name or step.made.get("", Value(())).arrays:
+            self.steps.append(step)
+
+    def _change(self, frame: FrameType, values: Mapping[str, object]) -> None:
+        """Set variables of a frame, globals and attributes; what others read too is put back."""
+        held = frame.f_locals
+        for name, value in values.items():
+            owner, _, last = name.rpartition(".")
+            now = _look_up(name, held, frame.f_globals)
+            side = next((one for one in self.tensors if one.is_tensor(now)), None)
+            value = value if side is None else side.tensor(np.asarray(value), gradient=False)  # noqa: PLW2901
+            if not owner and name in held:
+                if name in frame.f_code.co_freevars:
+                    self._closures.setdefault(frame, {})[name] = held[name]
+                held[name] = value
+                continue
+            target: Any = _look_up(owner, held, frame.f_globals) if owner else None
+            before = vars(target)[last] if owner else frame.f_globals[last]
+            put: Callable[[str, object], object] = target.__setattr__ if owner else frame.f_globals.__setitem__
+            self._undo.append(lambda put=put, last=last, before=before: put(last, before))  # type: ignore[misc]
+            put(last, value)
+
+    def key(self, array: Array) -> Key:
+        """Return what tells an array, which is kept."""
+        key = (array.shape, array.dtype.str, hash(array.tobytes()))
+        if key not in self.arrays:
+            self._room -= array.nbytes
+            self.arrays[key] = np.array(array)
+        return key
+
+    def _value(self, value: object) -> Value:
+        arrays = tuple(self.key(one) for one in arrays_of(value, self.tensors))
+        spelt = value is _NOTHING or isinstance(value, str | int | float | tuple | dict)
+        if len(arrays) == 1 and any(one.is_tensor(value) for one in self.tensors):
+            value = self.arrays[arrays[0]]
+        return Value(arrays, copy.deepcopy(_setting(value)), computed=not spelt)
+
+
+def _setting(value: object) -> object:
+    """Return a value that can stand in another framework's run: plain, or a small array; else `_NOTHING`."""
+    if isinstance(value, Enum):
+        return value.value if isinstance(value.value, str) else value if isinstance(value, int) else _NOTHING
+    if isinstance(value, np.ndarray):
+        return value if value.size <= LARGEST_SETTING else _NOTHING
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    plain = value is None or isinstance(value, str | int | float | list | tuple | dict)
+    plain = plain and len(parts) <= LARGEST_SETTING and all(_setting(one) is not _NOTHING for one in parts)
+    return value if plain else _NOTHING
+
+
+def arrays_of(value: object, tensors: Sequence[LiveSide], most: int = MOST_PARTS) -> list[Array]:
+    """Return the arrays, numbers and images in a value, as arrays."""
+    tensor = next((one for one in tensors if one.is_tensor(value)), None)
+    several = isinstance(value, list | tuple) and len(value) > 0
+    row = several and all(isinstance(one, int | float | np.generic) for one in value)  # type: ignore[attr-defined]
+    found: list[Array] = []
+    if tensor is not None:
+        found = [np.asarray(tensor.array(value))]
+    elif row or isinstance(value, np.ndarray | np.generic | int | float) or hasattr(value, "__array_interface__"):
+        found = [np.asarray(value)]
+    elif isinstance(value, Mapping | list | tuple):
+        for one in list(value.values()) if isinstance(value, Mapping) else value:
+            found += arrays_of(one, tensors, most - len(found)) if len(found) < most else []
+    return [one for one in found if one.dtype.kind in "biufc" and one.size <= MOST_ELEMENTS]
+
+
+def _look_up(name: str, values: Mapping[str, Any], names: Mapping[str, Any]) -> object:
+    """Return what a name with attributes stands for; nothing of properties is run."""
+    first, *rest = name.split(".")
+    found: Any = values.get(first, names.get(first, _NOTHING))
+    for part in rest:
+        known = ismodule(found) or isinstance(found, type)
+        found = getattr(found, part, _NOTHING) if known else getattr(found, "__dict__", {}).get(part, _NOTHING)
+    return found
+
+
+# Where two programs part: from the value that differs back to the first that the other side does not have.
+
+
+Parting = tuple[CodeStep, Key]
+
+
+class _Values:
+    """The values of a program: arrays, and single numbers by name."""
+
+    def __init__(self, program: CodeRun, *, laid_alike: bool) -> None:
+        self.laid_alike = laid_alike
+        self.sizes: dict[int, list[Array]] = {}
+        self.names: dict[str, set[float]] = {}
+        for array in program.arrays.values():
+            self.sizes.setdefault(array.size, []).append(array)
+        for step in program.steps:
+            for name, value in (*step.given.items(), *step.made.items()):
+                arrays = [program.arrays[key] for key in value.arrays]
+                self.names.setdefault(_last(name), set()).update(one.item() for one in arrays if one.size == 1)
+
+    def have(self, name: str, array: Array) -> bool:
+        """Tell whether an array is among them; a number under its name, where there is such."""
+        if array.size == 1:
+            known = self.names.get(_last(name)) or {one.item() for one in self.sizes.get(1, ())}
+            return any(abs(one - array.item()) <= SAME_ENLARGED * abs(one) for one in known)
+        return not array.size or any(self._same(one, array) for one in self.sizes.get(array.size, ()))
+
+    def _same(self, one: Array, array: Array) -> bool:
+        one, array = (each.astype(np.int64) if each.dtype.kind in "bu" else each for each in (one, array))
+        if self.laid_alike:
+            return one.shape == array.shape and relative(one, array) <= SAME_ENLARGED
+        if array.size <= MOST_AXES and one.dtype.kind == array.dtype.kind == "i":  # height and width
+            return np.array_equal(np.sort(one, None), np.sort(array, None))
+        if relative(one.reshape(-1), array.reshape(-1)) <= SAME_ENLARGED:
+            return True
+        return relative_arranged(one.squeeze(), array.squeeze()) <= SAME_ENLARGED
+
+
+class _Trail:
+    """Leads from a value back to the steps that it comes from."""
+
+    def __init__(self, program: CodeRun) -> None:
+        self.program, self.arrays = program, program.arrays
+        self.makers: dict[Key, list[CodeStep]] = {}
+        for step in program.steps:
+            for key in {each for value in step.made.values() for each in value.arrays}:
+                self.makers.setdefault(key, []).append(step)
+
+    def first_apart(self, end: Array, others: _Values) -> Parting | None:
+        """Return the step that first makes something else than the other side, and what it makes.
+
+        From what differs in the end each step leads to those that made what it was given, as long as the other side has none such.
+        """
+        key = self.program.key(end)
+        if key not in self.makers:  # a row of a batch, or what a call is given that did not return
+            batches = [each for each in self.makers if each[0][1:] == end.shape]
+            key = next((each for each in batches if any(np.array_equal(row, end) for row in self.arrays[each])), key)
+        step = next(reversed(self.makers.get(key, self.program.steps)), None)
+        while step is not None:
+            step = self._maker(step, key)
+            strange = self._strange(step, others)
+            before = self._before(step, strange)
+            around = self.around(step)
+            if strange and not before and around:  # what the statement around it hands over
+                before = self._before(around[0], self._strange(around[0], others))
+            inside = [
+                (one, each)
+                for one in ([] if strange else self.inside(step))
+                for value in one.made.values()
+                for each in value.arrays
+                if self.arrays[each].size > 1 and not others.have("", self.arrays[each])
+            ]
+            if not before + inside:
+                handed = [(found, each) for name, each in strange if (found := self.giver(step, name, each))]
+                return handed[0] if handed else (step, key)
+            step, key = min(before or inside, key=lambda one: one[0].end)
+        return None
+
+    def _strange(self, step: CodeStep, others: _Values) -> list[tuple[str, Key]]:
+        """Return the arrays that a step is given and the other side does not have, by name."""
+        given = ((name, each) for name, value in step.given.items() for each in value.arrays)
+        return [one for one in given if not others.have(one[0], self.arrays[one[1]])]
+
+    def _before(self, step: CodeStep, strange: Sequence[tuple[str, Key]]) -> list[Parting]:
+        return [(found, each) for name, each in strange if (found := self.source(step, name, each))]
+
+    def _maker(self, step: CodeStep, key: Key) -> CodeStep:
+        """Return the step that computed an array which a step made: inside of it, or before, where it only hands it on."""
+        while True:
+            inside = [one for one in self.inside(step) if one.makes(key)]
+            handed = next((name for name, value in step.given.items() if key in value.arrays), None)
+            found = inside[-1] if inside else self.source(step, handed, key) if handed is not None else None
+            if found is None:
+                return step
+            step = found
+
+    def inside(self, step: CodeStep) -> list[CodeStep]:
+        """Return the steps that ran inside of one."""
+        return [one for one in self.program.steps if step.start < one.start and one.end < step.end]
+
+    def around(self, step: CodeStep) -> list[CodeStep]:
+        """Return the steps that one ran inside of, the innermost first."""
+        found = [one for one in self.program.steps if one.start < step.start and step.end < one.end]
+        return sorted(found, key=lambda one: one.end)
+
+    def source(self, step: CodeStep, name: str, key: Key) -> CodeStep | None:
+        """Return the step that made what another read under a name; of a parameter the last that made such an array."""
+        before = [one for one in self.makers.get(key, ()) if one.end < step.start]
+        own = [one for one in before if name in one.made and (one.scope == step.scope or "." in name)]
+        return next(reversed(own or (before if self.arrays[key].size > 1 else [])), None)
+
+    def giver(self, step: CodeStep, name: str, key: Key) -> CodeStep | None:
+        """Return the statement that computes a parameter's value on the spot; None of what is spelt out, or was there before."""
+        computed = step.given[name].computed
+        for one in self.around(step):
+            code = step.at[0]
+            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            if name not in parameters:
+                return None
+            if one.scope == step.scope:
+                continue
+            passed = one.statement.calls.get(code.co_name)
+            if passed is None and not computed:
+                return None
+            if passed is not None:
+                places, named = passed
+                at = parameters.index(name) - (parameters[0] == "self")
+                known = named.get(name, places[at] if at < len(places) else None)
+                if known is None:
+                    return None  # it is left out in the call
+                if not known:
+                    return one
+            step, handed = one, next((other for other, value in one.given.items() if key in value.arrays), None)
+            if handed is None:
+                return one if computed and passed is None else None
+            name = handed
+        return None
+
+    def settings(self, step: CodeStep) -> Iterator[tuple[str, object]]:
+        """Yield what a step was given that no step made: a parameter's value, a global, an attribute."""
+        for name, value in step.given.items():
+            made = any(self.source(step, name, key) or self.giver(step, name, key) for key in value.arrays)
+            if value.setting is not _NOTHING and not made:
+                yield name, value.setting
+
+
+# What is said of it: both statements with what they are given and make, and settings that mend the port's where they are the reference's.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoRuns:
+    """Runs of both sides that end in values that differ.
+
+    Attributes:
+        programs: the reference's and the port's.
+        ends: what each gives.
+        again: runs the port once more with an edit, and returns what it gives.
+    """
+
+    programs: tuple[CodeRun, CodeRun]
+    ends: tuple[Array, Array]
+    again: Callable[[Edit], Array]
+
+
+Settings = dict[str, tuple[object, object]]
+
+
+def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
+    """Show the statements with which two runs part, and the settings that mend the port's, which were tried.
+
+    Args:
+        runs: both.
+        path: what the diagnosis is about.
+        where: what stands before the message: the sample.
+    """
+    reference, port = runs.programs
+    if reference.full or port.full or not (reference.steps or port.steps):
+        return None
+    trails = [_Trail(one) for one in runs.programs]
+    mended = _mend(runs, *trails)
+    if mended is not None:
+        step, other, whole, share = mended
+        settings = dict(_parts(whole))
+        told = [
+            f"`{_last(name)}` is {_shown(one)}, the reference's {_shown(two)}" for name, (one, two) in settings.items()
+        ]
+        return Diagnosis(
+            code="argument",
+            port_path=path,
+            message=f"{where}: {'; '.join(told)}; the port reads it in {step}; the reference reads it in {other}",
+            evidence=f"the port was run with the reference's: {share:.2%} of the difference is gone",
+            explained=share,
+            fix="; ".join(
+                f"leave out `{_last(name)}`" if one is _NOTHING else f"set `{_last(name)}` to {_shown(one)}"
+                for name, (_, one) in settings.items()
+            ),
+            place=step.place,
+            reference_place=other.place,
+        )
+    partings: list[Parting] = []
+    for laid_alike in (False, True):  # an order of axes may be the code's own affair, or what differs
+        others = [_Values(one, laid_alike=laid_alike) for one in (port, reference)]
+        found = [trail.first_apart(end, values) for trail, end, values in zip(trails, runs.ends, others, strict=True)]
+        partings = [one for one in found if one is not None]
+        if runs.ends[1].size == 1 or not others[1].have("", runs.ends[1]):
+            break
+    if len(partings) < len(trails):
+        return None
+    made = [trail.arrays[key] for trail, (_, key) in zip(trails, partings, strict=True)]
+    told = [_told(*each) for each in zip(trails, partings, made, made[::-1], strict=True)]
+    (ours, _), (theirs, _) = partings
+    return Diagnosis(
+        code=kind_of(*runs.ends),
+        port_path=path,
+        message=f"{where}: the port's {told[1]}; the reference's {told[0]}",
+        evidence="both codes were recorded, statement by statement",
+        fix="let the port's line do what the reference's does",
+        place=theirs.place,
+        reference_place=ours.place,
+    )
+
+
+def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:
+    """Say what a step makes of what it is given."""
+    step, key = parting
+    inside = trail.inside(step) if step.makes(key) else []
+    values = inside[-1].made if inside else {name: one for name, one in step.given.items() if key not in one.arrays}
+    given = [(name, trail.arrays[each]) for name, one in values.items() for each in one.arrays]
+    name, largest = max(given, key=lambda one: one[1].size, default=("", None))
+    shown = glimpse(made)
+    if other.shape == made.shape and glimpse(other) == shown:
+        place = np.unravel_index(int(np.abs(np.subtract(made, other, dtype=np.float64)).argmax()), made.shape)
+        shown = f"{made[place]:.6g} at {[int(one) for one in place]}"
+    of = "" if largest is None else f" of {name} {glimpse(largest)}".replace("  ", " ")
+    return f"{step} makes {shown}{of}"
+
+
+def kind_of(expected: Array, actual: Array) -> str:
+    """Return the kind of a difference that nothing explains: ``"nan"`` where one side alone has such."""
+    lacking = [one.dtype.kind in "fc" and bool(np.isnan(one).any()) for one in (expected, actual)]
+    return "parting" if lacking[0] == lacking[1] else "nan"
+
+
+def shown_apart(expected: Array, actual: Array) -> str:
+    """Write two arrays that differ: whole where their shapes do, else how many elements differ, and where most."""
+    if expected.shape != actual.shape or expected.size <= 1:
+        return f"expected {glimpse(expected)}, actual {glimpse(actual)}"
+    off = np.nan_to_num(np.abs(np.subtract(expected, actual, dtype=np.complex128)), nan=np.inf)
+    off = np.where(np.isnan(expected) & np.isnan(actual), 0.0, off)
+    at = tuple(int(one) for one in np.unravel_index(int(off.argmax()), off.shape))
+    count = int((off > SAME_ENLARGED * rms(expected)).sum())
+    return f"{count} of {off.size} values, most at {list(at)}: expected {expected[at]:.6g}, actual {actual[at]:.6g}"
+
+
+def _parts(settings: Settings) -> Iterator[tuple[str, tuple[object, object]]]:
+    """Yield settings, of a mapping those that it holds and that differ."""
+    for name, (one, other) in settings.items():
+        if not (isinstance(one, dict) and isinstance(other, dict)):
+            yield name, (one, other)
+            continue
+        for key in {**other, **one}:
+            pair = one.get(key, _NOTHING), other.get(key, _NOTHING)
+            if not _equal(*pair):
+                yield str(key), pair
+
+
+def _shown(value: object) -> str:
+    if value is _NOTHING:
+        return "not given"
+    if isinstance(value, Enum):
+        return value.name
+    return glimpse(value) if isinstance(value, np.ndarray) else f"{value!r:.60}"
+
+
+def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, CodeStep, Settings, float] | None:
+    """Return steps and settings with which the port gives what the reference gives, and how much of the difference is gone."""
+    known: dict[str, list[tuple[CodeStep, object]]] = {}
+    for step in reference.program.steps:
+        for name, setting in reference.settings(step):
+            known.setdefault(_last(name), []).append((step, setting))
+    tried: list[tuple[CodeStep, CodeStep, Settings]] = []
+    seen: set[str] = set()
+    for step in sorted(port.program.steps, key=lambda one: one.start):
+        pairs: Settings = {}
+        ours = step
+        for name, setting in port.settings(step):
+            # The step of the same function, or else of the same words.
+            others = known.get(_last(name), ())
+            if not others or any(_equal(one, setting) for each, one in others if each.name == step.name):
+                continue
+            alike, value = max(others, key=lambda one: _likeness(one[0], step))
+            if not _equal(value, setting) and (text := f"{step.at[:2]} {name} {setting!r}") not in seen:
+                seen.add(text)
+                pairs[name], ours = (setting, value), alike
+        tried += [(step, ours, {name: pair}) for name, pair in pairs.items()]
+        tried += [(step, ours, pairs)] if len(pairs) > 1 else []
+    tried.sort(key=lambda one: any(isinstance(value, dict) for value, _ in one[2].values()))  # what it holds goes first
+    expected, actual = runs.ends
+    whole = _apart(expected, actual)
+    for step, ours, settings in tried[:MOST_RUNS]:
+        try:
+            found = runs.again(Edit(step.at, {name: value for name, (_, value) in settings.items()}))
+        except Exception:  # noqa: BLE001, S112  (the user's code with a value that it does not take)
+            continue
+        left = _apart(expected, found)
+        share = 1 - left / whole if 0 < whole < np.inf else float(left <= SAME_ENLARGED * rms(expected))
+        if share >= EXPLAINED:
+            return step, ours, settings, share
+    return None
+
+
+def _likeness(one: CodeStep, other: CodeStep) -> float:
+    return (one.name == other.name) + SequenceMatcher(None, one.statement.text, other.statement.text).ratio()
+
+
+def _equal(one: Nested, other: Nested) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(each, other[name]) for name, each in one.items())
+    several = [isinstance(each, list | tuple) or getattr(each, "ndim", 0) > 0 for each in (one, other)]
+    if any(several):
+        return all(several) and len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, int | float | np.number) and isinstance(other, int | float | np.number):
+        return bool(np.isclose(one, other, SAME_ENLARGED, 0.0))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _apart(expected: Array, actual: Array) -> float:
+    return distance(expected, actual) if expected.shape == actual.shape else float("inf")

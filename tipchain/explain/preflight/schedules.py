@@ -1,0 +1,290 @@
+# ruff: noqa: SLF001  (both frameworks keep what a cycle is made of in private attributes)
+"""What a learning-rate schedule is made with, in one form for both frameworks, and Paddle's schedule made of that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+
+from tipchain.explain.findings import Finding, at_source
+from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.framework_types import Schedule, Setting
+
+# Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
+# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
+
+
+Reader = Callable[[Schedule], Setting]
+Readers = str | tuple[str | Reader, str | Reader]
+"""An attribute of both frameworks' schedules, or what reads torch's and Paddle's."""
+
+
+def _single(name: str) -> Reader:
+    """Return what reads the value that all groups share, None where they differ."""
+
+    def read(schedule: Schedule) -> Setting:
+        values = getattr(schedule, name)
+        return values[0] if len(set(values)) == 1 else None
+
+    return read
+
+
+def _group(key: str) -> Reader:
+    return lambda schedule: schedule.optimizer.param_groups[0][key]
+
+
+def _milestones(schedule: Schedule) -> Setting:
+    kept = schedule.milestones
+    return sorted(kept.elements() if isinstance(kept, Counter) else kept)
+
+
+def _warm_rate(warmed: Schedule, step: int) -> Setting:
+    """Return the rate that a warm-up of torch's has at a step, None where that cannot be read."""
+    warmup, base = warmed._schedulers[0], _single("base_lrs")(warmed._schedulers[0])
+    if base is not None and hasattr(warmup, "lr_lambdas"):
+        return base * warmup.lr_lambdas[0](step)
+    share = warmup.start_factor + (warmup.end_factor - warmup.start_factor) * min(1.0, step / warmup.total_iters)
+    return None if base is None else base * share
+
+
+BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")}
+LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
+SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
+    "StepLR": ("StepDecay", {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST}),
+    "MultiStepLR": ("MultiStepDecay", {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST}),
+    "ExponentialLR": ("ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}),
+    "CosineAnnealingLR": ("CosineAnnealingDecay", {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST}),
+    "CosineAnnealingWarmRestarts": (
+        "CosineAnnealingWarmRestarts",
+        {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST},
+    ),
+    "PolynomialLR": (
+        "PolynomialDecay",
+        {
+            **BASE,
+            "decay_steps": ("total_iters", "decay_steps"),
+            "end_lr": (lambda _: 0.0, "end_lr"),
+            "power": "power",
+            "cycle": (lambda _: False, "cycle"),
+            **LAST,
+        },
+    ),
+    "LinearLR": (
+        "LinearLR",
+        {
+            **BASE,
+            "total_steps": ("total_iters", "total_steps"),
+            "start_factor": "start_factor",
+            "end_factor": "end_factor",
+            **LAST,
+        },
+    ),
+    "LambdaLR": ("LambdaDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
+    "MultiplicativeLR": ("MultiplicativeDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
+    "OneCycleLR": (
+        "OneCycleLR",
+        {
+            "max_learning_rate": (_group("max_lr"), lambda one: one._lr_config[1]),
+            "total_steps": "total_steps",
+            "divide_factor": (
+                lambda one: _group("max_lr")(one) / _group("initial_lr")(one),
+                lambda one: one._lr_config[1] / one._lr_config[0],
+            ),
+            "end_learning_rate": (_group("min_lr"), lambda one: one._lr_config[-1]),
+            "phase_pct": (
+                lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
+                lambda one: (one._step_config[1] + 1) / one.total_steps,
+            ),
+            "three_phase": (lambda one: len(one._schedule_phases) == 3, lambda one: len(one._lr_config) == 4),
+            "anneal_strategy": (
+                "_anneal_func_type",
+                lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear",
+            ),
+            **LAST,
+        },
+    ),
+    "CyclicLR": (
+        "CyclicLR",
+        {
+            "base_learning_rate": (_single("base_lrs"), "base_lr"),
+            "max_learning_rate": (_single("max_lrs"), "max_lr"),
+            "step_size_up": (
+                lambda one: round(one.total_size * one.step_ratio),
+                lambda one: round(one.cycle_size * one.step_up_pct),
+            ),
+            "step_size_down": (
+                lambda one: round(one.total_size * (1 - one.step_ratio)),
+                lambda one: round(one.cycle_size * (1 - one.step_up_pct)),
+            ),
+            "mode": "mode",
+            "exp_gamma": "gamma",
+            **LAST,
+        },
+    ),
+    "ReduceLROnPlateau": (
+        "ReduceOnPlateau",
+        {
+            "learning_rate": (_group("lr"), "base_lr"),
+            **{name: name for name in "mode factor patience threshold threshold_mode cooldown".split()},
+            "min_lr": (_single("min_lrs"), "min_lr"),
+            "epsilon": ("eps", "epsilon"),
+        },
+    ),
+    "SequentialLR": (
+        "LinearWarmup",
+        {
+            "learning_rate": (lambda one: one._schedulers[1], "learning_rate"),
+            "warmup_steps": (lambda one: one._milestones[0], "warmup_steps"),
+            "start_lr": (lambda one: _warm_rate(one, 0), "start_lr"),
+            "end_lr": (lambda one: _warm_rate(one, one._milestones[0]), "end_lr"),
+        },
+    ),
+}
+"""Paddle's class by torch's, and what reads its arguments of both; a ``SequentialLR`` of two is a warm-up and what follows it."""
+STATE = frozenset(("last_epoch", "last_lr", "verbose", "by_epoch", "best", "num_bad_epochs", "cooldown_counter"))
+"""Attributes of schedules that are no arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSettings:
+    """What a schedule is made with.
+
+    Attributes:
+        kind: Paddle's class; empty where torch has none like it, or the schedule is a user's own.
+        arguments: of that class; None where a value could not be read. A warm-up's ``learning_rate`` is what follows it.
+        words: the schedule's own class with what it keeps, and where a user's is written.
+    """
+
+    kind: str = ""
+    arguments: Mapping[str, Setting] = field(default_factory=dict)
+    words: str = "no schedule"
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether an argument is a function of the user's, which two frameworks may share."""
+        inner = (
+            one.has_functions if isinstance(one, ScheduleSettings) else callable(one) for one in self.arguments.values()
+        )
+        return any(inner)
+
+    @property
+    def call(self) -> str:
+        """It as code."""
+        given = (
+            f"{name}={value.call if isinstance(value, ScheduleSettings) else repr(tidy(value))}"
+            for name, value in self.arguments.items()
+            if (name, value) != ("last_epoch", -1)
+        )
+        return f"{self.kind}({', '.join(given)})"
+
+    def build(self, lr: ModuleType) -> Schedule:
+        """Make Paddle's schedule of it."""
+        given = {
+            name: value.build(lr) if isinstance(value, ScheduleSettings) else value
+            for name, value in self.arguments.items()
+        }
+        return getattr(lr, self.kind)(**given)
+
+    def differences(self, port: ScheduleSettings, path: tuple[str, ...] = ()) -> Iterator[ScheduleDifference]:
+        """Yield the arguments of the port's that differ, where both are of one class."""
+        for name, expected in self.arguments.items() if self.kind == port.kind else ():
+            actual = port.arguments[name]
+            if (
+                isinstance(expected, ScheduleSettings)
+                and isinstance(actual, ScheduleSettings)
+                and expected.kind == actual.kind
+            ):
+                yield from expected.differences(actual, (*path, name))
+            elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
+                yield ScheduleDifference(path=(*path, name), expected=expected, actual=actual)
+
+    def given(self, path: tuple[str, ...], value: Setting) -> ScheduleSettings:
+        """Return it with another value of one argument."""
+        name, *rest = path
+        inner = self.arguments[name].given(tuple(rest), value) if rest else value
+        return replace(self, arguments={**self.arguments, name: inner})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDifference:
+    """An argument of two schedules that differs; ``path`` leads to it through warm-ups."""
+
+    path: tuple[str, ...]
+    expected: Setting
+    actual: Setting
+
+    @property
+    def finding(self) -> Finding:
+        """It as a difference of construction."""
+        name, expected, actual = self.path[-1], _shown(self.expected), _shown(self.actual)
+        return Finding(
+            code="setting",
+            kind="scheduler",
+            reference=f"{name}={expected}",
+            port=f"{name}={actual}",
+            message=f"`{name}` of the port's schedule is {actual}, the reference's {expected}",
+            fix=f"pass `{name}={expected}` to the scheduler",
+        )
+
+
+def _shown(value: Setting) -> str:
+    return value.words if isinstance(value, ScheduleSettings) else repr(tidy(value))
+
+
+def read_torch(schedule: Schedule) -> ScheduleSettings:
+    """Read a schedule of torch's that no step was made of."""
+    kind, readers = SCHEDULES.get(_class_of(schedule, "torch."), ("", {}))
+    if kind == "LinearWarmup" and len(getattr(schedule, "_schedulers", ())) != 2:
+        kind, readers = "", {}
+    return _read(schedule, kind, readers, 0)
+
+
+def read_paddle(schedule: Schedule) -> ScheduleSettings:
+    """Read a schedule of Paddle's that no step was made of."""
+    kind = _class_of(schedule, "paddle.")
+    return _read(schedule, kind, next((readers for name, readers in SCHEDULES.values() if name == kind), {}), 1)
+
+
+def _class_of(schedule: Schedule, package: str) -> str:
+    return type(schedule).__name__ if type(schedule).__module__.startswith(package) else ""
+
+
+def _read(schedule: Schedule, kind: str, readers: Mapping[str, Readers], side: int) -> ScheduleSettings:
+    if schedule is None:
+        return ScheduleSettings()
+    arguments: dict[str, Setting] = {}
+    for name, both in readers.items():
+        reader = both if isinstance(both, str) else both[side]
+        try:
+            value = getattr(schedule, reader) if isinstance(reader, str) else reader(schedule)
+        except (AttributeError, KeyError, IndexError, TypeError):  # another version keeps it otherwise
+            value = None
+        if hasattr(value, "step") and hasattr(value, "last_epoch"):  # a warm-up steps it only later
+            value = (read_torch, read_paddle)[side](value)
+            value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
+        arguments[name] = value if callable(value) or isinstance(value, ScheduleSettings) else plain(value)
+    return ScheduleSettings(kind=kind if readers else "", arguments=arguments, words=_described(schedule))
+
+
+def _described(schedule: Schedule) -> str:
+    """Return a schedule's class with what it keeps and the schedules in it; a function with its line."""
+    parts = {f"part {number}": one for number, one in enumerate(getattr(schedule, "_schedulers", ()))}
+    told = []
+    for name, kept in {**vars(schedule), **parts}.items():
+        value = sorted(kept.elements()) if isinstance(kept, Counter) else kept
+        if hasattr(value, "step") and hasattr(value, "last_epoch"):
+            told.append(f"{name}={_described(value)}")
+        elif name in {"lr_lambdas", "lr_lambda"}:
+            told += [f"{name}{at_source(one)}" for one in (value if isinstance(value, list) else [value])]
+        elif not name.startswith("_") and name not in STATE and isinstance(value, int | float | str | list | tuple):
+            told.append(f"{name}={value}")
+    own = "" if type(schedule).__module__.startswith(("torch.", "paddle.")) else at_source(type(schedule))
+    return f"{type(schedule).__name__}({', '.join(told)}){own}"
+
+
+def check_schedulers(torch_scheduler: Schedule, paddle_scheduler: Schedule) -> list[Finding]:
+    """Compare the arguments of two schedules of one class; of others only the rates tell."""
+    both = read_torch(torch_scheduler), read_paddle(paddle_scheduler)
+    return [one.finding for one in both[0].differences(both[1])]
