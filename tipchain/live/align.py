@@ -890,8 +890,18 @@ class _Alignment:
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
+        values = located.reference.values
+        attached = any(one.gradient is not None for one in values)
+        detached = {number for number, one in enumerate(values) if attached and one.gradient is None}
         found = check_loss(
-            self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others, equal_nan=self.equal_nan
+            self.sides,
+            losses,
+            outputs,
+            self.inputs.labels,
+            self.seed,
+            port_outputs=others,
+            equal_nan=self.equal_nan,
+            detached=detached,
         )
         self.excused = found.excused
         self._take("loss", found)

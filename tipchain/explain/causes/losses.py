@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
@@ -18,7 +18,7 @@ from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
-from tipchain.explain.locate.trace import Call, is_array, put_back, take_out
+from tipchain.explain.locate.trace import Call, Hole, is_array, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -189,6 +189,7 @@ def check_loss(
     port_outputs: Nested = None,
     *,
     equal_nan: bool = False,
+    detached: Collection[int] = (),
 ) -> PieceCheck:
     """Give both losses the reference's outputs, and compare their values and gradients in float64.
 
@@ -202,20 +203,21 @@ def check_loss(
         seed: of random numbers and dropout in a loss.
         port_outputs: the port's output, where its structure or order of axes is another; only those are used.
         equal_nan: whether a loss or gradients that are NaN on both sides count as equal.
+        detached: numbers of outputs whose gradient reaches no parameter of the reference's: it is not compared.
 
     Returns:
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
-    structure, arrays, _ = take_out(outputs, is_array)
-    theirs = _arranged(structure, arrays, port_outputs)
+    structure, arrays, names = take_out(outputs, is_array)
+    theirs = _arranged(structure, arrays, names, port_outputs)
     structures = structure, theirs.structure
 
     def run(number: int, given: Sequence[Array], target: object, *, double: bool = True) -> Evaluated:
         moved = given if number == 0 else theirs.given(given)
         found = evaluate(sides[number], losses[number], structures[number], moved, target, seed=seed, double=double)
-        if number == 0:
-            return found
-        return Evaluated(value=found.value, gradients=theirs.back(found.gradients))
+        gradients = found.gradients if number == 0 else theirs.back(found.gradients)
+        kept = [np.zeros_like(one) if at in detached else one for at, one in enumerate(gradients)]
+        return Evaluated(value=found.value, gradients=tuple(kept))
 
     doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
     singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
@@ -366,13 +368,16 @@ class _Arranged:
         )
 
 
-def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arranged:
-    """Return how the reference's outputs stand in the port's output, in the order of both; either may have more."""
+def _arranged(structure: Nested, arrays: Sequence[Array], names: Sequence[str], port: Nested) -> _Arranged:
+    """Return where the reference's outputs stand in the port's: by name, else in the order of both; either may have more."""
     shapes = tuple(one.shape for one in arrays)
     if port is None:
         places = tuple(_Place(number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
         return _Arranged(structure, places, tuple(arrays), shapes)
-    theirs, others, _ = take_out(port, is_array)
+    theirs, others, port_names = take_out(port, is_array)
+    if sorted(names) == sorted(port_names):
+        theirs = put_back(theirs, [Hole(names.index(one)) for one in port_names])
+        others = [others[port_names.index(one)] for one in names]
     found: list[_Place | None] = []
     start, more = 0, len(arrays) - len(others)
     for one in arrays:

@@ -142,8 +142,8 @@ class PairJudge:
     _made: float | None = None
 
     def __post_init__(self) -> None:
-        self.compare = Comparer(self.store)
         ours, theirs = self.runs
+        self.compare = Comparer(self.store, (*ours.values, *theirs.values))
         self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
         self._code = CodeAtFault(
             models=self.models,

@@ -732,10 +732,14 @@ class TensorLink:
 
 
 class Comparer:
-    """Compares the tensors of two traces that one store holds."""
+    """Compares the tensors of two traces that one store holds.
 
-    def __init__(self, store: Store) -> None:
+    What no result of a model depends on is not compared where a call gives others; ``returned`` are the models' results.
+    """
+
+    def __init__(self, store: Store, returned: Iterable[TracedValue] = ()) -> None:
         self._store = store
+        self._returned = {id(one) for one in returned}
         self._known: dict[tuple[int, int, PortLayout, bool], float] = {}
         self._layouts: dict[tuple[int, int], PortLayout | None] = {}
         self._sizes: dict[int, float] = {}
@@ -748,7 +752,13 @@ class Comparer:
     def outputs(self, pair: CallPair) -> list[TensorLink]:
         """Link what two calls return; see `links`."""
         ours, theirs = pair.reference, pair.port
-        return self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
+        found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
+        used = [[self._is_used(one) for one in call.outputs] for call in (ours, theirs)]
+        alive = all(map(any, used))
+        return [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
+
+    def _is_used(self, value: TracedValue) -> bool:
+        return id(value) in self._returned or bool(self.gradient_size(value))
 
     def results(
         self,

@@ -597,9 +597,28 @@ def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInp
         yield from other_counts(inputs)
         return
     for last in ways:
-        yield from other_sizes(batch, last=last)
+        yield from (_whole(one, inputs) for one in other_sizes(batch, last=last))
     yield from other_lengths(batch)
-    yield batch
+    yield _whole(batch, inputs)
+
+
+def _whole(made: ModelInputs, inputs: ModelInputs) -> ModelInputs:
+    """Return inputs whose longest sequence is as long as the axis of sequences, where the lengths that were given say so."""
+    first, shape = made.arrays()[0], inputs.arrays()[0].shape
+    longest = [
+        int(one.max()) if one.ndim == 1 and one.size and one.dtype.kind in "iu" else 0 for one in inputs.arrays()
+    ]
+    axes = iter([shape.index(one, 1) if one in shape[1:] else 0 for one in longest])
+
+    def whole(array: Array) -> Array:
+        axis = next(axes)
+        if not axis:
+            return array
+        array = np.minimum(array, first.shape[axis])
+        array[array.argmax()] = first.shape[axis]
+        return array
+
+    return _each(made, whole)
 
 
 def other_sizes(inputs: ModelInputs, *, last: bool) -> Iterator[ModelInputs]:
@@ -649,10 +668,6 @@ def _lengthened(array: Array, old: int, new: int) -> Array:
 
 def _sized(array: Array, shape: tuple[int, ...], lengths: Lengths) -> Array:
     """Cut or repeat an array along the axes that are as long as those of the first input: at the same places, or of a sequence anywhere."""
-    if array.ndim == 1 and len(lengths) == 1 and array.dtype.kind in "iu":
-        ((axis, new),) = lengths.items()
-        whole = array.size > 0 and int(array.max()) == shape[axis]  # lengths of sequences
-        return np.maximum(array * new // shape[axis] - 1, 1).astype(array.dtype) if whole else array
     if array.shape == shape or len(lengths) > 1:
         same = array.ndim == len(shape)
         made = {axis: new for axis, new in lengths.items() if same and array.shape[axis] == shape[axis]}

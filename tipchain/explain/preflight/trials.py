@@ -101,6 +101,16 @@ class _Told:
         return cls(refuted=paths(lambda one: one.refuted), faulty=faulty, fine=fine - faulty)
 
 
+OUTPUT_PADDING = "output-padding"
+"""The setting of a transposed convolution that an output size in its call stands for."""
+
+
+def _is_given_size(call: CallPair) -> bool:
+    """Tell whether one of two transposed convolutions is called with an output size."""
+    args = (one.arguments for one in (call.reference, call.port))
+    return any(len(positional) > 1 or "output_size" in keywords for positional, keywords in args)
+
+
 @dataclass(frozen=True, slots=True)
 class _Trial:
     """Weighs findings, and tries layers whose runs agree."""
@@ -142,6 +152,8 @@ class _Trial:
             return self._padding(one, pair)
         if paths in self.told.faulty:
             return one if one.harmless else replace(one, effect="here")
+        if one.code == OUTPUT_PADDING and any(_is_given_size(call) for call in self._calls(paths)):
+            return replace(one, effect="none")
         try:
             shown = self._tried(one, pair)
         except OutOfTime:

@@ -1,0 +1,170 @@
+"""Ports that are right though something differs: what nobody uses, another order, another class, a setting that comes to the same."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, I001  (before paddle)
+import numpy as np  # noqa: E402
+import paddle  # noqa: E402
+
+import tipchain  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RANDOM = np.random.default_rng(0)
+SEQUENCES = RANDOM.standard_normal((3, 7, 6)).astype(np.float32)
+ROWS = RANDOM.standard_normal((4, 6)).astype(np.float32)
+LENGTHS = np.array([4, 7, 2])
+F, PF = torch.nn.functional, paddle.nn.functional
+packing = torch.nn.utils.rnn
+
+
+def model(side, make, forward):
+    """Return a model of one framework: what ``make`` gives by name, and a forward."""
+
+    class Net(torch.nn.Module if side is torch else paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            for name, layer in make(side.nn).items():
+                setattr(self, name, layer)
+
+        def forward(self, *args):
+            return forward(self, *args)
+
+    made = Net()
+    made.eval()
+    return made
+
+
+def align(reference, port, *args, **more):
+    tipchain.copy_weights(reference, port)
+    labels = {"labels": np.zeros(len(args[0]), np.int64)} if "loss" in more else {}
+    return tipchain.align(reference, port, {"args": args, **labels}, **more)
+
+
+def packed(net, x, lengths):
+    rows = packing.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    return net.out(packing.pad_packed_sequence(net.rnn(rows)[0], batch_first=True)[0])
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("used", [False, True], ids=["state-unused", "state-used"])
+def test_a_state_of_unequal_lengths_fails_where_it_is_used_alone(kind, used):
+    def last(state):
+        return (state[0] if isinstance(state, tuple) else state)[0]
+
+    def ours(net, x, lengths):
+        made = packed(net, x, lengths)
+        rows = packing.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return (made, net.head(last(net.rnn(rows)[1]))) if used else made
+
+    def theirs(net, x, lengths):
+        made, _ = net.rnn(x, sequence_length=lengths)
+        if used:  # of the padded sequences
+            return net.out(made), net.head(last(net.rnn(x)[1]))
+        return net.out(made)
+
+    both = {"out": (10, 3), "head": (5, 2)}
+    reference = model(
+        torch,
+        lambda nn: (
+            {name: nn.Linear(*size) for name, size in both.items()}
+            | {"rnn": getattr(nn, kind)(6, 5, batch_first=True, bidirectional=True)}
+        ),
+        ours,
+    )
+    port = model(
+        paddle,
+        lambda nn: (
+            {name: nn.Linear(*size) for name, size in both.items()}
+            | {"rnn": getattr(nn, kind)(6, 5, direction="bidirect")}
+        ),
+        theirs,
+    )
+    assert align(reference, port, SEQUENCES, LENGTHS).passed is not used
+
+
+def two_heads(side, cut):
+    def forward(net, x):
+        second = net.b(x)
+        return net.a(x), second.detach() if cut else second
+
+    return model(side, lambda nn: {name: nn.Linear(6, 5) for name in "ab"}, forward)
+
+
+def divergence(functions):
+    def loss(outputs, _):
+        first, second = outputs
+        return functions.kl_div(functions.log_softmax(first, -1), functions.softmax(second, -1), reduction="batchmean")
+
+    return loss
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_the_gradient_of_a_target_counts_where_it_reaches_a_parameter(cut):
+    """Paddle's ``kl_div`` gives its target none."""
+    report = align(two_heads(torch, cut), two_heads(paddle, cut), ROWS, loss=(divergence(F), divergence(PF)))
+    assert report.passed is cut, str(report)
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_outputs_by_name_are_handed_to_the_loss_by_name(exchanged):
+    def outputs(net, x, names):
+        made = {"one": net.a(x), "two": net.b(x)}
+        return {name: made[name] for name in names}
+
+    layers = {side: lambda nn: {name: nn.Linear(6, 5) for name in "ab"} for side in (torch, paddle)}
+    reference = model(torch, layers[torch], lambda net, x: outputs(net, x, ("one", "two")))
+    port = model(paddle, layers[paddle], lambda net, x: outputs(net, x, ("two", "one")))
+
+    def loss(made, _):
+        return (made["one"] ** 2).mean() + made["two"].mean()
+
+    def other(made, _):
+        return (made["two"] ** 2).mean() + made["one"].mean()
+
+    report = align(reference, port, ROWS, loss=(loss, other if exchanged else loss))
+    assert report.passed is not exchanged, str(report)
+
+
+class Pointwise(paddle.nn.Conv1D):
+    """A Linear, as a convolution of one column."""
+
+    def __init__(self, inputs, outputs, times=1.0):
+        super().__init__(inputs, outputs, 1)
+        self.times = times
+
+    def forward(self, x):
+        return super().forward(x.transpose([0, 2, 1])).transpose([0, 2, 1]) * self.times
+
+
+@pytest.mark.parametrize("times", [1.0, 1.01])
+def test_a_class_of_the_users_own_is_judged_by_what_it_computes(times):
+    reference = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU()).eval()
+    port = paddle.nn.Sequential(Pointwise(6, 5, times), paddle.nn.ReLU())
+    port.eval()
+    port[0].weight.set_value(reference[0].weight.detach().numpy()[:, :, None])
+    port[0].bias.set_value(reference[0].bias.detach().numpy())
+    assert tipchain.align(reference, port, SEQUENCES).passed is (times == 1)
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_an_output_size_stands_for_an_output_padding(twice):
+    images = RANDOM.standard_normal((2, 3, 5, 6)).astype(np.float32)
+    reference = model(
+        torch,
+        lambda nn: {"up": nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, output_padding=1)},
+        lambda net, x: net.up(x),
+    )
+    port = model(
+        paddle,
+        lambda nn: {"up": nn.Conv2DTranspose(3, 4, 3, stride=2, padding=1)},
+        lambda net, x: net.up(x, output_size=[2 * size for size in x.shape[2:]]) if twice else net.up(x),
+    )
+    assert align(reference, port, images).passed is twice
