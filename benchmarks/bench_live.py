@@ -134,9 +134,39 @@ def _build(pair: str, batch: int, size: int) -> tuple[Any, Any, Any]:
         return torch_side.build_model(), port, images
     from paddle.vision.models import resnet50
 
-    from tests.zoo.vision_torch import Bottleneck, ResNet
+    return _resnet50(), resnet50(num_classes=10), images
 
-    return ResNet(Bottleneck, (3, 4, 6, 3)), resnet50(num_classes=10), images
+
+def _resnet50() -> Any:
+    """Return torch's side of `paddle.vision.models.resnet50`."""
+    from torch import nn
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inside: int, planes: int, stride: int) -> None:
+            super().__init__()
+            wide = 4 * planes
+            self.conv1, self.bn1 = nn.Conv2d(inside, planes, 1, bias=False), nn.BatchNorm2d(planes)
+            self.conv2, self.bn2 = nn.Conv2d(planes, planes, 3, stride, 1, bias=False), nn.BatchNorm2d(planes)
+            self.conv3, self.bn3 = nn.Conv2d(planes, wide, 1, bias=False), nn.BatchNorm2d(wide)
+            self.relu = nn.ReLU(inplace=True)
+            self.downsample = nn.Identity()
+            if stride != 1 or inside != wide:
+                conv = nn.Conv2d(inside, wide, 1, stride, bias=False)
+                self.downsample = nn.Sequential(conv, nn.BatchNorm2d(wide))
+
+        def forward(self, x: Any) -> Any:
+            kept = self.downsample(x)
+            x = self.relu(self.bn1(self.conv1(x)))
+            x = self.relu(self.bn2(self.conv2(x)))
+            return self.relu(self.bn3(self.conv3(x)) + kept)
+
+    blocks, inside = [], 64
+    for number, depth in enumerate((3, 4, 6, 3)):
+        for place in range(depth):
+            blocks.append(Bottleneck(inside, 64 * 2**number, 2 if number and not place else 1))
+            inside = 256 * 2**number
+    stem = (nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, 10))
 
 
 def _plain(reference: Any, port: Any, image: Any) -> None:

@@ -37,16 +37,16 @@ WAITING = (
 )
 """Files that wait more than they compute: they run beside the main job, whose two sides keep both cores busy."""
 LONG = (
+    "test_faults.py",
     "test_align.py",
     "test_default.py",
+    "test_equal.py",
     "test_page_commands.py",
     "test_setup.py",
     "test_ci_files.py",
     "test_adoption_page.py",
     "test_reference_cache.py",
-    "test_held_out.py",
     "test_resume.py",
-    "test_zoo.py",
 )
 """Files of the others that take longest, the dearest first, as the list at the end of a run shows them."""
 FIRST = (*MAIN_JOB, *WAITING, *LONG)

@@ -36,7 +36,7 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
     given: dict[str, Any] = {"entry": key, "folder": str(folder)}
     pair = pair_of(**given)
     for name in ("metrics", "clip", "step"):
-        if getattr(pair, name, None) is not None:
+        if getattr(pair, name) is not None:
             raise Left(f"{name}: a case has no such pair of callables")
     inputs, sides = dict(pair.inputs), dict[str, str]()
     labels = inputs.pop("labels", None)
@@ -76,7 +76,7 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
         sides["scheduler"] = f"build_scheduler({{}}, {key!r}, {str(folder)!r})"
         builders.append("scheduler")
         case["stages"].append("lr")
-    if getattr(pair, "data", None) is not None:
+    if pair.data is not None:
         case["data"] = {"set": "none", "batch_size": 1}  # sizes differ
         sides["dataset"] = f"build_dataset({{}}, {key!r}, {str(folder)!r})"
         if pair.samples is not None and not isinstance(pair.data[0](pair.samples[0]), tuple):
@@ -173,10 +173,10 @@ def pair_of(entry: str, folder: str) -> Any:
     """Return the pair of an entry; files of its nets lie in the folder."""
     import torch  # noqa: F401  (before paddle)
 
+    from zoo import planting
     from zoo.entries import entries
-    from zoo.third import planting
 
-    planting._FOLDER[:] = [Path(folder)]
+    planting.folder = lambda: Path(folder)
     warnings.simplefilter("ignore")
     return entries(entry.partition("/")[0])[entry].build()
 

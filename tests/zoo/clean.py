@@ -1,252 +1,210 @@
-"""Pairs that are equal, however differently their ports are built and whatever their numbers look like."""
+"""Pairs that are equal: each net with all it is trained with, and ports that say the same in other words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import paddle
-import torch
-from paddle.vision import models
-
-from zoo import sequences_paddle, sequences_torch, variants_paddle, variants_torch, vision_torch
-from zoo.pairs import FAMILIES, Family, Pair, build, copy_weights, shake
-from zoo.training import LOSSES, OPTIMIZERS, SCHEDULERS
+from zoo.planting import FAMILIES, NETS, Edits, Pair, pair
 
 
-def _scaled(family: str, factor: float) -> Pair:
-    """Return a pair whose inputs are scaled."""
-    pair = build(FAMILIES[family])
-    scaled = {
-        name: value * np.float32(factor) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
-        for name, value in pair.inputs.items()
-    }
-    pair.inputs = scaled
-    return pair
+@dataclass(frozen=True, kw_only=True)
+class Equal:
+    """A pair that must pass: what reads otherwise in its files means the same."""
+
+    id: str
+    port_edits: Edits = ()
+    reference_edits: Edits = ()
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The net."""
+        return self.id.partition("-")[0]
+
+    def build(self, *, double: bool = False) -> Pair:
+        """Return the pair."""
+        edits = {"port_edits": self.port_edits, "reference_edits": self.reference_edits}
+        return pair(self.family, double=double, **edits, **self.how)
 
 
-def _last_scaled(family: str, path: str, factor: float) -> Pair:
-    """Return a pair with one weight of the reference's scaled, copied once more."""
-    pair = build(FAMILIES[family])
-    with torch.no_grad():
-        pair.reference.get_parameter(path).mul_(factor)
-    copy_weights(pair.reference, pair.port)
-    return pair
+def _port(name: str, *texts: str, **how: Any) -> Equal:
+    return Equal(id=name, port_edits=tuple(zip(texts[::2], texts[1::2], strict=True)), how=how)
 
 
-def _twins(reference: Callable[[], Any], port: Callable[[], Any], size: int = 64, *, training: bool = False) -> Pair:
-    """Return a model of `paddle.vision` and its twin; its statistics are those of its inputs."""
-    random = np.random.default_rng(0)
-    images = random.standard_normal((2, 3, size, size), dtype=np.float32)
-    torch.manual_seed(0)
-    paddle.seed(0)
-    ours, theirs = reference(), port()
-    _kaiming(ours)
-    shake(ours, 0)
-    ours.train()
-    for layer in ours.modules():
-        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
-            layer.momentum, layer.kept = 1.0, layer.momentum
-    with torch.no_grad():
-        ours(torch.from_numpy(random.standard_normal((8, 3, size, size), dtype=np.float32)))
-    for layer in ours.modules():
-        if hasattr(layer, "kept"):
-            layer.momentum = layer.kept
-            del layer.kept
-    copy_weights(ours, theirs)
-    for model in (ours, theirs):
-        model.train() if training else model.eval()
-    return Pair(reference=ours, port=theirs, inputs={"args": images}, training=training)
+def _reference(name: str, *texts: str, **how: Any) -> Equal:
+    return Equal(id=name, reference_edits=tuple(zip(texts[::2], texts[1::2], strict=True)), how=how)
 
 
-def _kaiming(model: Any) -> None:
-    for layer in model.modules():
-        if isinstance(layer, torch.nn.Conv2d):
-            torch.nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-
-def _squeezenet() -> Any:
-    model = models.squeezenet1_1(num_classes=10)
-    model._drop.mode = "upscale_in_train"  # what it has there is no torch's dropout
-    return model
-
-
-def _vgg() -> Any:
-    from paddle.vision.models.vgg import cfgs, make_layers
-
-    return models.VGG(make_layers(cfgs["A"]), num_classes=0, with_pool=False)
-
-
-VISION: Mapping[str, Callable[[], Pair]] = {
-    "resnet18": partial(
-        _twins, lambda: vision_torch.ResNet(vision_torch.Basic, (2, 2, 2, 2)), lambda: models.resnet18(num_classes=10)
-    ),
-    "resnet18-train": partial(
-        _twins,
-        lambda: vision_torch.ResNet(vision_torch.Basic, (2, 2, 2, 2)),
-        lambda: models.resnet18(num_classes=10),
+def _as_it_is(family: str) -> Equal:
+    source = (NETS / f"{family}_paddle.py").read_text(encoding="utf-8")
+    return _port(
+        f"{family}-trained",
         training=True,
-    ),
-    "resnet34": partial(
-        _twins, lambda: vision_torch.ResNet(vision_torch.Basic, (3, 4, 6, 3)), lambda: models.resnet34(num_classes=10)
-    ),
-    "resnet50": partial(
-        _twins,
-        lambda: vision_torch.ResNet(vision_torch.Bottleneck, (3, 4, 6, 3)),
-        lambda: models.resnet50(num_classes=10),
-    ),
-    "mobilenet_v1": partial(_twins, vision_torch.MobileNetV1, lambda: models.mobilenet_v1(scale=0.25, num_classes=10)),
-    "mobilenet_v2": partial(_twins, vision_torch.MobileNetV2, lambda: models.mobilenet_v2(scale=0.5, num_classes=10)),
-    "mobilenet_v3_small": partial(_twins, vision_torch.MobileNetV3, lambda: models.mobilenet_v3_small(num_classes=10)),
-    "mobilenet_v3_small-train": partial(
-        _twins, vision_torch.MobileNetV3, lambda: models.mobilenet_v3_small(num_classes=10), training=True
-    ),
-    "squeezenet": partial(_twins, vision_torch.SqueezeNet, _squeezenet),
-    "shufflenet": partial(_twins, vision_torch.ShuffleNet, lambda: models.shufflenet_v2_x0_5(num_classes=10)),
-    "densenet121": partial(_twins, vision_torch.DenseNet, lambda: models.densenet121(num_classes=10)),
-    "vgg11": partial(_twins, vision_torch.VGG, _vgg, 32),
-}
-
-
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return scikit-learn's digits as float32 images of shape (1797, 1, 8, 8) in 0 to 1, and their labels."""
-    from tipchain.prepare.data import load_scans
-
-    images, labels = load_scans()
-    return (images[:, None] / 16).astype(np.float32), np.array(labels)
-
-
-def _trained(
-    reference: Any,
-    port: Any,
-    shape: tuple[int, ...],
-    *,
-    training: bool = False,
-    steps: int = 60,
-    see: Callable[[Any], Any] = lambda images: images,
-) -> Pair:
-    """Return a pair of classifiers of digits, trained in torch for some steps."""
-    images, labels = digits()
-    images = see(images).reshape(-1, *shape)
-    torch.manual_seed(0)
-    optimizer = torch.optim.Adam(reference.parameters(), lr=3e-3)
-    reference.train()
-    for step in range(steps):
-        chosen = slice(step % 28 * 64, step % 28 * 64 + 64)
-        loss = torch.nn.functional.cross_entropy(
-            reference(torch.from_numpy(images[chosen])), torch.from_numpy(labels[chosen])
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    for parameter in reference.parameters():
-        parameter.grad = None
-    copy_weights(reference, port)
-    for model in (reference, port):
-        model.train() if training else model.eval()
-    return Pair(
-        reference=reference,
-        port=port,
-        inputs={"args": images[:16], "labels": labels[:16]},
-        training=training,
-        loss=LOSSES[""],
+        updates=True,
+        data="def transform(" in source,
+        metrics="def metric(" in source,
     )
 
 
-def _trained_images(*, training: bool = False) -> Pair:
-    torch.manual_seed(0)
-    return _trained(variants_torch.Digits(), variants_paddle.Digits(), (1, 8, 8), training=training)
+AS_THEY_ARE = tuple(map(_as_it_is, FAMILIES))
 
+# fmt: off
+VARIED = (
+    _port("unet-up-to-a-size",
+          "F.interpolate(x, scale_factor=2,", "F.interpolate(x, size=[2 * x.shape[2], 2 * x.shape[3]],", loss=False),
+    _reference("unet-pools-by-function",
+          "self.enc2(self.pool(x1))", "self.enc2(F.max_pool2d(x1, 2))",
+          "self.enc3(self.pool(x2))", "self.enc3(F.max_pool2d(x2, 2))",
+          "        self.pool = nn.MaxPool2d(2, stride=2)\n", "", loss=False, training=True),
+    _port("wavenet-pads-and-cuts",
+          "kernel_size, dilation=dilation)", "kernel_size, dilation=dilation, padding=(kernel_size - 1) * dilation)",
+          '        x = F.pad(x, [self.pad, 0], data_format="NCL")\n        return self.conv(x)',
+          "        return self.conv(x)[:, :, : x.shape[2]]"),
+    _port("wavenet-embeds-by-one-hot",
+          "self.embedding(self.encode(audio))",
+          "paddle.matmul(F.one_hot(self.encode(audio), self.classes).astype(audio.dtype), self.embedding.weight)",
+          loss=False),
+    _port("graph-scatters-by-matrix",
+          "paddle.index_add(paddle.zeros_like(h), col, 0, msg)",
+          "paddle.matmul(F.one_hot(col, num_nodes).astype(x.dtype), msg, transpose_x=True)"),
+    _port("graph-scatters-nd",
+          "paddle.index_add(paddle.zeros_like(h), dst, 0, msg)",
+          "paddle.scatter_nd_add(paddle.zeros_like(h), dst.unsqueeze(-1), msg)", loss=False, training=True),
+    _port("graph-pools-by-adaptive",
+          "paddle.geometric.segment_mean(h, graph_id)",
+          "paddle.geometric.segment_sum(h, graph_id) / paddle.geometric.segment_sum(paddle.ones_like(h[:, "
+          ":1]), graph_id)", loss=False),
+    _port("pointnet-turns-rows",
+          "paddle.matmul(trans.transpose([0, 2, 1]), pc)", "paddle.einsum('bji,bjn->bin', trans, pc)",
+          loss=False, training=True),
+    _port("vqvae-distance-by-difference",
+          "            paddle.sum(flat**2, axis=1, keepdim=True)\n"
+          "            - 2 * paddle.matmul(flat, self.embedding, transpose_y=True)\n"
+          "            + paddle.sum(self.embedding**2, axis=1)\n",
+          "            (flat.unsqueeze(1) - self.embedding.unsqueeze(0)).square().sum(axis=-1)\n"),
+    _port("vqvae-looks-up-by-one-hot",
+          "paddle.gather(self.embedding, indices)", "paddle.matmul(onehot, self.embedding)",
+          loss=False, training=True),
+    _port("vqvae-copies-buffers-in-place",
+          "self.cluster_size.set_value(size)", "paddle.assign(size, self.cluster_size)", training=True, updates=True),
+    _port("mamba-pads-first",
+          "groups=self.d_inner, padding=d_conv - 1", "groups=self.d_inner",
+          "self.conv1d(x.transpose([0, 2, 1]))[:, :, :seq_len]",
+          'self.conv1d(F.pad(x.transpose([0, 2, 1]), [self.d_conv - 1, 0], data_format="NCL"))'),
+    _port("mamba-softplus-by-formula",
+          "F.softplus(self.dt_proj(dt))", "paddle.log1p(paddle.exp(self.dt_proj(dt)))", loss=False),
+    _port("mamba-head-by-linear",
+          "paddle.matmul(hidden, self.embeddings.weight, transpose_y=True)",
+          "F.linear(hidden, self.embeddings.weight.t())", updates=True),
+    _port("video-one-peephole",
+          "        self.w_ci = self.create_parameter([hidden, size, size])\n"
+          "        self.w_cf = self.create_parameter([hidden, size, size])\n"
+          "        self.w_co = self.create_parameter([hidden, size, size])\n",
+          "        self.peephole = self.create_parameter([3, hidden, size, size])\n",
+          "self.w_ci * c", "self.peephole[0] * c",
+          "self.w_cf * c", "self.peephole[1] * c",
+          "self.w_co * c_next", "self.peephole[2] * c_next",
+          '            weights[cell + "w_ci"], weights[cell + "w_cf"], weights[cell + "w_co"] = value\n',
+          '            weights[cell + "peephole"] = value\n', training=True, updates=True),
+    _port("video-grid-kept",
+          "        grid_y, grid_x = paddle.meshgrid(paddle.arange(h, dtype=img.dtype), paddle.arange(w, "
+          "dtype=img.dtype))\n",
+          '        if getattr(self, "grid", None) is None or self.grid[0].dtype != img.dtype:\n'
+          "            self.grid = paddle.meshgrid(paddle.arange(h, dtype=img.dtype), paddle.arange(w, "
+          "dtype=img.dtype))\n"
+          "        grid_y, grid_x = self.grid\n"),
+    _port("video-fills-and-masks-at-once",
+          '        mask = F.interpolate(F.sigmoid(self.to_mask(x)), scale_factor=2, mode="bilinear", '
+          "align_corners=False)\n"
+          '        rgb = F.interpolate(self.to_rgb(x), scale_factor=2, mode="bilinear", align_corners=False)\n',
+          "        both = paddle.concat([F.sigmoid(self.to_mask(x)), self.to_rgb(x)], axis=1)\n"
+          '        both = F.interpolate(both, scale_factor=2, mode="bilinear", align_corners=False)\n'
+          "        mask, rgb = both[:, :1], both[:, 1:]\n", loss=False),
+    _port("vqvae-one-relu-for-both",
+          "            nn.ReLU(), nn.Conv2D(dim, dim // 2, 3, padding=1), nn.ReLU(), nn.Conv2D(dim // 2, dim, 1)\n",
+          "            (act := nn.ReLU()), nn.Conv2D(dim, dim // 2, 3, padding=1), act, nn.Conv2D(dim // 2, dim, 1)\n"),
+    _port("crnn-functions",
+          "        self.pool1 = nn.MaxPool2D(2)\n", "",
+          "self.pool1(self.unit1(x))", "F.max_pool2d(self.unit1(x), 2)",
+          "self.down(self.pool(x))", "self.down(x.mean([2, 3], keepdim=True))",
+          "        self.pool = nn.AdaptiveAvgPool2D(1)\n", ""),
+    _port("crnn-hardswish-written",
+          "        self.act = nn.Hardswish()\n", "",
+          "        return self.act(self.bn(self.conv(x)))",
+          "        x = self.bn(self.conv(x))\n        return x * F.relu6(x + 3) / 6"),
+    _port("vitrel-indexed",
+          "paddle.gather(self.table, self.index.reshape([-1])).reshape([count, count, HEADS])",
+          "self.table[self.index]"),
+    _port("vitrel-smoothed-labels",
+          "F.cross_entropy(outputs, labels, label_smoothing=0.1)",
+          "F.cross_entropy(outputs, F.label_smooth(F.one_hot(labels, CLASSES).astype(outputs.dtype), "
+          "epsilon=0.1), soft_label=True)"),
+    _port("vitrel-added-bias",
+          "F.linear(x, self.qkv.weight, bias)", "(self.qkv(x) + bias)"),
+    _port("vae-softplus",
+          'F.binary_cross_entropy_with_logits(scores, labels, reduction="none")',
+          "(F.softplus(scores) - labels * scores)"),
+    _port("vae-sliced",
+          "mean, logvar = self.fc(x.flatten(1)).chunk(2, -1)\n",
+          "both = self.fc(paddle.reshape(x, [x.shape[0], -1]))\n"
+          "        mean, logvar = both[:, :LATENT], both[:, LATENT:]\n",
+          "mean + noise * paddle.exp(0.5 * logvar)", "noise * paddle.sqrt(paddle.exp(logvar)) + mean"),
+    _port("stereo-renamed",
+          "self.features = Features()", "self.extractor = Features()",
+          "self.features(left), self.features(right)", "self.extractor(left), self.extractor(right)",
+          "return named_for_paddle(values)", 'return named_for_paddle(values, renames={"features.": "extractor."})'),
+    _port("stereo-joined-zeros",
+          "rows.append(both * kept)",
+          "rows.append(paddle.concat([paddle.zeros_like(both[..., :number]), both[..., number:]], -1) if "
+          "number else both)",
+          "            kept = (paddle.arange(width) >= number).astype(both.dtype)\n", ""),
+    _port("stereo-mean-by-mask",
+          "[F.smooth_l1_loss(one[kept], labels[kept]) for one in outputs]",
+          '[(F.smooth_l1_loss(one, labels, reduction="none") * kept.astype(one.dtype)).sum() / '
+          "kept.astype(one.dtype).sum() for one in outputs]"),
+    _port("efficient-hardsigmoid-written",
+          "F.hardsigmoid(y)", "F.relu6(y + 3) / 6"),
+    _port("efficient-accumulated", updates=True, step=True),
+    _port("efficient-teacher-written",
+          'F.kl_div(F.log_softmax(outputs / HEAT, -1), teacher, reduction="batchmean")',
+          "(teacher * (teacher.log() - F.log_softmax(outputs / HEAT, -1))).sum(-1).mean()"),
+    _port("bert-added-mask",
+          'paddle.where(mask.unsqueeze([1, 2]), scores, paddle.full_like(scores, float("-inf")))',
+          "scores + (1 - mask.unsqueeze([1, 2]).astype(scores.dtype)) * -1e9"),
+    _port("bert-clip-written",
+          "paddle.nn.ClipGradByGlobalNorm(0.5)", "paddle.nn.ClipGradByGlobalNorm(clip_norm=0.5)",
+          "weight_decay=0.1", "weight_decay=1e-1", updates=True),
+    _port("translate-cells-mixed",
+          "(1 - z) * n + z * h", "n + z * (h - n)"),
+    _port("translate-one-hot-copy",
+          'paddle.put_along_axis(words, source, (1 - own) * weights, 1, reduce="add")',
+          "words + paddle.bmm(((1 - own) * weights).unsqueeze(1), F.one_hot(source, "
+          "VOCAB).astype(words.dtype)).squeeze(1)"),
+    _port("fcos-index-sample",
+          "paddle.take_along_axis(boxes, index.unsqueeze(-1).expand([-1, -1, 4]), 1)",
+          "paddle.stack([paddle.gather(one, where) for one, where in zip(boxes, index)])"),
+    _port("fcos-product-of-roots",
+          "paddle.sqrt(F.sigmoid(scores) * F.sigmoid(centres).unsqueeze(-1))",
+          "F.sigmoid(scores).sqrt() * F.sigmoid(centres).sqrt().unsqueeze(-1)"),
+    _port("fcos-huber-written",
+          "F.smooth_l1_loss(boxes[positive], wanted[positive], delta=0.5) / 0.5",
+          "paddle.where((boxes[positive] - wanted[positive]).abs() < 0.5, (boxes[positive] - "
+          "wanted[positive]) ** 2 / (2 * 0.5), (boxes[positive] - wanted[positive]).abs() - 0.5 * 0.5).mean()"),
+    _port("gan-scaled-before",
+          "F.linear(x, self.weight / math.sqrt(self.weight.shape[0]), self.bias)",
+          "paddle.matmul(x * self.weight.shape[0] ** -0.5, self.weight) + self.bias"),
+    _port("gan-one-critic",
+          "        return fake, self.critic(fake), self.critic(real), self.critic(fake.detach())",
+          "        cut = self.critic(fake.detach())\n        return fake, self.critic(fake), self.critic(real), cut"),
+    _port("dlrm-masked-pairs",
+          "rows, columns = paddle.tril_indices(6, 6, offset=-1)",
+          "rows, columns = paddle.nonzero(paddle.tril(paddle.ones([6, 6]), -1)).transpose([1, 0])"),
+    _port("dlrm-gates-at-once",
+          'paddle.einsum("be,bed->bd", F.softmax(gate(x), -1), seen)',
+          "(F.softmax(gate(x), -1).unsqueeze(-1) * seen).sum(1)"),
+)
+# fmt: on
 
-def _trained_rows() -> Pair:
-    torch.manual_seed(0)
-    return _trained(variants_torch.Rows(), variants_paddle.Rows(), (8, 8))
-
-
-def _trained_attention() -> Pair:
-    """Return a Transformer whose softmax is steep: gradients through it are ill-conditioned."""
-    torch.manual_seed(0)
-    return _trained(sequences_torch.Vision(), sequences_paddle.Vision(), (3, 16, 16), steps=300, see=_enlarged)
-
-
-def _enlarged(images: Any) -> Any:
-    """Return images of 16 x 16 pixels in three equal channels."""
-    return images.repeat(2, 2).repeat(2, 3).repeat(3, 1)
-
-
-def _learning(family: str, optimizer: str, scheduler: str = "", loss: str = "", *, training: bool = False) -> Pair:
-    """Return a pair with equal losses, optimizers and schedulers."""
-    pair = build(FAMILIES[family], training=training)
-    pair.loss = LOSSES[loss]
-    pair.optimizers = OPTIMIZERS[optimizer]
-    pair.schedulers = SCHEDULERS[scheduler] if scheduler else None
-    return pair
-
-
-def _variant(name: str, inputs: Callable[[np.random.Generator], dict[str, Any]], *, training: bool = False) -> Pair:
-    """Return a pair of variants; a port may say how it takes torch's weights."""
-    family = Family(reference=getattr(variants_torch, name), port=getattr(variants_paddle, name), inputs=inputs)
-    return build(family, training=training)
-
-
-def _normal(*shape: int) -> Callable[[np.random.Generator], dict[str, Any]]:
-    return lambda random: {"args": random.standard_normal(shape, dtype=np.float32)}
-
-
-def _words(random: np.random.Generator) -> dict[str, Any]:
-    return {"tokens": random.integers(1, 40, (3, 9))}
-
-
-CLEAN: Mapping[str, Callable[[], Pair]] = {
-    **{f"{name}-eval": partial(build, family) for name, family in FAMILIES.items()},
-    **{f"{name}-train": partial(build, family, training=True) for name, family in FAMILIES.items()},
-    "large-inputs": partial(_scaled, "plain", 1e4),
-    "tiny-inputs": partial(_scaled, "residual", 1e-6),
-    "tiny-clips": partial(_scaled, "clip", 1e-12),
-    "large-logits": partial(_last_scaled, "residual", "fc.weight", 1e5),
-    "tiny-logits": partial(_last_scaled, "mobile", "classifier.3.weight", 1e-7),
-    "sharp-attention": partial(_last_scaled, "transformer", "layers.0.attn.q.weight", 30.0),
-    "long-sums": partial(_variant, "Wide", _normal(3, 20000)),
-    "very-deep": partial(_variant, "VeryDeep", _normal(4, 12)),
-    "cancelling": partial(_variant, "Cancelling", _normal(16, 32)),
-    "float32-inside": partial(_variant, "Casting", _normal(3, 6, 16)),
-    "separate-for-fused": partial(_variant, "Fused", _normal(2, 7, 16)),
-    "fused-for-separate": partial(_variant, "Separate", _normal(2, 7, 16)),
-    "builtin-for-own": partial(_variant, "OwnAttention", _normal(2, 7, 16)),
-    "own-for-builtin": partial(_variant, "BuiltinAttention", _normal(2, 7, 16)),
-    "functions-for-layers": partial(_variant, "Functional", _normal(2, 3, 12, 12)),
-    "layers-for-functions": partial(_variant, "Layers", _normal(2, 3, 12, 12)),
-    "one-shared-activation": partial(_variant, "Shared", _normal(2, 3, 12, 12)),
-    "linear-for-1x1": partial(_variant, "Pointwise", _normal(2, 6, 5, 5)),
-    "channels-last": partial(_variant, "ChannelsLast", _normal(2, 8, 6, 6)),
-    "weight-normalized": partial(_variant, "Normalized", _normal(3, 4, 20)),
-    "recurrent-cells": partial(_variant, "Cells", _normal(3, 5, 6)),
-    "gates-by-hand": partial(_variant, "Gated", _normal(4, 10)),
-    "norms-that-activate": partial(_variant, "Activated", _normal(2, 3, 12, 12)),
-    "tied-weights": partial(_variant, "Tied", _words),
-    "unused-layers": partial(_variant, "Unused", _normal(3, 8)),
-    "order-of-calls": partial(_variant, "Reordered", _normal(3, 8)),
-    "in-place": partial(_variant, "InPlace", _normal(3, 4, 8, 8)),
-    "frozen-on-both-sides": partial(_variant, "Frozen", _normal(3, 4, 8, 8)),
-    "bias-before-norm-train": partial(_variant, "BiasBeforeNorm", _normal(6, 4, 8, 8), training=True),
-    "conv1d-audio": partial(_variant, "Audio", _normal(2, 1, 400)),
-    "named-tuple-output": partial(_variant, "Many", _normal(2, 3, 12, 12)),
-    "dead-relu": partial(_variant, "Dead", _normal(3, 8)),
-    "trained-digits": _trained_images,
-    "trained-digits-train": partial(_trained_images, training=True),
-    "trained-rows": _trained_rows,
-    "trained-attention": _trained_attention,
-    "learns-momentum": partial(_learning, "plain", "momentum right"),
-    "learns-adam": partial(_learning, "deep", "adam right"),
-    "learns-adamw": partial(_learning, "transformer", "adamw right"),
-    "learns-with-decay": partial(_learning, "vision", "decay right"),
-    "learns-nesterov": partial(_learning, "lstm", "nesterov right"),
-    "learns-clipped": partial(_learning, "gru", "clip right"),
-    "learns-in-train-mode": partial(_learning, "residual", "momentum right", training=True),
-    "learns-by-steps": partial(_learning, "deep", "momentum right", "step right"),
-    "learns-by-cosine": partial(_learning, "deep", "momentum right", "cosine right"),
-    "learns-after-warm-up": partial(_learning, "deep", "momentum right", "warm right"),
-    "learns-by-own-loss": partial(_learning, "deep", "momentum right", loss="from scratch"),
-}
+CLEAN = (*AS_THEY_ARE, *VARIED)

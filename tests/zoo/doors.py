@@ -1,6 +1,6 @@
 """Both doors of an alignment, `tipchain.align` and `tipchain align CASE`: what each says of the lists, recorded and compared.
 
-    python -m zoo.doors record python|cli FILE [--lists zoo,third] [--ids third/unet] [--sample WRONG RIGHT] [--like FILE]
+    python -m zoo.doors record python|cli FILE [--lists zoo,case_faults] [--ids zoo/unet]
     python -m zoo.doors compare BEFORE AFTER
     python -m zoo.doors doors PYTHON CLI
     python -m zoo.doors verdicts PYTHON
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
 import json
 import multiprocessing
 import re
@@ -29,6 +28,7 @@ from typing import Any
 
 from zoo.as_case import write_case
 from zoo.entries import LISTS, TREE, Entry, entries
+from zoo.judged import align
 
 TESTS = TREE / "tests"
 PYTHON, CLI = "python", "cli"
@@ -48,13 +48,7 @@ def through_python(entry: Entry, folder: Path) -> dict[str, Any]:
     """Return what Python's door says of an entry."""
     if entry.case is not None:
         return _run("locate", entry.case(folder), folder, _live)
-    import tipchain
-
-    pair = entry.build()
-    asked = inspect.signature(tipchain.align).parameters
-    given = {name: getattr(pair, name, None) for name in asked if name not in ("reference", "port", "inputs")}
-    given = {name: value for name, value in given.items() if value is not None}
-    report = tipchain.align(pair.reference, pair.port, pair.inputs, **given)
+    report = align(entry.build())
     return _live(json.loads(report.to_json()), int(report.exit_code))
 
 
@@ -190,43 +184,21 @@ def through(door: str, entry: Entry) -> dict[str, Any]:
     return {"list": name, "id": key, "door": door, "wrong": entry.wrong, **found, "seconds": seconds}
 
 
-def record(door: str, file: Path, groups: Sequence[Sequence[Entry]]) -> None:
-    """Add the records that the file lacks; of a group the first entry that a case can express."""
+def record(door: str, file: Path, chosen: Sequence[Entry]) -> None:
+    """Add the records that the file lacks."""
     for name in ("torch", "paddle", "tipchain"):  # before the first fork
         _ = getattr(importlib.import_module(name), "align", None)
-    from zoo.third import planting
+    from zoo import planting
 
-    planting._folder()  # that of all forks
+    planting.folder()  # that of all forks
     known = read(file)
-    for number, group in enumerate(groups, 1):
-        for entry in group:
-            if entry.key not in known:
-                known[entry.key] = through(door, entry)
-                with file.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(known[entry.key], ensure_ascii=False) + "\n")
-            line = {name: value for name, value in known[entry.key].items() if name in (*SAID, "left_out", "seconds")}
-            print(f"{number}/{len(groups)}  {entry.key}  {line}", flush=True)
-            if "left_out" not in known[entry.key]:
-                break
-
-
-def chosen(names: Sequence[str], ids: Sequence[str], sample: Sequence[int]) -> list[list[Entry]]:
-    """Return groups of which one entry each is recorded: every entry alone, or equal slices of each list."""
-    groups: list[list[Entry]] = []
-    for name in names:
-        found = [one for one in entries(name).values() if not ids or one.key.startswith(tuple(ids))]
-        if not sample:
-            groups += [[one] for one in found]
-            continue
-        for wrong, count in zip((True, False), sample, strict=True):
-            kind = [one for one in found if one.wrong == wrong]
-            share = min(len(kind), -(-count // len(names)))
-            groups += [kind[len(kind) * at // share : len(kind) * (at + 1) // share] for at in range(share)]
-    # In turns, so that a recording that is cut short has some of each list.
-    turns = {name: [group for group in groups if group[0].key.startswith(f"{name}/")] for name in names}
-    longest = max(map(len, turns.values()))
-    order = sorted((at * longest / len(one), name, at) for name, one in turns.items() for at in range(len(one)))
-    return [turns[name][at] for _, name, at in order]
+    for number, entry in enumerate(chosen, 1):
+        if entry.key not in known:
+            known[entry.key] = through(door, entry)
+            with file.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(known[entry.key], ensure_ascii=False) + "\n")
+        line = {name: value for name, value in known[entry.key].items() if name in (*SAID, "left_out", "seconds")}
+        print(f"{number}/{len(chosen)}  {entry.key}  {line}", flush=True)
 
 
 # Comparing.
@@ -281,8 +253,6 @@ def main() -> int:
     recorder.add_argument("file", type=Path)
     recorder.add_argument("--lists", default=",".join(LISTS))
     recorder.add_argument("--ids", nargs="+", default=[], help="beginnings of LIST/ID")
-    recorder.add_argument("--like", type=Path, help="the entries of this recording, whatever else is asked")
-    recorder.add_argument("--sample", nargs=2, type=int, default=[], help="how many wrong and right ones of all lists")
     for name in ("compare", "doors"):
         comparer = commands.add_parser(name)
         comparer.add_argument("left", type=Path)
@@ -290,8 +260,8 @@ def main() -> int:
     commands.add_parser("verdicts").add_argument("file", type=Path)
     args = parser.parse_args()
     if args.command == "record":
-        same = [[entries(key.partition("/")[0])[key]] for key in read(args.like)] if args.like else None
-        record(args.door, args.file, same or chosen(args.lists.split(","), args.ids, args.sample))
+        listed = [entry for name in args.lists.split(",") for entry in entries(name).values()]
+        record(args.door, args.file, [one for one in listed if one.key.startswith(tuple(args.ids) or "")])
     elif args.command == "verdicts":
         said = {key: [one.get(name) for name in KEPT] for key, one in read(args.file).items()}
         rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(said[key])}" for key in sorted(said))

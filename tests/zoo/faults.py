@@ -1,376 +1,397 @@
-"""Faults as ports have them: each planted into one pair that is equal otherwise."""
+"""Mistakes of ports: how a line reads, where it stands, and what a first diagnosis must say of it.
+
+``where`` and ``says`` were written down from the edits, before tipchain saw any of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-import numpy as np
-from paddle import nn
+from zoo.planting import Edits, Pair, pair
 
-from zoo.odd_layers import Cast, Cropped, Detached, EpsilonOutside, OtherAxes, Scaled, Unbiased
-from zoo.pairs import EVAL, TRAIN, Fault, Plant, code, frozen, instead, setting, swapped, weight, wrapped
-
-Array = np.ndarray[Any, Any]
-OTHER_WEIGHT = ("weight", "parameter", "parameters", "parameter-value", "wrong-weight", "other-weight", "other-weights")
-PERMUTED = ("permuted-weight", "transposed-weight")
-ACTIVATION = ("other-activation", "activation", "different-activation", "wrong-activation")
-NO_ACTIVATION = ("missing-activation",)
-EXTRA_ACTIVATION = ("extra-activation", "softmax-twice")
-EXPONENT = ("scale-factor", "scale")
-RESIDUAL = ("residual", "shortcut", "missing-shortcut", "missing-residual", "residual-scale", "residual-order")
-ORDER = ("concat-order", "permuted-channels", "permuted-input", "permuted-output")
-KINDS = ("setting", "parting")
-CUT = ("stop-gradient", "detached", "gradient-cut", "cut-gradient", "missing-gradient", "trainable")
-
-
-def _fault(
-    name: str, family: str, where: str | Sequence[str], codes: Sequence[str], *plants: Plant, mode: str = EVAL
-) -> Fault:
-    """Return a fault of a layer, or of the code of a container."""
-    paths = (where,) if isinstance(where, str) else tuple(where)
-    return Fault(id=name, family=family, where=paths, codes=tuple(codes), plant=plants, mode=mode)
+PLACED = ("model", "values", "training")
+"""Parts of a model: settings and code of layers, what they hold, what training does."""
+NEEDS = {
+    "model": {},
+    "values": {},
+    "training": {"training": True},
+    "loss": {},
+    "optimizer": {"updates": True},
+    "scheduler": {"updates": True},
+    "step": {"updates": True, "step": True},
+    "data": {"data": True},
+    "metric": {"metrics": True},
+}
+"""What a pair is run with to show a fault of a part."""
 
 
-def _add(index: tuple[int, ...], by: float) -> Callable[[Array], Array]:
-    def change(array: Array) -> Array:
-        array[index] += by
-        return array
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A port with one mistake.
 
-    return change
+    Attributes:
+        id: the family, and what is wrong.
+        part: one of `NEEDS`.
+        where: the port's layers that may be named, "" is the model; of other parts than `PLACED` the part.
+        says: a pattern that is in a cause which names it, in kind, name, message or fix.
+        edits: what reads otherwise in the port.
+        how: how the pair is run, beside what its part needs.
+    """
+
+    id: str
+    part: str
+    where: tuple[str, ...]
+    says: str
+    edits: Edits
+    how: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def family(self) -> str:
+        """The net."""
+        return self.id.partition("-")[0]
+
+    def is_named(self, cause: Any) -> bool:
+        """Tell whether a cause says what is wrong; paths of layers and names of files are no words."""
+        if cause is None:
+            return False
+        text = " ".join(str(part or "") for part in (cause.code, cause.name, cause.message, cause.fix))
+        text = re.sub(r"zoo_\w+\.py(:\d+)?", "", text.replace(f"`{cause.port_path}`", ""))
+        return re.search(self.says, text, re.IGNORECASE) is not None
+
+    def build(self, *, double: bool = False) -> Pair:
+        """Return the pair whose port has the fault."""
+        return pair(self.family, port_edits=self.edits, double=double, strict=False, **self._run())
+
+    def sound(self) -> Pair:
+        """Return the pair without the fault, in float64."""
+        return pair(self.family, double=True, **self._run())
+
+    def _run(self) -> dict[str, Any]:
+        return {**NEEDS[self.part], **self.how}
 
 
-def _axes(*order: int) -> Callable[[Array], Array]:
-    return lambda array: array.transpose(order)
+def _layer(part: str, name: str, where: str, says: str, *texts: str, **how: Any) -> Fault:
+    """Make a fault of a layer: each text is replaced by the one after it; a dot is the model."""
+    paths = tuple("" if path == "." else path for path in where.split())
+    edits = tuple(zip(texts[::2], texts[1::2], strict=True))
+    return Fault(id=name, part=part, where=paths, says=says, edits=edits, how=how)
 
 
-def _rolled(axis: int) -> Callable[[Array], Array]:
-    return lambda array: np.roll(array, 1, axis)
+def _around(part: str, name: str, says: str, *texts: str, **how: Any) -> Fault:
+    return _layer(part, name, part, says, *texts, **how)
 
 
-def _parts(count: int, *order: int) -> Callable[[Array], Array]:
-    """Return a function that puts equal parts of the first axis into another order."""
-    return lambda array: np.concatenate([np.split(array, count)[number] for number in order])
+_model, _values, _training = (partial(_layer, part) for part in PLACED)
+_loss, _optimizer, _scheduler, _step, _data, _metric = (
+    partial(_around, part) for part in ("loss", "optimizer", "scheduler", "step", "data", "metric")
+)
+CUT = r"detach|stop_gradient|no_grad|no gradient|gradient.*(\bcut|stops|flow|reach)|(flow|reach).*gradient|cut-gradient"
+ORDER = r"\border|swap|exchang|revers|permut"
+AXES = r"transpos|permut|\baxis|\baxes|\border|layout|reshape|flatten"
 
-
-def _columns(count: int, *order: int) -> Callable[[Array], Array]:
-    return lambda array: np.concatenate([np.split(array, count, -1)[number] for number in order], -1)
-
-
-def _zeros(array: Array) -> Array:
-    return np.zeros_like(array)
-
-
-def _flipped(*axes: int) -> Callable[[Array], Array]:
-    return lambda array: np.flip(array, axes)
-
-
-PLAIN = (
-    _fault("bn-epsilon-first", "plain", "bn1", ("epsilon",), setting("bn1", {"_epsilon": 1e-3})),
-    _fault("bn-epsilon-slightly", "plain", "bn2", ("epsilon",), setting("bn2", {"_epsilon": 1.2e-5})),
-    _fault("bn-epsilon-train", "plain", "bn2", ("epsilon",), setting("bn2", {"_epsilon": 1e-4}), mode=TRAIN),
-    _fault("bn-momentum-eval", "plain", "bn1", ("momentum",), setting("bn1", {"_momentum": 0.1})),
-    _fault("bn-momentum-train", "plain", "bn2", ("momentum",), setting("bn2", {"_momentum": 0.99}), mode=TRAIN),
-    _fault("bn-mean-not-loaded", "plain", "bn2", ("running-statistics", "buffer", *OTHER_WEIGHT), weight("bn2._mean", _zeros)),
-    _fault("bn-in-train-mode", "plain", "bn2", ("batch-norm-mode", "train-mode", "training-flag", "training", "mode", "use-global-stats"), setting("bn2", {"_use_global_stats": False})),
-    _fault("bn-frozen-in-training", "plain", "bn1", ("batch-norm-mode", "eval-mode", "training-flag", "training", "mode", "use-global-stats"), setting("bn1", {"_use_global_stats": True}), mode=TRAIN),
-    _fault("linear-transposed-square", "plain", "fc1", ("transposed-weight",), weight("fc1.weight", _axes(1, 0))),
-    _fault("linear-rows-permuted", "plain", "fc2", PERMUTED, weight("fc2.weight", _rolled(1))),
-    _fault("kernel-transposed", "plain", "conv2", PERMUTED, weight("conv2.weight", _axes(0, 1, 3, 2))),
-    _fault("kernel-flipped", "plain", "conv1", ("flipped-weight", *PERMUTED), weight("conv1.weight", _flipped(2, 3))),
-    _fault("kernel-in-out", "plain", "conv3", PERMUTED, weight("conv3.weight", _axes(1, 0, 2, 3))),
-    _fault("one-weight-first", "plain", "conv1", OTHER_WEIGHT, weight("conv1.weight", _add((2, 1, 0, 2), 0.01))),
-    _fault("one-weight-last", "plain", "fc2", OTHER_WEIGHT, weight("fc2.weight", _add((7, 3), -0.002))),
-    _fault("bias-zero-first", "plain", "conv1", ("missing-bias",), instead("conv1", lambda: nn.Conv2D(3, 8, 3, padding=1, bias_attr=False))),
-    _fault("bias-zero-last", "plain", "fc2", ("missing-bias", *OTHER_WEIGHT), weight("fc2.bias", _zeros)),
-    _fault("padding-side", "plain", "conv2", ("padding", "padding-side"), instead("conv2", lambda: nn.Conv2D(8, 12, 5, stride=2, padding=[1, 3, 1, 3], bias_attr=False))),
-    _fault("padding-mode", "plain", "conv1", ("padding-mode",), instead("conv1", lambda: nn.Conv2D(3, 8, 3, padding=1, padding_mode="reflect"))),
-    _fault("stride-and-crop", "plain", "conv2", ("stride",), instead("conv2", lambda: Cropped(8, 12, 5, stride=2, padding=2, bias_attr=False))),
-    _fault("pool-exclusive", "plain", "pool2", ("exclusive",), instead("pool2", lambda: nn.AvgPool2D(3, 1, 1, exclusive=False))),
-    _fault("average-for-max", "plain", "pool1", ("pooling", "wrong-pooling", "pool-type", "other-pooling", "layer-type", "other-layer"), instead("pool1", lambda: nn.AvgPool2D(3, 2, 1))),
-    _fault("max-for-average", "plain", "pool2", ("pooling", "wrong-pooling", "pool-type", "other-pooling", "layer-type", "other-layer"), instead("pool2", lambda: nn.MaxPool2D(3, 1, 1))),
-    _fault("leaky-slope", "plain", "act2", ("negative-slope", "slope"), instead("act2", lambda: nn.LeakyReLU(0.01))),
-    _fault("gelu-for-leaky", "plain", "act2", ACTIVATION, instead("act2", nn.GELU)),
-    _fault("identity-for-leaky", "plain", "act2", (*NO_ACTIVATION, *ACTIVATION), instead("act2", nn.Identity)),
-    _fault("elu-scaled", "plain", "", EXPONENT, code("", "scaled elu")),
-    _fault("no-last-activation", "plain", "", NO_ACTIVATION, code("", "no last activation")),
-    _fault("softmax-at-the-end", "plain", "", EXTRA_ACTIVATION, code("", "softmax at the end")),
-    _fault("flattened-channels-last", "plain", "", (*ORDER, "layout", "axes", "axis-order", "flatten-order"), code("", "channels last")),
-    _fault("dropout-p-eval", "plain", "dropout", ("dropout-p",), setting("dropout", {"p": 0.5})),
-    _fault("dropout-p-train", "plain", "dropout", ("dropout-p",), setting("dropout", {"p": 0.5}), mode=TRAIN),
-    _fault("dropout-mode-eval", "plain", "dropout", ("dropout-mode", "dropout-scaling", "dropout"), setting("dropout", {"mode": "downscale_in_infer"})),
-    _fault("dropout-mode-train", "plain", "dropout", ("dropout-mode", "dropout-scaling", "dropout"), setting("dropout", {"mode": "downscale_in_infer"}), mode=TRAIN),
-    _fault("dropout-missing-train", "plain", "dropout", ("missing-dropout", "dropout-p"), instead("dropout", nn.Identity), mode=TRAIN),
-    _fault("weight-frozen", "plain", "conv2", CUT, frozen("conv2.weight")),
-    _fault("layer-detached", "plain", ("conv3", "conv3.layer"), CUT, wrapped("conv3", Detached)),
-    _fault("bf16-input", "plain", ("conv2", "conv2.layer"), ("bf16", "bfloat16", "lower-precision", "precision"), wrapped("conv2", lambda layer: Cast(layer, "bfloat16"))),
-    _fault("fp16-input", "plain", ("fc1", "fc1.layer"), ("fp16", "float16", "lower-precision", "precision"), wrapped("fc1", lambda layer: Cast(layer, "float16"))),
-    _fault("result-scaled", "plain", ("conv3", "conv3.layer"), EXPONENT, wrapped("conv3", lambda layer: Scaled(layer, 1.001))),
-)  # fmt: skip
-
-RESIDUAL_FAULTS = (
-    *(
-        _fault(
-            f"{fault.replace(' ', '-')}-{block}",
-            "residual",
-            f"blocks.{block}",
-            codes,
-            code(f"blocks.{block}", fault),
-        )
-        for fault, block, codes in (
-            ("no shortcut", 0, RESIDUAL),
-            ("no shortcut", 5, RESIDUAL),
-            ("shortcut after activation", 1, RESIDUAL),
-            ("shortcut half", 3, (*RESIDUAL, *EXPONENT)),
-            ("shortcut twice", 5, (*RESIDUAL, *EXPONENT)),
-            ("shortcut detached", 1, CUT),
-            ("branch detached", 4, CUT),
-            ("no last activation", 2, NO_ACTIVATION),
-        )
-    ),
-    _fault("no-first-activation-3", "residual", ("blocks.3", "blocks.3.relu"), NO_ACTIVATION, code("blocks.3", "no first activation")),
-    _fault("no-shortcut-train", "residual", "blocks.1", RESIDUAL, code("blocks.1", "no shortcut"), mode=TRAIN),
-    _fault("block-left-out", "residual", ("", "blocks.3"), ("missing-layer", "missing-layers", "missing-gate"), code("", "block left out")),
-    _fault("max-for-mean", "residual", "", ("pooling", "wrong-pooling", "other-pooling", "pool-type"), code("", "max for mean")),
-    _fault("downsample-statistics", "residual", "blocks.2.downsample.1", ("running-statistics", "buffer", *OTHER_WEIGHT), weight("blocks.2.downsample.1._variance", lambda array: array * 1.5)),
-    _fault("stem-epsilon", "residual", "stem.1", ("epsilon",), setting("stem.1", {"_epsilon": 1e-3})),
-    _fault("last-block-epsilon", "residual", "blocks.5.bn2", ("epsilon",), setting("blocks.5.bn2", {"_epsilon": 1e-3})),
-    _fault("convolutions-swapped", "residual", ("blocks.1.conv1", "blocks.1.conv2"), ("swapped-layers", "swapped-weights", *OTHER_WEIGHT), swapped("blocks.1.conv1", "blocks.1.conv2")),
-    _fault("norms-swapped", "residual", ("blocks.5.bn1", "blocks.5.bn2"), ("swapped-layers", "swapped-weights", *OTHER_WEIGHT), swapped("blocks.5.bn1", "blocks.5.bn2")),
-    _fault("dilated", "residual", "blocks.1.conv2", ("dilation",), instead("blocks.1.conv2", lambda: nn.Conv2D(8, 8, 3, padding=2, dilation=2, bias_attr=False))),
-    _fault("classifier-weight", "residual", "classifier", OTHER_WEIGHT, weight("classifier.weight", _add((3, 3), 0.01))),
-    _fault("two-faults", "residual", "blocks.1.bn1", ("epsilon",), setting("blocks.1.bn1", {"_epsilon": 1e-3}), weight("blocks.4.conv2.weight", _add((1, 1, 1, 1), 0.5))),
-)  # fmt: skip
-
-_MOBILE_NORMS = ("bn", *(f"stages.{stage}.bn{number}" for stage in range(4) for number in (1, 2, 3)))
-MOBILE = (
-    _fault("all-epsilons", "mobile", "bn", ("epsilon",), *(setting(path, {"_epsilon": 1e-5}) for path in _MOBILE_NORMS)),
-    _fault("all-momenta", "mobile", _MOBILE_NORMS, ("momentum",), *(setting(path, {"_momentum": 0.01}) for path in _MOBILE_NORMS)),
-    _fault("epsilon-in-the-middle", "mobile", "stages.1.bn2", ("epsilon",), setting("stages.1.bn2", {"_epsilon": 1e-5})),
-    _fault("epsilon-at-the-end", "mobile", "stages.3.bn3", ("epsilon",), setting("stages.3.bn3", {"_epsilon": 1e-5})),
-    _fault("sigmoid-for-hardsigmoid", "mobile", "stages.0.se", ACTIVATION, code("stages.0.se", "sigmoid")),
-    _fault("hardsigmoid-slope", "mobile", "stages.2.se", ("slope", "hardsigmoid-slope", *ACTIVATION), code("stages.2.se", "other slope")),
-    _fault("gate-added", "mobile", "stages.2.se", ("other-operation", "added-gate"), code("stages.2.se", "added")),
-    _fault("swish-for-hardswish", "mobile", "stages.2.act", ACTIVATION, instead("stages.2.act", nn.Swish)),
-    _fault("relu-for-hardswish-last", "mobile", "act", ACTIVATION, instead("act", nn.ReLU)),
-    _fault("no-depthwise-activation", "mobile", ("stages.1", "stages.1.act"), NO_ACTIVATION, code("stages.1", "no activation")),
-    _fault("no-inverted-shortcut", "mobile", "stages.3", RESIDUAL, code("stages.3", "no shortcut")),
-    _fault("depthwise-kernel", "mobile", "stages.2.depthwise", PERMUTED, weight("stages.2.depthwise.weight", _axes(0, 1, 3, 2))),
-    _fault("excitation-bias", "mobile", "stages.0.se.fc2", ("missing-bias", *OTHER_WEIGHT), weight("stages.0.se.fc2.bias", _zeros)),
-    _fault("squeeze-missing", "mobile", ("stages.2.se", "stages.2"), ("missing-layer", "missing-layers", "missing-gate"), instead("stages.2.se", nn.Identity)),
-    _fault("mobile-dropout-train", "mobile", "drop", ("dropout-p",), setting("drop", {"p": 0.5}), mode=TRAIN),
-    _fault("mobile-epsilon-train", "mobile", "stages.1.bn2", ("epsilon",), setting("stages.1.bn2", {"_epsilon": 1e-5}), mode=TRAIN),
-)  # fmt: skip
-
-BRANCHES = (
-    _fault("ceil-mode", "branches", "pool", ("ceil-mode",), instead("pool", lambda: nn.MaxPool2D(2, 2, ceil_mode=False))),
-    _fault("dense-order", "branches", "dense1", ORDER, code("dense1", "order")),
-    _fault("activation-before-norm", "branches", "dense2", ("activation-order", "norm-order"), code("dense2", "activation before norm")),
-    _fault("inception-order", "branches", "mixed1", ORDER, code("mixed1", "order")),
-    _fault("inception-order-last", "branches", "mixed2", ORDER, code("mixed2", "order")),
-    _fault("inception-exclusive", "branches", "mixed1", ("exclusive",), code("mixed1", "exclusive")),
-    _fault("branches-swapped", "branches", ("mixed2.three", "mixed2.four"), ("swapped-layers", "swapped-weights", *OTHER_WEIGHT), swapped("mixed2.three", "mixed2.four")),
-)  # fmt: skip
-
-UNET = (
-    _fault("align-corners", "unet", "up1", ("align-corners",), setting("up1", {"align_corners": True})),
-    _fault("nearest", "unet", "up1", ("interpolation-mode",), instead("up1", lambda: nn.Upsample(scale_factor=2, mode="nearest"))),
-    _fault("bicubic", "unet", "up1", ("interpolation-mode",), instead("up1", lambda: nn.Upsample(scale_factor=2, mode="bicubic"))),
-    _fault("align-mode", "unet", "up1", ("align-mode", "align-corners"), setting("up1", {"align_mode": 1})),
-    _fault("transposed-kernel", "unet", "up2", PERMUTED, weight("up2.weight", _axes(1, 0, 2, 3))),
-    _fault("groups-of-norm", "unet", "down1.norm1", ("groups", "num-groups"), setting("down1.norm1", {"_num_groups": 3})),
-    _fault("group-norm-epsilon", "unet", "left1.norm1", ("epsilon",), setting("left1.norm1", {"_epsilon": 1e-3})),
-    _fault("instance-norm-epsilon", "unet", "middle.norm2", ("epsilon",), setting("middle.norm2", {"_epsilon": 1e-3})),
-    _fault("relu-for-silu", "unet", "left1.act1", ACTIVATION, instead("left1.act1", nn.ReLU)),
-    _fault("skip-changed", "unet", "", EXTRA_ACTIVATION, code("", "skip changed")),
-    _fault("skip-order", "unet", "", ORDER, code("", "order")),
-)  # fmt: skip
-
-OUTPUTS = (
-    _fault("missing-sigmoid", "outputs", "", NO_ACTIVATION, code("", "no sigmoid")),
-    _fault("softmax-axis", "outputs", ("softmax", ""), ("softmax-axis",), setting("softmax", {"_axis": -1})),
-    _fault("other-norm", "outputs", "", ("norm-order", "norm-p"), code("", "other norm")),
-    _fault("layer-norm-epsilon", "outputs", "norm", ("epsilon",), setting("norm", {"_epsilon": 1e-12})),
-    _fault(
-        "box-bias",
-        "outputs",
-        "boxes",
-        ("missing-bias",),
-        instead("boxes", lambda: nn.Conv2D(8, 8, 3, 1, 1, bias_attr=False)),
-    ),
-    _fault("boxes-detached", "outputs", ("boxes", "boxes.layer"), CUT, wrapped("boxes", Detached)),
+# fmt: off
+MODEL = (
+    _model("unet-up-nearest", "up3", r"\b(nearest|bilinear)",
+          'mode="bilinear", align_corners=True', 'mode="nearest"'),
+    _model("unet-up-has-bias", "up3.conv up2.conv", r"\bbias",
+          "nn.Conv2D(in_ch, out_ch, 3, padding=1, bias_attr=False)", "nn.Conv2D(in_ch, out_ch, 3, padding=1)"),
+    _model("unet-gate-on-itself", "gate3", r"operand|\bskip\b",
+          "return skip * coefficient", "return gate * coefficient"),
+    _model("unet-net-skip-not-gated", ".", "gate3|never|not called",
+          "[self.gate3(x, s2), x]", "[s2, x]"),
+    _model("unet-block-no-last-relu", "down1", r"\b(relu|activation)",
+          "return F.relu(self.bn2(self.conv2(x)))", "return self.bn2(self.conv2(x))"),
+    _model("wavenet-block-halves-swapped", "blocks.0", ORDER,
+          "filt, gate = paddle.split", "gate, filt = paddle.split"),
+    _model("wavenet-block-skip-of-input", "blocks.0", "conv_skip",
+          "self.conv_skip(z)", "self.conv_skip(x)"),
+    _model("wavenet-dilation-grows-by-one", "blocks.2.dilated.conv blocks.2.dilated", r"\bdilation",
+          "cond_channels, 2**i)", "cond_channels, i + 1)"),
+    _model("wavenet-net-rounds-down", ".", r"0\.5|round|floor|trunc",
+          "* mu + 0.5)", "* mu)"),
+    _model("wavenet-net-first-skip-lost", ".", r"skips\[1:\]|add_n|slice|missing",
+          "paddle.add_n(skips)", "paddle.add_n(skips[1:])"),
+    _model("graph-gcn-degree-of-sources", "gcn", r"\brow\b|\bcol\b",
+          "deg, col.unsqueeze(-1)", "deg, row.unsqueeze(-1)"),
+    _model("graph-gat-slope", "gat", r"\b(slope|0\.01)",
+          "alpha, negative_slope=0.2", "alpha"),
+    _model("graph-gat-head-layout", "gat", AXES,
+          "reshape([num_nodes, self.num_heads, -1])", "reshape([num_nodes, -1, self.num_heads]).transpose([0, 2, 1])"),
+    _model("graph-net-sum", ".", r"\bsum|\bmean|averag|\bdivid|\bcount",
+          "segment_mean(", "segment_sum("),
+    _model("pointnet-tnet-no-identity", "input_transform", "identity|eye",
+          "reshape([-1, self.k, self.k]) + identity", "reshape([-1, self.k, self.k])"),
+    _model("pointnet-tnet-transposed", "input_transform", r"\b(transpos|axes|perm)",
+          "reshape([-1, self.k, self.k]) +", "reshape([-1, self.k, self.k]).transpose([0, 2, 1]) +"),
+    _model("pointnet-net-radius-of-batch", ".", r"\b(axis|batch|per sample|reduc|max)",
+          "sqrt((pc**2).sum(axis=1)).max(axis=1)", "sqrt((pc**2).sum(axis=1)).max()",
+          "radius.unsqueeze([1, 2])", "radius"),
+    _model("pointnet-net-softmax", ".", r"\b(log_softmax|log softmax|logsoftmax|logarithm|log\b)",
+          "return F.log_softmax", "return F.softmax"),
+    _model("vqvae-book-not-straight-through", "quantizer", CUT,
+          "        z_q = z + (z_q - z).detach()\n", ""),
+    _model("vqvae-book-bits", "quantizer", r"\b(log|base)",
+          "paddle.log(avg_probs", "paddle.log2(avg_probs"),
+    _model("vqvae-norm-epsilon", "decoder.3", r"\beps",
+          "nn.GroupNorm(3, dim, epsilon=1e-6)", "nn.GroupNorm(3, dim, epsilon=1e-4)"),
+    _model("vqvae-res-in-place", "encoder.3", r"\b(in place|inplace|in-place|alias|relu|activation)",
+          "return x + self.block(x)", "return F.relu_(x) + self.block(x)"),
+    _model("mamba-mixer-halves-swapped", "blocks.0.mixer", ORDER,
+          "x, gate = self.in_proj", "gate, x = self.in_proj"),
+    _model("mamba-mixer-no-silu", "blocks.0.mixer", r"\b(silu|swish|activation)",
+          "x = F.silu(x).transpose([0, 2, 1])", "x = x.transpose([0, 2, 1])"),
+    _model("mamba-mixer-relu-step", "blocks.0.mixer", r"\b(relu|softplus|activation)",
+          "F.softplus(self.dt_proj(dt))", "F.relu(self.dt_proj(dt))"),
+    _model("mamba-mixer-gives-before-update", "blocks.0.mixer", r"\border|before|after|shift|late\b",
+          "            state = state * decay + step * b[:, i].unsqueeze(1) * x[:, i].unsqueeze(-1)\n"
+          "            outputs.append(paddle.matmul(state, c[:, i].unsqueeze(-1)).squeeze(-1))\n",
+          "            outputs.append(paddle.matmul(state, c[:, i].unsqueeze(-1)).squeeze(-1))\n"
+          "            state = state * decay + step * b[:, i].unsqueeze(1) * x[:, i].unsqueeze(-1)\n"),
+    _model("mamba-mixer-half-precision", "blocks.0.mixer", r"\b(float16|precision|cast|dtype|half|round)",
+          "self.out_proj(y * F.silu(gate))", 'self.out_proj((y * F.silu(gate)).astype("float16").astype(y.dtype))'),
+    _model("mamba-block-residual-of-norm", "blocks.0", r"\b(residual|skip|order|shortcut|normed|normalized)",
+          "        residual = hidden\n        hidden = self.mixer(self.norm(hidden))\n",
+          "        hidden = self.norm(hidden)\n        residual = hidden\n        hidden = self.mixer(hidden)\n"),
+    _model("mamba-embedding-padding", "embeddings", r"\bpadding",
+          "nn.Embedding(vocab_size, hidden_size)", "nn.Embedding(vocab_size, hidden_size, padding_idx=0)"),
+    _model("video-cell-no-forget-bias", "rnn.0", r"1\.0|forget|constant|\badd",
+          "self.w_cf * c + 1.0", "self.w_cf * c"),
+    _model("video-net-forgets", ".", r"states\[k\]|\bzeros\b|state",
+          "cell(x, states[k])", "cell(x, (zeros, zeros))"),
+    _model("video-net-sigmoid-late", ".", r"\b(order|sigmoid|before|after)",
+          'F.interpolate(F.sigmoid(self.to_mask(x)), scale_factor=2, mode="bilinear", align_corners=False)',
+          'F.sigmoid(F.interpolate(self.to_mask(x), scale_factor=2, mode="bilinear", align_corners=False))'),
+    _model("video-warp-corners", "warp", r"\b(align_corners|corners)",
+          'padding_mode="border", align_corners=True', 'padding_mode="border", align_corners=False'),
+    _model("video-warp-width", "warp", r"w - 1|\bdivi|off by one",
+          "2.0 * x / (w - 1) - 1.0", "2.0 * x / w - 1.0"),
+    _model("video-gelu-exact", "act", r"\b(approximate|tanh)",
+          "nn.GELU(approximate=True)", "nn.GELU()"),
+    _model("crnn-slope", "encoder.excite", r"slope|0\.2\b|1 ?/ ?6|0\.16",
+          "F.hardsigmoid(self.up(F.relu(self.down(self.pool(x)))))",
+          "F.hardsigmoid(self.up(F.relu(self.down(self.pool(x)))), slope=0.2)"),
+    _model("crnn-columns", ".", AXES,
+          "x.transpose([0, 3, 1, 2]).flatten(2)", "x.transpose([0, 3, 2, 1]).flatten(2)"),
+    _model("vitrel-key-bias", "blocks.0.attention", "v_bias|order",
+          "[self.q_bias, paddle.zeros_like(self.v_bias), self.v_bias]",
+          "[self.q_bias, self.v_bias, paddle.zeros_like(self.v_bias)]"),
+    _model("vitrel-epsilon", "blocks.0.norm1", r"\beps",
+          "self.norm1 = nn.LayerNorm(WIDTH, epsilon=1e-6)", "self.norm1 = nn.LayerNorm(WIDTH)"),
+    _model("vitrel-patches", ".", AXES,
+          "flatten(2).transpose([0, 2, 1])", "flatten(2).reshape([x.shape[0], -1, WIDTH])"),
+    _model("vae-variance-as-deviation", ".", r"0\.5|half|factor|scal",
+          "paddle.exp(0.5 * logvar)", "paddle.exp(logvar)"),
+    _model("vae-flatten-last", "encoder", AXES,
+          "self.fc(x.flatten(1))", "self.fc(x.transpose([0, 2, 3, 1]).flatten(1))"),
+    _model("stereo-upsampled-scale", ".", r"\b2\.0\b|scal|factor|multipl|twice|half",
+          "2.0 * F.interpolate", "F.interpolate"),
+    _model("stereo-softmax-axis", ".", r"\baxis|\bdim",
+          "F.softmax(-cost, 1)", "F.softmax(-cost)"),
+    _model("stereo-left-twice", ".", r"\bleft\b|\bright\b",
+          "self.features(right)", "self.features(left)"),
+    _model("efficient-exclusive", "blocks.1.shortcut", "exclusive|count_include_pad|padding",
+          "padding=1, exclusive=False)", "padding=1)"),
+    _model("efficient-pad-sides", "blocks.1", r"\bpad",
+          "[0, 1, 0, 1] if", "[1, 0, 1, 0] if"),
+    _model("efficient-sections", ".", r"split|section|chunk|\border|swap|exchang|revers|permut",
+          "paddle.split(x, 8, axis=1)", "paddle.split(x, 2, axis=1)"),
+    _model("bert-positions-count-pads", ".", r"mask|\bpad|position",
+          'paddle.cumsum(mask.astype("int64"), 1) * mask.astype("int64")', 'paddle.cumsum(mask.astype("int64"), 1)'),
+    _model("bert-average-with-pads", ".", r"mask|\bpad|mean|averag|divi|count",
+          "kept.sum(1)", "x.shape[1]"),
+    _model("translate-reset-first", "cell", r"\br \*|reset|before",
+          "paddle.tanh(new + r * new_h)",
+          "paddle.tanh(new + F.linear(r * h, self.hidden.weight[:, 2 * HIDDEN:], self.hidden.bias[2 * HIDDEN:]))"),
+    _model("translate-directions", "encoder", ORDER,
+          "paddle.concat([last[0], last[1]], -1)", "paddle.concat([last[1], last[0]], -1)"),
+    _model("translate-mask-longer", ".", r"mask|\bpad|length|<",
+          ".unsqueeze(0) < lengths", ".unsqueeze(0) <= lengths"),
+    _model("fcos-align-mode", "pyramid", "align_mode|half.pixel|align",
+          "align_corners=False)", "align_corners=False, align_mode=1)"),
+    _model("fcos-centre-branch", "head head.centre", "tower|seen",
+          "self.centre(tower)", "self.centre(seen)"),
+    _model("fcos-first-sample", ".", "gather|take_along",
+          "paddle.take_along_axis(boxes, index.unsqueeze(-1).expand([-1, -1, 4]), 1)",
+          "paddle.gather(boxes.reshape([-1, 4]), index.flatten()).reshape([-1, BEST, 4])"),
+    _model("gan-fan-out", "mapping.fc1", r"shape\[|sqrt|factor|scal",
+          "math.sqrt(self.weight.shape[0])", "math.sqrt(self.weight.shape[1])"),
+    _model("gan-depth-to-space", "generator", r"pixel_shuffle|transpos|reshape|\border",
+          "F.pixel_shuffle(self.paint(activate(x)), 2)",
+          "self.paint(activate(x)).reshape([-1, 2, 2, 3, 4, 4]).transpose([0, 3, 4, 1, 5, 2]).reshape([-1, 3, 8, 8])"),
+    _model("dlrm-upper-pairs", ".", r"tri[lu]|\border",
+          "paddle.tril_indices(6, 6, offset=-1)", "paddle.triu_indices(6, 6, offset=1)"),
+    _model("dlrm-padding-index", "fields", "padding_idx",
+          "nn.Embedding(sum(SIZES), WIDTH)", "nn.Embedding(sum(SIZES), WIDTH, padding_idx=0)"),
+    _model("dlrm-absolute-ids", ".", r"\babs|negativ|\bsign|remainder|%|modul",
+          "fields % self.sizes", "paddle.abs(fields) % self.sizes"),
 )
 
-VIDEO = (
-    _fault(
-        "max-over-time",
-        "clip",
-        "",
-        ("pooling", "wrong-pooling", "other-pooling", "pool-type"),
-        code("", "max over time"),
-    ),
-    _fault("time-flipped", "clip", "conv2", ("flipped-weight", *PERMUTED), weight("conv2.weight", _flipped(2))),
-    _fault("clip-epsilon", "clip", "bn2", ("epsilon",), setting("bn2", {"_epsilon": 1e-3})),
-    _fault("clip-epsilon-train", "clip", "bn1", ("epsilon",), setting("bn1", {"_epsilon": 1e-3}), mode=TRAIN),
-    _fault("clip-dropout-p", "clip", "drop", ("dropout-p",), setting("drop", {"p": 0.2})),
-    _fault("shift-reversed", "frames", "", ("time-order", "shift", "shift-direction"), code("", "shift reversed")),
-    _fault("one-shift", "frames", "", ("missing-layer", "missing-step", "missing-operation"), code("", "one shift")),
-    _fault("frames-beside-samples", "frames", "", (*ORDER, "axes", "reshape"), code("", "frames beside samples")),
-    _fault("frames-no-shortcut", "frames", "block1", RESIDUAL, code("block1", "no shortcut")),
-    _fault("frames-momentum", "frames", "stem.1", ("momentum",), setting("stem.1", {"_momentum": 0.1}), mode=TRAIN),
+VALUES = (
+    _values("pointnet-statistics-not-loaded", "input_transform.mlp.1", r"\b(running|_mean|_variance|statistic|buffer)",
+          'parts[-1] == "num_batches_tracked"', 'parts[-1] in {"num_batches_tracked", "running_mean", "running_var"}'),
+    _values("video-cell-peepholes-exchanged", "rnn.0", r"\b(swap|exchang|w_cf|w_co|each other|holds)",
+          'weights[cell + "w_cf"], weights[cell + "w_co"] = value',
+          'weights[cell + "w_co"], weights[cell + "w_cf"] = value'),
+    _values("crnn-reverse-weights", "rnn rnn.0 rnn.0.cell_bw", "weight_[ih]h|revers",
+          'return named_for_paddle(values, kept=("rnn.",))',
+          'return named_for_paddle({k: values[k.replace("_reverse", "")] for k in values}, kept=("rnn.",))'),
+    _values("vitrel-index", "blocks.0.attention", "index",
+          "apart[..., 0] * (2 * COLUMNS - 1) + apart[..., 1]", "apart[..., 1] * (2 * ROWS - 1) + apart[..., 0]"),
+    _values("vitrel-table-not-loaded", "blocks.0.attention", "table",
+          "return named_for_paddle(values)",
+          'return named_for_paddle({k: v for k, v in values.items() if not k.endswith(".table")})'),
+    _values("vae-variances-not-loaded", "encoder.bn1", "variance|running_var|statistic|buffer",
+          "return named_for_paddle(values)",
+          'return named_for_paddle({k: v for k, v in values.items() if "running_var" not in k})'),
+    _values("bert-query-as-it-is", "layers.0.attention.query", "transpos",
+          'return named_for_paddle(values, kept=("words.", "positions.", "kinds."))',
+          'named = named_for_paddle(values, kept=("words.", "positions.", "kinds."))\n'
+          '    name = "layers.0.attention.query.weight"\n    return named | {name: named[name].T}'),
 )
-
-OTHERS = (
-    _fault("no-half", "autoencoder", "", EXPONENT, code("", "no half")),
-    _fault("prelu-one-weight", "autoencoder", "encoder.3", OTHER_WEIGHT, weight("encoder.3._weight", lambda array: np.full_like(array, array.mean()))),
-    _fault("decoder-kernel", "autoencoder", "deconv2", PERMUTED, weight("deconv2.weight", _axes(0, 1, 3, 2))),
-    _fault("heads-of-latent-swapped", "autoencoder", ("mean", "log_variance"), ("swapped-layers", "swapped-weights", *OTHER_WEIGHT), swapped("mean", "log_variance")),
-    _fault("right-detached", "siamese", "", CUT, code("", "right detached")),
-    _fault("sides-swapped", "siamese", "", ("swapped-inputs", "swapped-arguments", "permuted-input"), code("", "sides swapped")),
-    _fault("bilinear-sides", "siamese", "score", PERMUTED, weight("score.weight", _axes(0, 2, 1))),
-    _fault("shared-weight", "siamese", "conv2", OTHER_WEIGHT, weight("conv2.weight", _add((1, 1, 1, 1), 0.01))),
-    _fault("deep-epsilon-first", "deep", "norms.0", ("epsilon",), setting("norms.0", {"_epsilon": 1e-6})),
-    _fault("deep-epsilon-middle", "deep", "norms.12", ("epsilon",), setting("norms.12", {"_epsilon": 1e-6})),
-    _fault("deep-epsilon-last", "deep", "norms.23", ("epsilon",), setting("norms.23", {"_epsilon": 1e-12})),
-    _fault("deep-transposed", "deep", "lins.12", ("transposed-weight",), weight("lins.12.weight", _axes(1, 0))),
-    _fault("deep-one-weight", "deep", "lins.20", OTHER_WEIGHT, weight("lins.20.weight", _add((5, 5), 1e-3))),
-    _fault("deep-epsilon-outside", "deep", "norms.6", ("epsilon", "epsilon-outside"), instead("norms.6", lambda: EpsilonOutside(16))),
-    _fault("deep-unbiased-variance", "deep", "norms.18", ("unbiased-variance", "unbiased", "variance"), instead("norms.18", lambda: Unbiased(16))),
-)  # fmt: skip
-
-_GELU = ("gelu", "gelu-form", "approximate", "gelu-approximate")
-TEXT = (
-    _fault("qk-weights-swapped", "transformer", ("layers.1.attn.q_proj", "layers.1.attn.k_proj", "layers.1.attn"), ("swapped-qkv", "swapped-layers", "swapped-weights", "qkv-order"), swapped("layers.1.attn.q_proj", "layers.1.attn.k_proj")),
-    _fault("kv-weights-swapped", "transformer", ("layers.0.attn.k_proj", "layers.0.attn.v_proj", "layers.0.attn"), ("swapped-qkv", "swapped-layers", "swapped-weights", "qkv-order"), swapped("layers.0.attn.k_proj", "layers.0.attn.v_proj")),
-    _fault("qk-swapped-in-code", "transformer", "layers.2.attn", ("swapped-qkv", "qkv-order"), code("layers.2.attn", "q and k swapped")),
-    _fault("attention-not-scaled", "transformer", "layers.0.attn", ("scale-factor", "attention-scale", "temperature"), code("layers.0.attn", "no scale")),
-    _fault("attention-scale-of-all", "transformer", "layers.1.attn", ("scale-factor", "attention-scale", "temperature"), code("layers.1.attn", "scale of all heads")),
-    _fault("attention-softmax-axis", "transformer", "layers.1.attn", ("softmax-axis",), code("layers.1.attn", "softmax axis")),
-    _fault("attention-no-mask", "transformer", "layers.0.attn", ("mask", "missing-mask", "attention-mask"), code("layers.0.attn", "no mask")),
-    _fault("heads-inside", "transformer", "layers.2.attn", ("head-order", "heads", "reshape", "axis-order"), code("layers.2.attn", "heads inside")),
-    _fault("value-transposed", "transformer", "layers.1.attn.v_proj", ("transposed-weight",), weight("layers.1.attn.v_proj.weight", _axes(1, 0))),
-    _fault("embedding-not-scaled", "transformer", "", EXPONENT, code("", "embedding not scaled")),
-    _fault("positions-from-1", "transformer", "", ("shift", "positions", "off-by-one", "position-offset"), code("", "positions from 1")),
-    _fault("padding-pooled", "transformer", "", ("mask", "missing-mask"), code("", "padding pooled")),
-    _fault("text-epsilon", "transformer", "layers.1.norm2", ("epsilon",), setting("layers.1.norm2", {"_epsilon": 1e-5})),
-    _fault("text-epsilon-last", "transformer", "norm", ("epsilon",), setting("norm", {"_epsilon": 1e-12})),
-    _fault("gelu-tanh", "transformer", "layers.0.act", _GELU, instead("layers.0.act", lambda: nn.GELU(approximate=True))),
-    _fault("relu-for-gelu", "transformer", "layers.2.act", ACTIVATION, instead("layers.2.act", nn.ReLU)),
-    _fault("norm-before-for-after", "postnorm", "layers.1", ("norm-order", "pre-norm", "norm-first"), code("layers.1", "other norm order")),
-    _fault("norm-after-for-before", "transformer", "layers.2", ("norm-order", "post-norm", "norm-first"), code("layers.2", "other norm order")),
-    _fault("shortcut-from-norm", "transformer", "layers.0", (*RESIDUAL, "norm-order"), code("layers.0", "shortcut from norm")),
-    _fault("layer-norm-axes", "transformer", "layers.1.norm1", ("layer-norm-axes", "norm-axes", "axes"), instead("layers.1.norm1", lambda: OtherAxes(16, epsilon=1e-6))),
-    _fault("padding-idx", "transformer", "tok", ("padding-idx",), instead("tok", lambda: nn.Embedding(40, 16))),
-    _fault("attention-dropout-train", "dropout", "layers.1.attn.drop", ("dropout-p",), setting("layers.1.attn.drop", {"p": 0.2}), mode=TRAIN),
-    _fault("layer-dropout-eval", "dropout", "layers.2.drop", ("dropout-p",), setting("layers.2.drop", {"p": 0.0})),
-    _fault("sees-the-next", "language", ("", "h.0.attn"), ("mask", "attention-mask", "causal-mask"), code("", "sees the next")),
-    _fault("fused-heads-outermost", "language", "h.1.attn", ("head-order", "heads", "reshape", "qkv-order", "swapped-qkv"), code("h.1.attn", "heads outermost")),
-    _fault("fused-qk-swapped", "language", "h.2.attn", ("swapped-qkv", "qkv-order"), code("h.2.attn", "q and k swapped")),
-    _fault("fused-parts-permuted", "language", "h.0.attn.qkv", ("swapped-qkv", "qkv-order", *PERMUTED), weight("h.0.attn.qkv.weight", _columns(3, 1, 0, 2)), weight("h.0.attn.qkv.bias", _parts(3, 1, 0, 2))),
-    _fault("fused-no-mask", "language", "h.0.attn", ("mask", "missing-mask", "attention-mask", "causal-mask"), code("h.0.attn", "no mask")),
-    _fault("columns-first", "vision", "", (*ORDER, "axes", "axis-order", "layout", "flatten-order"), code("", "columns first")),
-    _fault("token-last", "vision", "", ORDER, code("", "token last")),
-    _fault("token-without-position", "vision", "", ("missing-term", "missing-parameter"), code("", "token without position")),
-    _fault("mean-of-tokens", "vision", "", ("pooling", "wrong-pooling", "other-pooling"), code("", "mean of tokens")),
-    _fault("positions-not-loaded", "vision", "", ("scaled-weight", *OTHER_WEIGHT), weight("pos_embed", lambda array: array * 0.1)),
-    _fault("patches-transposed", "vision", "patch_embed", PERMUTED, weight("patch_embed.weight", _axes(0, 1, 3, 2))),
-    _fault("vision-gelu-tanh", "vision", "blocks.2.act", _GELU, instead("blocks.2.act", lambda: nn.GELU(approximate=True))),
-    _fault("vision-epsilon", "vision", "blocks.0.norm1", ("epsilon",), setting("blocks.0.norm1", {"_epsilon": 1e-5})),
-    _fault("builtin-activation", "builtin", ("encoder.layers.0", "encoder.layers.0.activation"), ACTIVATION, instead("encoder.layers.0", lambda: nn.TransformerEncoderLayer(16, 2, 24, 0.0, activation="relu"))),
-    _fault("builtin-norm-order", "builtin", "encoder.layers.1", ("norm-order", "norm-first", "pre-norm"), setting("encoder.layers.1", {"normalize_before": True})),
-    _fault("builtin-heads", "builtin", "encoder.layers.1.self_attn", ("num-heads",), setting("encoder.layers.1.self_attn", {"num_heads": 4, "head_dim": 4})),
-    _fault("builtin-value", "builtin", "encoder.layers.0.self_attn", ("transposed-weight",), weight("encoder.layers.0.self_attn.v_proj.weight", _axes(1, 0))),
-    _fault("builtin-dropout", "builtin", ("encoder.layers.0.dropout1", "encoder.layers.0"), ("dropout-p",), setting("encoder.layers.0.dropout1", {"p": 0.1})),
-)  # fmt: skip
-
-_GATES = ("gate-order", "permuted-weight")
-RECURRENT = (
-    _fault("lstm-gate-order", "lstm", "net", _GATES, *(weight(f"net.{name}_l0", _parts(4, 0, 2, 1, 3)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") )),
-    _fault("lstm-gate-order-last", "lstm", "net", _GATES, *(weight(f"net.{name}_l1", _parts(4, 3, 1, 2, 0)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") )),
-    _fault("lstm-no-hidden-bias", "lstm", "net", ("missing-bias", *OTHER_WEIGHT), weight("net.bias_hh_l0", _zeros), weight("net.bias_hh_l1", _zeros)),
-    _fault("lstm-hidden-transposed", "lstm", "net", PERMUTED, weight("net.weight_hh_l1", lambda array: np.concatenate([part.T for part in np.split(array, 4)]))),
-    _fault("lstm-first-word", "lstm", "", ("wrong-index", "time-order"), code("", "first word")),
-    _fault("lstm-other-activation", "lstm", "", ACTIVATION, code("", "other activation")),
-    _fault("lstm-dropout-train", "lstm", "drop", ("dropout-p",), setting("drop", {"p": 0.5}), mode=TRAIN),
-    _fault("gru-gate-order", "gru", "net", _GATES, *(weight(f"net.{name}_l0", _parts(3, 1, 0, 2)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") )),
-    _fault("gru-embedding-row", "gru", "words", ("permuted-weight", *OTHER_WEIGHT), weight("words.weight", lambda array: np.roll(array, 1, 0))),
-    _fault("bilstm-directions", "bilstm", "net", ("flipped-weight", "permuted-weight"), weight("net.weight_ih_l0", _flipped(0))),
-    _fault("translator-no-state", "translator", "", ("initial-state", "missing-state", "wrong-input"), code("", "no state")),
-    _fault("translator-softmax-axis", "translator", "", ("softmax-axis",), code("", "softmax axis")),
-    _fault("translator-order", "translator", "", ORDER, code("", "order")),
-    _fault("translator-gates", "translator", "write", _GATES, *(weight(f"write.{name}_l0", _parts(3, 1, 0, 2)) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh") )),
-    _fault("translator-embeddings-swapped", "translator", ("words_in", "words_out"), ("swapped-layers", "swapped-weights", *OTHER_WEIGHT), swapped("words_in", "words_out")),
-)  # fmt: skip
-
-
-def _loss(name: str, family: str, loss: str, codes: Sequence[str]) -> Fault:
-    return Fault(id=f"loss-{name}", family=family, where=("loss",), codes=tuple(codes), loss=loss, part="loss")
-
-
-def _update(name: str, optimizer: str, says: str, family: str = "plain") -> Fault:
-    return Fault(
-        id=f"optimizer-{name}",
-        family=family,
-        where=("optimizer",),
-        codes=KINDS,
-        says=says,
-        optimizer=optimizer,
-        part="optimizer",
-        mode=TRAIN if family in ("plain", "residual") else EVAL,
-    )
-
-
-def _schedule(name: str, scheduler: str, says: str) -> Fault:
-    return Fault(
-        id=f"scheduler-{name}",
-        family="plain",
-        where=("scheduler",),
-        codes=KINDS,
-        says=says,
-        scheduler=scheduler,
-        part="scheduler",
-    )
-
 
 TRAINING = (
-    _loss("softmax-twice", "plain", "softmax twice", ("extra-activation",)),
-    _loss("sum", "residual", "sum", ("reduction", "mean-sum", "sum")),
-    _loss("class-mean", "vision", "class mean", ("reduction", "batch-mean", "mean-sum", "scale-factor", "extra-term")),
-    _loss("smoothing", "transformer", "smoothing", ("label-smoothing",)),
-    _loss("class-weights", "plain", "class weights", ("class-weights", "extra-step")),
-    _loss("ignored", "lstm", "ignored", ("ignore-index",)),
-    _loss("log2", "clip", "log2", ("scale-factor",)),
-    _loss("no-divergence", "autoencoder", "no divergence", ("missing-term",)),
-    _loss("detached", "plain", "detached", CUT),
-    _update("rate", "rate", "`learning_rate`", "deep"),
-    _update("momentum", "momentum", "`momentum`"),
-    _update("nesterov", "nesterov", "`use_nesterov`", "deep"),
-    _update("dampening", "dampening", "`dampening`", "deep"),
-    _update("no-decay", "no decay", "`weight_decay`", "vision"),
-    _update("decay-not-on-bias", "decay not on bias", "`weight_decay`", "deep"),
-    _update("adam-epsilon", "adam epsilon", "`epsilon`", "transformer"),
-    _update("beta2", "beta2", "`beta2`", "lstm"),
-    _update("coupled", "coupled", "`weight_decay`", "transformer"),
-    _update("clip-value", "clip value", "gradients are clipped by `ClipGradByValue", "lstm"),
-    _update("clip-each", "clip each", "gradients are clipped by `ClipGradByNorm", "deep"),
-    _update("rmsprop-centered", "rmsprop centered", "`centered`", "deep"),
-    _schedule("gamma", "gamma", "`gamma`"),
-    _schedule("step", "step", "`step_size`"),
-    _schedule("cosine-period", "cosine period", "`T_max`"),
-    _schedule("warmup-start", "warmup start", "LinearWarmup("),
-    _schedule("missing", "missing", "`step_size`"),
+    _training("unet-up-momentum", "up3.bn up2.bn", r"\bmomentum",
+          "nn.BatchNorm2D(out_ch, momentum=0.99)", "nn.BatchNorm2D(out_ch, momentum=0.01)"),
+    _training("pointnet-net-drops-after-norm", ".", r"\b(order|dropout|before|after|bn3)",
+          "self.bn3(self.dropout(self.fc1(x)))", "self.dropout(self.bn3(self.fc1(x)))"),
+    _training("pointnet-dropout-keeps", "dropout", r"\b(p\b|probab|rate|0\.7|0\.3)",
+          "nn.Dropout(0.3)", "nn.Dropout(0.7)"),
+    _training("pointnet-dropout-mode", "dropout", r"\b(mode=|downscale|upscale|scale)",
+          "nn.Dropout(0.3)", 'nn.Dropout(0.3, mode="downscale_in_infer")'),
+    _training("vqvae-book-not-smoothed", "quantizer", "smooth|epsilon|buffer `embed`",
+          "average / smoothed.unsqueeze(1)", "average / size.unsqueeze(1)"),
+    _training("vqvae-book-shared-buffer", "quantizer",
+          r"\b(alias|share|same tensor|clone|copy|one tensor|same buffer|buffer `embed_avg)",
+          '"embed_avg", embedding.clone()', '"embed_avg", embedding'),
+    _training("video-dropout-of-elements", "dropout", r"\b(dropout2d|channel|map|axis|element)",
+          "nn.Dropout2D(0.2)", "nn.Dropout(0.2)"),
+    _training("vitrel-attention-dropout", "blocks.0.attention.drop", r"probab|\bp\b|\brate",
+          "Attention(attention_dropout)", "Attention()"),
+    _training("vae-global-statistics", "encoder.bn1", "use_global_stats|running|statistic|global|eval",
+          "self.bn1 = nn.BatchNorm2D(6)\n        self.conv2",
+          "self.bn1 = nn.BatchNorm2D(6, use_global_stats=True)\n        self.conv2"),
+    _training("efficient-momentum", "bn", "momentum",
+          "self.bn = nn.BatchNorm2D(8, epsilon=1e-3, momentum=0.99)",
+          "self.bn = nn.BatchNorm2D(8, epsilon=1e-3, momentum=0.01)"),
+    _training("bert-residual-dropout", "layers.0", "dropout",
+          "self.norm2(x + self.dropout(y))", "self.norm2(x + y)"),
+    _training("gan-average", "mapping", "average|momentum|decay|buffer",
+          "w.mean(0) * 0.1 + self.average * 0.9", "w.mean(0) * 0.9 + self.average * 0.1"),
 )
 
-FAULTS: tuple[Fault, ...] = (
-    *PLAIN,
-    *RESIDUAL_FAULTS,
-    *MOBILE,
-    *BRANCHES,
-    *UNET,
-    *OUTPUTS,
-    *VIDEO,
-    *OTHERS,
-    *TEXT,
-    *RECURRENT,
-    *TRAINING,
+LOSS = (
+    _loss("unet-loss-no-class-weights", r"\bweight\b",
+          ", weight=paddle.to_tensor([0.4, 1.6], dtype=output.dtype)", ""),
+    _loss("graph-loss-of-logits", r"\b(log_softmax|softmax|log\b|normaliz)",
+          "F.nll_loss(F.log_softmax(output, axis=1), labels)", "F.nll_loss(output, labels)"),
+    _loss("pointnet-loss-factor", r"\b(0\.001|0\.01|factor|coefficient|ten times|scale|constant)",
+          "0.01 * paddle.norm", "0.001 * paddle.norm"),
+    _loss("mamba-loss-counts-padding", r"\bmean\b|kept|\bsum\b|divi",
+          "* kept).sum() / kept.sum()", "* kept).mean()"),
+    _loss("video-loss-constant", r"\b(eps|constant|1e-06|0\.001|1e-3|1e-6)",
+          "1e-6", "1e-3"),
+    _loss("crnn-mean-of-sums", r"\bmean\b|reduction|length",
+          'reduction="mean")', 'reduction="none").mean()'),
+    _loss("crnn-norm-by-times", "norm_by_times",
+          'reduction="mean")', 'reduction="mean", norm_by_times=True)'),
+    _loss("vae-divergence-mean", r"\bmean\b|\bsum\b",
+          "logvar.exp()).sum(1)", "logvar.exp()).mean(1)"),
+    _loss("stereo-far-pixels", "SHIFTS|logical_and|mask|<",
+          "paddle.logical_and(labels > 0, labels < 2 * SHIFTS)\n    values", "labels > 0\n    values"),
+    _loss("efficient-weights-mean", r"reduction|\bmean\b|weight",
+          "F.cross_entropy(outputs, classes, weight=weight)",
+          'F.cross_entropy(outputs, classes, weight=weight, reduction="none").mean()'),
+    _loss("bert-ignored-counted", r"averag|\bmean|\bdivi|\bcount|all (labels|samples)",
+          'ignore_index=-100, reduction="sum")\n    masked = masked / (wanted != -100).astype(masked.dtype).sum()\n',
+          "ignore_index=-100)\n"),
+    _loss("fcos-delta", "delta|beta|smooth|huber|factor|times",
+          "delta=0.5) / 0.5", "delta=0.5)"),
+    _loss("fcos-alpha", r"0\.25|0\.75",
+          "0.25 * onehot + 0.75 * (1 - onehot)", "0.75 * onehot + 0.25 * (1 - onehot)"),
+    _loss("dlrm-logits", "sigmoid|logit",
+          "click = F.binary_cross_entropy(outputs[0]", "click = F.binary_cross_entropy_with_logits(outputs[0]"),
 )
+
+OPTIMIZER = (
+    _optimizer("unet-optimizer-no-nesterov", "nesterov",
+          "weight_decay=1e-3, use_nesterov=True", "weight_decay=1e-3"),
+    _optimizer("wavenet-optimizer-clips", r"\bclip",
+          "epsilon=1e-6, parameters=parameters",
+          "epsilon=1e-6, parameters=parameters, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1)"),
+    _optimizer("graph-optimizer-decoupled", r"\b(decoupled|adamw|l2|coupled)",
+          "paddle.optimizer.Adam(", "paddle.optimizer.AdamW("),
+    _optimizer("mamba-optimizer-decays-all", r"\b(apply_decay_param_fun|weight decay|weight_decay|decay)",
+          "        apply_decay_param_fun=lambda name: name in decayed,\n", ""),
+    _optimizer("vitrel-all-decayed", "weight.?decay",
+          'parameters=[{"params": decayed, "weight_decay": 0.5}, {"params": kept, "weight_decay": 0.0}]',
+          "parameters=decayed + kept, weight_decay=0.5"),
+    _optimizer("bert-decays-norms", "decay",
+          "        apply_decay_param_fun=lambda name: name in decayed,\n", ""),
+    _optimizer("fcos-nesterov", "nesterov",
+          ", use_nesterov=True", ""),
+    _optimizer("fcos-bias-rate", "learning.?rate",
+          '"learning_rate": 2.0', '"learning_rate": 0.02'),
+    _optimizer("translate-l1", r"\bl1|sign|regulari",
+          "weight_decay=0.02", "weight_decay=paddle.regularizer.L1Decay(0.02)"),
+)
+
+SCHEDULER = (
+    _scheduler("unet-scheduler-gamma", r"\b(gamma|factor|0\.1|0\.5)",
+          "milestones=[2, 4], gamma=0.5", "milestones=[2, 4]"),
+    _scheduler("pointnet-scheduler-interval", r"\b(step_size|interval|period|every|milestone)",
+          "step_size=2", "step_size=3"),
+    _scheduler("video-scheduler-start", r"\b(start_factor|start factor|start|0\.25|0\.33|warm)",
+          "start_factor=0.25, ", ""),
+    _scheduler("vitrel-minimum", "eta_min|minim",
+          ", eta_min=1e-5", ""),
+    _scheduler("bert-warm-up-from-zero", r"warm|\+ 1|one step|first|start|step / WARM",
+          "(step + 1) / WARM", "step / WARM"),
+    _scheduler("translate-natural-decay", "natural|gamma|ExponentialDecay",
+          "ExponentialDecay", "NaturalExpDecay"),
+)
+
+STEP = (
+    _step("efficient-not-divided", r"divi|accumul|\bsum|mean|scal",
+          "(value / 2).backward()", "value.backward()"),
+    _step("gan-average-first", r"before|order|averag|optimizer\.step",
+          "        self.optimizer.step()\n", "",
+          "        return value\n", "        self.optimizer.step()\n        return value\n"),
+)
+
+DATA = (
+    _data("unet-data-pads-black", r"\b(pad|constant|fill|border)",
+          ", constant_values=0.5", ""),
+    _data("pointnet-data-axes", r"order|\baxes|\baxis|permut|swap|column",
+          "order = [0, 2, 1]", "order = [0, 1, 2]"),
+    _data("vitrel-bilinear", "bicubic|bilinear|interpol|resampl",
+          "Image.BICUBIC", "Image.BILINEAR"),
+    _data("vae-threshold", r"threshold|>=|0\.5|equal|compar|binar",
+          "image >= 0.5", "image > 128 / 255"),
+    _data("efficient-statistics-order", "mean|std|normali",
+          "mean = np.array([0.485, 0.456, 0.406]", "mean = np.array([0.406, 0.456, 0.485]",
+          "std = np.array([0.229, 0.224, 0.225]", "std = np.array([0.225, 0.224, 0.229]"),
+    _data("bert-cut-left", r"trunc|\bcut|left|first|last|front|begin|start|end",
+          "tokens[: LENGTH - 2]", "tokens[-(LENGTH - 2) :]"),
+    _data("dlrm-missing-mean", r"\bnan|missing|fill|mean",
+          "np.where(np.isnan(numbers), 0, numbers)", "np.where(np.isnan(numbers), np.nanmean(numbers), numbers)"),
+)
+
+METRIC = (
+    _metric("unet-metric-no-background", r"range\(.*outputs\.shape|background",
+          "for c in range(outputs.shape[1]):", "for c in range(1, outputs.shape[1]):"),
+    _metric("vitrel-top-five", r"top|\bk\b|\b5\b",
+          "order[:, :5]", "order[:, :1]"),
+    _metric("stereo-outliers", r"0\.4",
+          "(gap > 1) & (gap > 0.4 * labels[kept])", "gap > 1"),
+    _metric("efficient-top5", r":5\]|top.?5",
+          ":3]", ":5]"),
+    _metric("translate-perplexity-pads", r"\bpad|ignor|mask|chosen\[kept\]\.mean",
+          "-chosen[kept].mean()", "-chosen.mean()"),
+)
+
+FAULTS = (*MODEL, *VALUES, *TRAINING, *LOSS, *OPTIMIZER, *SCHEDULER, *STEP, *DATA, *METRIC)
+# fmt: on

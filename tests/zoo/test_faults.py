@@ -1,0 +1,85 @@
+"""What `tipchain.align` says of each planted fault; that each changes numbers is measured in plain numpy (`zoo.plain`)."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+import torch  # noqa: E402, F401  (before paddle)
+
+from zoo.faults import FAULTS, NEEDS  # noqa: E402
+from zoo.judged import align, place  # noqa: E402
+from zoo.plain import fault_gaps  # noqa: E402
+from zoo.planting import FAMILIES, EditError, edited, pair  # noqa: E402
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
+ELSEWHERE = {"wavenet-net-first-skip-lost"}
+"""Faults for which another layer is named first. This list only gets shorter."""
+NOT_NAMED = {
+    "wavenet-block-halves-swapped",
+    "wavenet-net-first-skip-lost",
+    "mamba-mixer-halves-swapped",
+    "mamba-mixer-no-silu",
+    "mamba-mixer-gives-before-update",
+    "video-net-forgets",
+    "stereo-upsampled-scale",
+    "stereo-left-twice",
+    "vqvae-book-shared-buffer",
+    "bert-warm-up-from-zero",
+    "vqvae-book-bits",
+    "fcos-first-sample",
+}
+"""Faults whose first cause does not say what is wrong. This list only gets shorter."""
+NAMED_SHARE = 0.88
+BUILT = "unet-up-has-bias"
+"""A parameter more, which is zero: only the construction tells."""
+SAMPLE = {fault.part: fault.id for fault in FAULTS}.values()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_a_fault_is_caught_where_it_is_and_named(fault):
+    report = align(fault.build())
+    assert not report.passed
+    assert (place(report) in fault.where) is (fault.id not in ELSEWHERE), place(report)
+    cause = next(iter(report.diagnoses), None)
+    assert fault.is_named(cause) is (fault.id not in NOT_NAMED), cause
+
+
+def test_most_faults_are_named():
+    assert {*ELSEWHERE, *NOT_NAMED} <= {fault.id for fault in FAULTS}
+    assert len(NOT_NAMED) <= (1 - NAMED_SHARE) * len(FAULTS)
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.id in SAMPLE], ids=lambda fault: fault.id)
+def test_a_fault_of_each_part_changes_numbers(fault):
+    assert fault_gaps(fault)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_every_fault_changes_numbers(fault):
+    assert bool(fault_gaps(fault)) is (fault.id != BUILT)
+
+
+def test_the_list_is_well_formed():
+    assert len({fault.id for fault in FAULTS}) == len(FAULTS) >= 120
+    assert {fault.family for fault in FAULTS} == set(FAMILIES)
+    assert {fault.part for fault in FAULTS} == set(NEEDS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_places_of_faults_are_layers_of_the_port(family):
+    paths = {path for path, _ in pair(family).port.named_sublayers(include_self=True)}
+    assert {path for fault in FAULTS if fault.family == family for path in fault.where} <= paths | set(NEEDS)
+
+
+def test_a_line_that_is_not_there_once_is_an_error():
+    with pytest.raises(EditError, match="0 places"):
+        edited("a = 1\n", [("b", "c")])
+    with pytest.raises(EditError, match="2 places"):
+        edited("a = a\n", [("a", "c")])
