@@ -357,7 +357,11 @@ def _without(batch: Batch, label: int) -> Sequence[Batch]:
 def _ignored(case: MetricPair) -> Diagnosis | None:
     """Return the cause of metrics of which one alone passes over a label on purpose, though none of the labels is such."""
     known = [one.batches for one in case.probes if not one.given]
-    arrays = [one for one in known if all(is_array(part) and label.dtype.kind in "iu" for part, label in one)]
+    arrays = [
+        one
+        for one in known
+        if all(is_array(part) and is_array(label) and label.dtype.kind in "iu" for part, label in one)
+    ]
     for label in IGNORED if arrays else ():
         ours, theirs = (_passes_over(meter, arrays[0], label) for meter in case.meters)
         if ours is None or theirs is None or ours is theirs:
