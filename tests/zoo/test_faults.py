@@ -26,13 +26,9 @@ NOT_NAMED = {
     "mamba-mixer-halves-swapped",
     "mamba-mixer-no-silu",
     "mamba-mixer-gives-before-update",
-    "video-net-forgets",
     "stereo-upsampled-scale",
-    "stereo-left-twice",
     "vqvae-book-shared-buffer",
     "bert-warm-up-from-zero",
-    "vqvae-book-bits",
-    "fcos-first-sample",
 }
 """Faults whose first cause does not say what is wrong. This list only gets shorter."""
 NAMED_SHARE = 0.88

@@ -502,7 +502,8 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        if any(walk.rests(later.key, one.key) for later in walk.partings for one in group):  # that hides this one
+        hidden = any(walk.rests(later.key, one.key) for later in walk.partings for one in group)
+        if hidden and not all(one.alike for one in group):  # what stands behind it would make up for it
             walk.partings = kept
             continue
         if not walk.partings or not all(map(explains, by_substitution(piece, walk))):

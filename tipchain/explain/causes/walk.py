@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ class Parting:
         ops: the calls since the last tensors that both have, up to this.
         step: the reference's call that made its counterpart.
         steps: the reference's calls since the last tensors that both have.
+        alike: what the port makes of its own tensor is the reference's all the same.
     """
 
     op: Op
@@ -51,6 +52,7 @@ class Parting:
     ops: tuple[Op, ...]
     step: ReferenceCall
     steps: tuple[ReferenceCall, ...]
+    alike: bool = False
 
 
 class Walk:
@@ -230,7 +232,9 @@ class Walk:
             self.healed[key] = tensor
             self.shared.add(number)
             step = self.makers[number]
-            self.partings += self._elements(op, step) or [self._parting(op, old, tensor, key, segment, step)]
+            alike = self._makes_right(key, now, op.number, number)
+            whole = replace(self._parting(op, old, tensor, key, segment, step), alike=alike)
+            self.partings += self._elements(op, step) or [whole]
 
     def _as_ports(self, array: Array) -> Tensor:
         """Return values of the reference's as a tensor of the port's."""
