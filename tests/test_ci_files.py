@@ -163,7 +163,7 @@ def test_the_action_sets_up_runs_a_case_and_leaves_report_annotations_and_exit_c
     done = runner.step(1, case=case, options="--only forward")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "::error" in done.stdout
-    assert "act is a nn.GELU where torch's is a nn.ReLU" in done.stdout
+    assert "`act`: it is a `GELU`, the reference's a `ReLU`" in done.stdout
     assert runner.outputs.read_text().endswith("exit-code=1\n")
     assert runner.summary.read_text()
 

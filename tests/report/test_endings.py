@@ -136,7 +136,8 @@ NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05
   ref   net/reference.py:30: self.bn1 = nn.BatchNorm2d(64)
   fix   pass `epsilon=1e-05` to `BatchNorm2D`
         self.bn1 = nn.BatchNorm2D(64, epsilon=1e-05)
-  why   explains 100% of the difference; relative error 0.0031 before, 2.1e-16 …
+  why   explains 100% of the difference; relative error 0.0031 before, 2.1e-16
+        with this changed; 14 runs in float64
   then  3 failed checks follow from it, in metric, backward
 
 FAIL   forward   1 of 1 check failed because of `layer2.0.bn1`
@@ -157,7 +158,8 @@ NOT the same data: values: the port's channels are in the order BGR, the
 reference's RGB
   at    net/data.py:12: image = cv2.imread(path)
   fix   turn the channels: `image[..., ::-1]`
-  why   explains 100% of the difference; with the channels turned 20 samples …
+  why   explains 100% of the difference; with the channels turned 20 samples are
+        equal
   then  1 failed check follows from it, in metric
 
 PASS   forward  1 check, 3 % of what is allowed

@@ -146,7 +146,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 LINES, WIDTH = 30, 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
-HEAD_LINES, FIX_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 8, 6
+HEAD_LINES, FIX_LINES, WHY_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 9, 8, 6
 TEXT_COLUMNS = 27
 """Columns that an outcome and what is said beside a name have at least."""
 LABEL = 6
@@ -350,7 +350,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     lines += _fix(cause, more, width) if cause.fix else []
     explains = cause.explained is not None and cause.is_known
     share = f"explains {cause.explained:.0%} of the difference; " if explains else ""
-    lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
+    lines += _labelled("why", f"{share}{cause.evidence}", WHY_LINES, width)
     stages = [
         one for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains) if one != cause.stage
     ]

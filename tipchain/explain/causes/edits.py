@@ -960,7 +960,8 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         acts=acts_of(walk.partings, piece.paddle.assign),
         message=f"{message}{beside}{only_in_one(ours, theirs)}",
         fix=fix,
-        evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op)}; the reference's {walk.statement(step)}",
+        evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op, quoted=False)}; "
+        f"the reference's {walk.statement(step, quoted=False)}",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
 

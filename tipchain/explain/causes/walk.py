@@ -488,8 +488,8 @@ class Walk:
             [step for step in self.steps if not self.shared.intersection(step.made)],
         )
 
-    def statement(self, call: Op | ReferenceCall) -> str:
-        """Write a call with its line, and the values that go in and come out."""
+    def statement(self, call: Op | ReferenceCall, *, quoted: bool = True) -> str:
+        """Write a call, its line if ``quoted``, and the values that go in and come out."""
         if isinstance(call, Op):
             name, settings = call.path if call.name == LAYER else call.name, call.kwargs
             given, made = ([numpy_of(one) for one in found(call).values()] for found in (self.given, self.made))
@@ -498,7 +498,7 @@ class Walk:
             arrays = [[self.values[number].array for number in numbers] for numbers in (call.given, call.made)]
             given, made = ([one for one in found if one is not None] for found in arrays)
         told = ", ".join(f"{key}={one}" for key, one in settings.items() if one is not None and is_plain(one))
-        line = f" ({call.place}: `{call.line}`)" if call.place else ""
+        line = f" ({call.place}: `{call.line}`)" if call.place and quoted else ""
         return f"`{name}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
 
     def statements_after(self, op: Op, step: ReferenceCall) -> str:
