@@ -34,8 +34,6 @@ DEPTH = 3
 """How deep objects of the user's are looked into for tensors that a loop keeps."""
 SHOWN = 3
 """Tensors that a reason names."""
-OURS = ("torch", "paddle", "tipchain")
-"""Packages whose lines are no step's."""
 State = Mapping[str, Mapping[str, Array]]
 """The model's tensors and those that a loop keeps beside it, by what holds them."""
 

@@ -449,7 +449,6 @@ SEQUENCE_KINDS = (
 KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", EPSILON))}
-_BY_LOWER_NAME = {name.lower(): one for name, one in {**_BY_NAME, **_BY_CLASS[1]}.items()}
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
