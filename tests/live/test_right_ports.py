@@ -168,3 +168,77 @@ def test_an_output_size_stands_for_an_output_padding(twice):
         lambda net, x: net.up(x, output_size=[2 * size for size in x.shape[2:]]) if twice else net.up(x),
     )
     assert align(reference, port, images).passed is twice
+
+
+@pytest.mark.parametrize("drawn", ["randn", "rand", "small"])
+def test_noise_of_a_models_own_is_compared_by_its_distribution(drawn):
+    """Which of the numbers are which cannot be told, but that uniform ones, or ones a third as large, are others."""
+
+    def forward(side, noise):
+        return lambda net, x: net.out(net.hidden(x) + 0.1 * noise(side, net.hidden(x)) * net.training)
+
+    def noise(side, hidden):
+        if side is torch:
+            return torch.randn(hidden.shape)
+        made = (paddle.rand if drawn == "rand" else paddle.randn)([*hidden.shape, 1])[..., 0]
+        return made / 3 if drawn == "small" else made
+
+    def layers(nn):
+        return {"hidden": nn.Linear(6, 5), "out": nn.Linear(5, 3)}
+
+    report = align(model(torch, layers, forward(torch, noise)), model(paddle, layers, forward(paddle, noise)), ROWS)
+    assert report.passed is (drawn == "randn"), str(report)
+    if drawn == "rand":
+        assert "distributed otherwise" in report.reasons["forward"]
+        assert [(one.code, one.name) for one in report.diagnoses] == [("function", "noise")]
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_an_id_that_we_invented_is_told_by_its_value(masks):
+    def forward(side):
+        def run(net, ids):
+            rows = net.rows(ids)
+            if side is paddle and masks:
+                rows = rows * (ids != 0).astype("float32").unsqueeze(-1)
+            return net.out(rows.mean(1))
+
+        return run
+
+    def layers(nn):
+        return {"rows": nn.Embedding(50, 6), "out": nn.Linear(6, 3)}
+
+    report = align(
+        model(torch, layers, forward(torch)), model(paddle, layers, forward(paddle)), RANDOM.integers(1, 50, (4, 12))
+    )
+    assert report.passed is not masks, str(report)
+    if masks:
+        assert report.reasons["forward"].startswith("with the id 0 in the input: ")
+        assert all(one.message.startswith("with the id 0 in the input: ") for one in report.diagnoses)
+
+
+class Descent:
+    """A user's own optimizer: it tells nobody its parameters or its rate."""
+
+    def __init__(self, parameters, decay):
+        self.parameters, self.decay = list(parameters), decay
+
+    def step(self):
+        with paddle.no_grad():
+            for one in self.parameters:
+                one.set_value(one - 0.1 * (one.grad + self.decay * one))
+
+    def clear_grad(self):
+        for one in self.parameters:
+            one.clear_grad()
+
+
+@pytest.mark.parametrize("decay", [0.01, 0.02])
+def test_an_optimizer_of_the_users_own_is_judged_by_its_updates(decay):
+    def layers(nn):
+        return {"hidden": nn.Linear(6, 5), "out": nn.Linear(5, 3)}
+
+    both = [model(side, layers, lambda net, x: net.out(net.hidden(x))) for side in (torch, paddle)]
+    builders = (lambda ps: torch.optim.SGD(ps, lr=0.1, weight_decay=0.01), lambda ps: Descent(ps, decay))
+    report = align(*both, ROWS, loss=(F.cross_entropy, PF.cross_entropy), optimizers=builders)
+    assert report.passed is (decay == 0.01), str(report)
+    assert report.stages["optimizer"].value == ("PASS" if decay == 0.01 else "FAIL")

@@ -426,8 +426,8 @@ class PaddleSide(FrameworkSide):
             parameter.scale_(factor)
 
     def learning_rate(self, optimizer: Optimizer) -> float:
-        """Return the optimizer's present rate."""
-        return float(optimizer.get_lr())
+        """Return the optimizer's present rate; NaN of one that does not tell it."""
+        return float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else float("nan")
 
     def steps(self, layer: Model) -> Steps | None:
         """Return those of a convolution, as of torch's."""

@@ -303,7 +303,11 @@ _REPLACED: dict[str, Callable[..., Any]] = {
 
 
 class PaddleUpdates:
-    """A Paddle optimizer over the parameters of a layer, by torch's names; ``clip`` is called before each update."""
+    """A Paddle optimizer over the parameters of a layer, by torch's names; ``clip`` is called before each update.
+
+    Attributes:
+        keeps_rate: it is of a user's own class that lets nobody ask for its rate or set it.
+    """
 
     def __init__(
         self,
@@ -313,7 +317,8 @@ class PaddleUpdates:
         clip: Callable[[], object] | None = None,
     ) -> None:
         self.framework, self.slots, self.optimizer, self.clip = framework, slots, optimizer, clip
-        self.first = float(optimizer.get_lr())
+        self.keeps_rate = not (hasattr(optimizer, "get_lr") and hasattr(optimizer, "set_lr"))
+        self.first = 0.0 if self.keeps_rate else float(optimizer.get_lr())
         self._share = 1.0
         self._schedule: Schedule = None
 
@@ -374,8 +379,11 @@ class PaddleUpdates:
 
     def rates(self) -> dict[str, float]:
         """Return the present rate of each parameter: the optimizer's times the parameter's factor."""
+        if self.keeps_rate:
+            return {}
         rate, held = float(self.optimizer.get_lr()), {id(one) for one in held_parameters(self.optimizer)}
-        return {name: rate * self.factor(name) for name in self.slots if id(self.tensor(name)) in held}
+        known = (name for name in self.slots if not held or id(self.tensor(name)) in held)
+        return {name: rate * self.factor(name) for name in known}
 
     def factor(self, name: str) -> float:
         """Return the factor of the learning rate that a parameter has."""
@@ -384,6 +392,11 @@ class PaddleUpdates:
     def momentum(self) -> float:
         """Return 0: no schedule of Paddle's moves the momentum."""
         return 0.0
+
+
+def says_what_it_updates(optimizer: object) -> bool:
+    """Tell whether an optimizer has a list of its parameters, as Paddle's own do; one of a user's own may have none."""
+    return hasattr(optimizer, "_parameter_list")
 
 
 def held_parameters(optimizer: object) -> list[Tensor]:

@@ -77,9 +77,14 @@ class Draw:
         """Tell whether two masks drop the same share, as far as both are known to be masks."""
         return self.rate is None or other.rate is None or isclose(self.rate, other.rate, abs_tol=SAME_RATE)
 
+    @property
+    def is_noise(self) -> bool:
+        """Whether these are numbers of a distribution, not known to be a mask."""
+        return self.kind != "own" and self.rate is None
+
     def __str__(self) -> str:
-        shape = list(self.shape)
-        return f"a mask of shape {shape}" if self.rate is None else f"a mask of shape {shape} with p={self.rate:g}"
+        what = f"{self.kind} numbers" if self.is_noise else "a mask"
+        return f"{what} of shape {list(self.shape)}{'' if self.rate is None else f' with p={self.rate:g}'}"
 
 
 class Draws:

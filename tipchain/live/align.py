@@ -27,6 +27,7 @@ from tipchain.explain.causes.search import unsearched
 from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
+from tipchain.explain.locate.distributions import distributed_otherwise
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import CallPair, LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.other_runs import (
@@ -43,6 +44,7 @@ from tipchain.explain.locate.other_runs import (
     others,
     told_shapes,
     unlike_draws,
+    without_zeros,
 )
 from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, read_inputs, samples_of
 from tipchain.explain.locate.trace import Call, Store, put_back
@@ -307,10 +309,10 @@ class _Alignment:
             ):
                 draws = located.reference.draws, located.port.draws
                 self._judge_buffers(located, self.inputs, draws, training=self.training)
-            if self._agrees() and not located.comparable:
-                self._judge_draws(
-                    located, unlike_draws(located, self.models), "in train mode" if self.training else EVAL
-                )
+            if self._agrees() and not located.comparable and _untold(located, "forward", some_left=True):
+                how = "in train mode" if self.training else EVAL
+                unlike = unlike_draws(located, self.models)
+                self._judge_draws(located, unlike, how, self.inputs, training=self.training)
             elif self._agrees():
                 self._judge_other_mode(located)
             if self._agrees() and not self.training and not located.port.draws.made:
@@ -695,6 +697,11 @@ class _Alignment:
         alone, how = self._call_with(inputs), f"with inputs of shape {told_shapes(inputs)}"
         if isinstance(alone, Refusal):
             return
+        filled = without_zeros(inputs, self.inputs)
+        if filled is not None and alone.differs:
+            other = self._call_with(filled)
+            if isinstance(other, Called) and not other.differs:
+                how = "with the id 0 in the input"
         if not alone.differs:
             self._fail_model(
                 "called a second time, with other values, it gives other outputs: the port keeps something between calls"
@@ -741,9 +748,7 @@ class _Alignment:
             outcome, reason = self._judge(found, [*found.verdicts], "forward")
             unlike = unlike_draws(found, self.models)
             if outcome is Outcome.PASS:
-                if not self._judge_draws(found, unlike, how) and not found.comparable:
-                    self._leave_out(f"{how} the results are {RANDOM}")
-                elif any(found.one_sided):
+                if not self._judge_draws(found, unlike, how, inputs, training=training) and any(found.one_sided):
                     self._add("forward", f"{how}: {_tell_one_sided(found)}")
                 return
             wrong = [one for one in found.verdicts if one.at_fault]
@@ -755,10 +760,21 @@ class _Alignment:
             self._end("forward", outcome, f"{how}: {reason}")
             self._take_of(told, causes, how)
 
-    def _judge_draws(self, located: Located, unlike: Sequence[UnlikeDraw], how: str) -> bool:
-        """Judge random numbers that cannot be made the same: where they cannot amount to the same either, that fails."""
-        verdicts = [] if located.comparable else judge_draws(unlike, self.models)
+    def _judge_draws(
+        self, located: Located, unlike: Sequence[UnlikeDraw], how: str, inputs: ModelInputs, *, training: bool
+    ) -> bool:
+        """Judge random numbers that cannot be made the same: what cannot amount to the same, or is distributed otherwise, fails."""
+        if located.comparable:
+            return False
+        verdicts = judge_draws(unlike, self.models)
+        if not verdicts and _untold(located, "forward", some_left=True):
+            shown = distributed_otherwise(self.sides, self.models, inputs, self.seed, self.pace, training=training)
+            verdicts = judge_draws(unlike, self.models, shown) if shown else []
+            if shown and not verdicts:
+                self._fail_model(f"{how}: {shown}")
+                return True
         if not verdicts:
+            self._leave_out(f"{how} the results are {RANDOM}")
             return False
         _, reason = self._judge(located, verdicts, "forward")
         self._end("forward", Outcome.FAIL, f"{how}: {reason}")
@@ -825,8 +841,6 @@ class _Alignment:
         untold = _untold(located, direction, some_left=bool(left))
         if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
-        if untold:
-            self._leave_out(f"the {direction} results as a whole are {RANDOM}")
         if direction == "backward":
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         if direction == "forward" and any(located.one_sided):

@@ -146,8 +146,6 @@ LINES = 20
 """Lines that the text of a report has at most."""
 MOST_CAUSES = 3
 """Causes that this text has at most."""
-WIDTH = 100
-"""Columns of a report on a terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +270,7 @@ class AlignmentReport:
 
     @property
     def text(self) -> str:
-        """The printed lines in English, as logs have them; the first cause and its fix are whole."""
+        """The printed lines in English, as logs have them; no line is cut."""
         lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]
         first = self.first_divergence
         if first is not None:
@@ -281,7 +279,6 @@ class AlignmentReport:
                 f"first divergence: {port} ({first.port_type}), reference {reference} ({first.reference_type})"
             )
             lines.append(f"  {first.reason}")
-        whole = range(len(lines), len(lines) + 2)
         for one in self.diagnoses[:MOST_CAUSES]:
             explains = one.explained is not None and one.is_known
             share = f", explains {one.explained:.1%}" if explains else ""
@@ -298,10 +295,7 @@ class AlignmentReport:
         lines += [f"finding: {one.message}" for one in rest[:room]]
         if len(rest) > room:
             lines.append(f"{len(rest) - room} more findings in the report")
-        return "\n".join(
-            line if number in whole or len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
-            for number, line in enumerate(lines[:LINES])
-        )
+        return "\n".join(lines[:LINES])
 
 
 def _stage_lines(report: AlignmentReport) -> list[str]:

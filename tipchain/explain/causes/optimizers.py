@@ -354,7 +354,8 @@ def _run(
     opened: Opened, count: int, seed: int, gradients: Mapping[str, Array], *, double: bool
 ) -> dict[str, _ParameterCourse]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
-    reference, _ = opened.sides
+    reference, port = opened.sides
+    keeps_rate = isinstance(port, PaddleUpdates) and port.keeps_rate
     values = {name: reference.value(name) for name in opened.names}
     watched = {}
     for name, value in values.items():
@@ -373,7 +374,8 @@ def _run(
             for side in opened.sides:
                 side.add_gradient(name, given)
         for side in opened.sides:
-            side.set_rate(SHARES[step % len(SHARES)])
+            if not keeps_rate:
+                side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
             updates = []

@@ -423,14 +423,14 @@ def unlike_draws(found: Located, models: Sequence[Model]) -> list[UnlikeDraw]:
     return _Comparer(found, models).unlike()
 
 
-def judge_draws(unlike: Sequence[UnlikeDraw], models: Sequence[Model]) -> list[LayerVerdict]:
-    """Return a verdict about each layer whose draws cannot amount to the reference's."""
+def judge_draws(unlike: Sequence[UnlikeDraw], models: Sequence[Model], shown: str = "") -> list[LayerVerdict]:
+    """Return a verdict about each layer whose draws cannot amount to the reference's, or all, where something has ``shown`` that."""
     ours, theirs = models
     layers = dict(ours.named_modules()), dict(theirs.named_sublayers(include_self=True))
     types = [{path: type(layer).__name__ for path, layer in one.items()} for one in layers]
     made: dict[str, LayerVerdict] = {}
     for one in unlike:
-        if one.sure and one.place not in made:
+        if (one.sure or shown) and one.place not in made:
             made[one.place] = LayerVerdict(
                 reference_path=one.reference_path,
                 port_path=one.place,
@@ -439,7 +439,7 @@ def judge_draws(unlike: Sequence[UnlikeDraw], models: Sequence[Model]) -> list[L
                 direction="forward",
                 own=None,
                 closeness=Closeness.DIFFERS,
-                reason=_tell(one).message,
+                reason=f"{_tell(one).message}{f'; {shown}' if shown else ''}",
             )
     return list(made.values())
 
@@ -490,6 +490,9 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
         told = f"{both}: there {_beside(one.between)}, here {_beside(one.port_between)}"
         fix = f"move what draws at {place}: it belongs {_beside(one.between)}"
         return Cause(code="call-order", name="dropout", message=told, fix=fix)
+    if ours.kind != theirs.kind and ours.is_noise and theirs.is_noise:
+        function = {"normal": "paddle.randn", "uniform": "paddle.rand"}[ours.kind]
+        return Cause(code="function", name="noise", message=both, fix=f"draw with `{function}` at {place}")
     if ours.shape == theirs.shape and ours.rate is not None:
         return Cause(
             code="argument", name="dropout-p", message=both, fix=f"make p={ours.rate:g} of what draws at {place}"
@@ -687,6 +690,15 @@ def _padded(array: Array) -> Array:
     array = array.copy()
     array[:, -max(array.shape[1] // 4, 1) :] = 0
     return array
+
+
+def without_zeros(made: ModelInputs, inputs: ModelInputs) -> ModelInputs | None:
+    """Return inputs with ids in place of the zeros that those given do not have; None where there are none."""
+    ids = [one.dtype.kind in "iu" and one.size and bool(one.min() > 0) for one in inputs.arrays()]
+    if not any(known and not one.all() for known, one in zip(ids, made.arrays(), strict=True)):
+        return None
+    given = iter(ids)
+    return _each(made, lambda one: np.where(one == 0, one.max(), one) if next(given) else one)
 
 
 def others(inputs: ModelInputs) -> ModelInputs:

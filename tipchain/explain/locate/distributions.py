@@ -1,0 +1,96 @@
+"""Whether two models whose random numbers cannot be made the same give outputs of one distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp
+from time import monotonic
+
+import numpy as np
+
+from tipchain.core.progress import Pace
+from tipchain.explain.locate.other_runs import call_seeded
+from tipchain.explain.locate.runs import ModelInputs, few_of
+from tipchain.explain.locate.trace import take_out
+from tipchain.framework_types import Array, Model
+from tipchain.frameworks.live_models import Sides
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.tolerance import ROUGH
+
+RUNS = 256
+"""Runs of each model: two distributions whose cumulative functions are a quarter apart somewhere are told from each other."""
+FEWEST = 32
+"""Runs without which nothing is told."""
+SECONDS = 10.0
+"""Time that the runs may take."""
+CHANCE = 1e-6
+"""Probability of equal distributions to be told apart. A choice."""
+PROJECTIONS = 4
+"""Directions in which outputs are looked at, beside their mean and their size."""
+
+
+def distributed_otherwise(
+    sides: Sides, models: Sequence[Model], inputs: ModelInputs, seed: int, pace: Pace, *, training: bool
+) -> str:
+    """Return how the outputs of many runs show two distributions; empty where they do not show it, or too few runs were made.
+
+    Both models draw numbers of their own in each run. The outputs' means, sizes and projections are compared by the
+    two-sample test of Kolmogorov and Smirnov.
+
+    Args:
+        sides: torch's and Paddle's.
+        models: both.
+        inputs: what they are called with; few samples do.
+        seed: of the numbers.
+        pace: how long everything may take.
+        training: the mode.
+    """
+    pace.tell("comparing distributions of random outputs")
+    copies = [side.copied(model, double=False, training=training) for side, model in zip(sides, models, strict=True)]
+    given, ends = few_of(inputs) or inputs, monotonic() + SECONDS
+    made: tuple[list[list[Array]], list[list[Array]]] = ([], [])
+    for run in range(RUNS):
+        if pace.over or monotonic() > ends:
+            break
+        for number, (side, model) in enumerate(zip(sides, copies, strict=True)):
+            draws = Draws(seed, number, run)
+            try:
+                output = call_seeded(side, model, given, draws, seed=seed + 2 * run + number)
+            except Exception:  # noqa: BLE001  (a model may refuse fewer samples)
+                return ""
+            made[number].append([np.array(side.array(one), np.float64) for one in take_out(output, side.is_tensor)[1]])
+    ours, theirs = made
+    if len(theirs) < FEWEST or [one.shape for one in ours[0]] != [one.shape for one in theirs[0]]:
+        return ""
+    for place in range(len(ours[0])):
+        for what, one, other in _statistics([run[place] for run in ours], [run[place] for run in theirs], seed):
+            if _chance(one, other) <= CHANCE:
+                means = f"{one.mean():.4g} ± {one.std():.2g}, the port's {other.mean():.4g} ± {other.std():.2g}"
+                return (
+                    f"in {len(theirs)} runs {what} of output {place} is distributed otherwise: the reference's {means}"
+                )
+    return ""
+
+
+def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> Iterator[tuple[str, Array, Array]]:
+    """Yield a number of each run, of both sides, by what it tells, unless it hardly changes from run to run."""
+    both = [np.stack(runs).reshape(len(runs), -1) for runs in (ours, theirs)]
+    if not all(one.size and np.isfinite(one).all() for one in both):
+        return
+    middle = both[0].mean(axis=0)
+    directions = np.random.default_rng([seed, 5]).standard_normal((middle.size, PROJECTIONS))
+    found = [("the mean", [one.mean(axis=1) for one in both])]
+    found += [("the spread", [np.sqrt(((one - middle) ** 2).mean(axis=1)) for one in both])]
+    found += [("a projection", [(one - middle) @ axis for one in both]) for axis in directions.T]
+    size = float(np.sqrt((both[0] ** 2).mean()))
+    for what, (one, other) in found:
+        if max(one.std(), other.std()) > ROUGH * size:
+            yield what, one, other
+
+
+def _chance(one: Array, other: Array) -> float:
+    """Return about how probable it is that samples of one distribution lie as far apart (Kolmogorov 1933, Smirnov 1939)."""
+    every = np.concatenate([one, other])
+    steps = [np.searchsorted(np.sort(each), every, side="right") / len(each) for each in (one, other)]
+    apart = float(np.abs(steps[0] - steps[1]).max())
+    return 2 * exp(-2 * apart**2 * len(one) * len(other) / len(every))
