@@ -197,7 +197,7 @@ def test_numbers_that_cannot_be_made_equal_are_inconclusive():
         {"attend": paddle_fused, "path": FLOOR, "between": noisy_port},
     )
     assert not report.passed
-    assert report.exit_code is ExitCode.NOTHING_CHECKED
+    assert report.exit_code is ExitCode.NOTHING_CHECKED, str(report)
     assert "random, not comparable" in report.uncompared[0]
     assert str(report).startswith("INCONCLUSIVE: equal where compared")
     assert report.stages["train"] is Outcome.SKIP

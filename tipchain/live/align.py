@@ -28,7 +28,7 @@ from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.distributions import distributed_otherwise
-from tipchain.explain.locate.locate import Located, Locator, bytes_of
+from tipchain.explain.locate.locate import Located, Locator, bytes_of, coarse_outputs
 from tipchain.explain.locate.matching import CallPair, LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.other_runs import (
     Called,
@@ -39,7 +39,6 @@ from tipchain.explain.locate.other_runs import (
     explain_draws,
     in_mode,
     judge_draws,
-    minds_mode,
     other_inputs,
     others,
     told_shapes,
@@ -48,7 +47,7 @@ from tipchain.explain.locate.other_runs import (
 )
 from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, few_of, read_inputs, samples_of
 from tipchain.explain.locate.trace import Call, Store, put_back
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, reason_of
 from tipchain.explain.preflight.construction import check as check_construction
 from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
@@ -315,11 +314,12 @@ class _Alignment:
                 self._judge_draws(located, unlike, how, self.inputs, training=self.training)
             elif self._agrees():
                 self._judge_other_mode(located)
+            if self._agrees() and located.exact:
+                with self._erring("forward"):
+                    self._judge_single(located)
             if self._agrees() and not self.training and not located.port.draws.made:
                 self._judge_given_inputs()
                 self._judge_other_inputs(located)
-            elif self._agrees() and located.exact:
-                self._judge_single(located)
         if self.fed.metrics is not None and "metric" in self.wanted:
             self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None and PREDICT in self.wanted:
@@ -594,9 +594,7 @@ class _Alignment:
         return all(one in (None, Outcome.PASS, Outcome.SKIP) for one in stages)
 
     def _judge_other_mode(self, located: Located) -> None:
-        """Judge what the models do in train mode, or in eval mode if they ran in train mode, where that may be something else."""
-        if not any(minds_mode(side, model) for side, model in zip(self.sides, self.models, strict=True)):
-            return
+        """Judge what the models do in train mode, or in eval mode if they ran in train mode."""
         training, mode = (False, "eval") if self.training else (True, "train")
         with self._erring("forward"):
             if self.pace.over:
@@ -622,17 +620,24 @@ class _Alignment:
                 if told.changed and double:
                     self._judge_buffers(located, given, told.draws, training=training)
 
-    def _judge_single(self, located: Located) -> bool:
-        """Tell whether both run in float32, as their users run them: a layer may mix it with float64, and only then raise."""
+    def _judge_single(self, located: Located) -> None:
+        """Judge both in float32, as their users run them: a layer may raise there alone, or compute with fewer bits."""
         if self.pace.over:
             self._add("forward", f"float32 was not compared: {LATE}")
-            return True
+            return
         told = call_both(self.sides, self.models, self.inputs, self.seed, training=self.training, double=False)
-        if isinstance(told, Called) or not told.by_port:
-            return True
-        why = f"in float32 the port raises, the reference does not: {told.told}"
-        self._fail_model(why, _called(located, told.path)) if told.fault else self._add("forward", why)
-        return False
+        if isinstance(told, Refusal):
+            why = f"in float32 the port raises, the reference does not: {told.told}"
+            if told.by_port:
+                self._fail_model(why, _called(located, told.path)) if told.fault else self._add("forward", why)
+            return
+        coarse = [] if located.port.draws.made else coarse_outputs(located, *told.made)
+        if coarse:
+            self._locate_again(self.inputs, "in float32", training=self.training, single=True)
+        if coarse and self._agrees():
+            self._add(
+                "forward", f"in float32 {reason_of(Closeness.LOWER_PRECISION, coarse[0])}, of code between layers"
+            )
 
     def _judge_given_inputs(self) -> None:
         """Judge what the models do with the other inputs that were given."""
@@ -675,8 +680,6 @@ class _Alignment:
                         self._judge_with(given, alike=alike)
                     break
                 shapes, counts = told_shapes(given), (samples_of(self.inputs) or 0, samples_of(given) or 0)
-                if told.by_port and not raised and located.exact and not self._judge_single(located):
-                    return
                 if told.by_port:
                     why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
                     # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
@@ -687,8 +690,6 @@ class _Alignment:
                 elif not refused:
                     refused = f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
             if told is None:
-                if located.exact and not self._judge_single(located):
-                    return
                 refused = "other inputs were not compared: the inputs have no common first axis"
             self._add("forward", raised or refused)
 
@@ -732,8 +733,8 @@ class _Alignment:
         self._take_verdicts([verdict])
         self._end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({port}): {reason}")
 
-    def _locate_again(self, inputs: ModelInputs, how: str, *, training: bool) -> None:
-        """Find the layer that does something else in another mode or with other inputs, and why."""
+    def _locate_again(self, inputs: ModelInputs, how: str, *, training: bool, single: bool = False) -> None:
+        """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
         with closing(Store()) as store, in_mode(self.sides, self.models, training=training):
             locator = Locator(
                 self.sides,
@@ -743,6 +744,7 @@ class _Alignment:
                 backward=False,
                 pace=self.pace,
                 equal_nan=self.equal_nan,
+                single=single,
             )
             found = locator.locate(*self.models, inputs, names=self.names)
             outcome, reason = self._judge(found, [*found.verdicts], "forward")
@@ -959,12 +961,11 @@ class _Alignment:
             self._end("train", Outcome.SKIP, f"the trainings differ after one update: {tied}")
             return
         same = all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss"))
-        alike = not any(minds_mode(side, model) for side, model in zip(self.sides, self.models, strict=True))
         reasons: list[str] = []
-        for mode in self.modes[:1] if alike else self.modes:
+        for mode in self.modes:
             collect(bytes_of(self.models[0]))  # what was built for the optimizers alone
             how, draws = "", located.port.draws
-            if mode != MODES[self.training] and not alike:
+            if mode != MODES[self.training]:
                 how = f"in {mode} mode: "
                 if self.other_draws is None:
                     self._end("train", Outcome.SKIP, f"{how}not trained: the models were not compared in it")

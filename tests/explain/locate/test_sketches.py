@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate.judging import PairJudge
-from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store, spread
+from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store
 from tipchain.explain.locate.verdicts import Closeness
 
 LARGE_BATCH = (4, 3, 50, 50)
@@ -57,25 +57,20 @@ def test_what_is_not_finite_is_infinitely_far_away(odd):
     assert Projected(actual).relative(Projected(actual)) == np.inf
 
 
-def test_of_a_large_array_the_first_sample_is_held():
-    store, array = Store(room=0), random(4, LARGE // 2, dtype=np.float64)
-    store.samples = 4
+@pytest.mark.parametrize(
+    ("shape", "samples"),
+    [((4, LARGE), 4), ((LARGE, 2), 1), ((12, LARGE), 4)],
+    ids=["samples first", "one sample without an axis", "heads folded into the axis"],
+)
+def test_of_large_arrays_projections_are_held(shape, samples):
+    store, array = Store(room=0), random(*shape)
+    store.samples = samples
     stored = store.put(array)
     assert store.cut
-    assert np.array_equal(store.first(stored), array[:1].astype(np.float32))
-    np.testing.assert_allclose(store.spread(stored), spread(array[:1]), rtol=2.0**-45)
-    with pytest.raises(NotHeld):
-        store.get(stored)
     assert store.held == 0
-
-
-def test_an_outline_may_be_all_that_is_held():
-    store, array = Store(room=0), random(4, LARGE)
-    store.samples, store.parts = 4, False
-    stored = store.put(array)
     assert np.array_equal(store.projected(stored).values, Projected(array).values)
     with pytest.raises(NotHeld):
-        store.first(stored)
+        store.get(stored)
 
 
 @pytest.mark.parametrize(("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)])
@@ -88,19 +83,6 @@ def test_other_arrays_are_held_whole(shape, samples):
     assert np.array_equal(store.get(stored), before), "the values at that time"
 
 
-@pytest.mark.parametrize(
-    ("shape", "samples", "part"),
-    [((1, LARGE), 1, (1, LARGE)), ((LARGE, 2), 1, (LARGE, 2)), ((12, LARGE), 4, (3, LARGE))],
-    ids=["one sample", "one sample without an axis", "heads folded into the axis"],
-)
-def test_the_first_sample_is_what_belongs_to_it(shape, samples, part):
-    store, array = Store(room=0), random(*shape, dtype=np.float64)
-    store.samples = samples
-    stored = store.put(array)
-    assert store.cut
-    assert np.array_equal(store.first(stored), array[: part[0]].astype(np.float32))
-
-
 def test_a_faithful_port_is_judged_from_sketches(live, nets):
     found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "", ""), random(*LARGE_BATCH))
     store = live.stores[-1]
@@ -109,23 +91,13 @@ def test_a_faithful_port_is_judged_from_sketches(live, nets):
     assert found.first is None
     assert {one.closeness for one in found.verdicts} <= {Closeness.BITWISE, Closeness.ROUNDING}
     forward = {one.port_path: one for one in found.verdicts if one.direction == "forward"}
-    assert forward["0"].ratio is not None
-    assert 0 <= forward["0"].own < 1e-6
+    assert 0 <= forward["0"].own < 1e-12
     assert len([one for one in found.verdicts if one.direction == "backward"]) > 15
-
-
-def test_the_same_layer_on_the_same_shapes_is_run_in_float32_once(live, nets):
-    found = live.locate(nets.torch.residual(2), nets.paddle.residual("", ""), random(*LARGE_BATCH))
-    forward = {one.port_path: one for one in found.verdicts if one.direction == "forward"}
-    assert forward["1.c1"].ratio is not None
-    assert forward["2.c1"].ratio is None
-    assert forward["2.c1"].reason == "output 0 is the same in float64"
-    assert forward["2.c1"].own < 1e-12
 
 
 @pytest.mark.parametrize("activation", ["a layer", "a function"])
 @pytest.mark.parametrize(("epsilon", "guilty"), [(1e-5, None), (1e-3, "1")])
-def test_outlines_tell_that_a_norm_activates_too(live, activation, epsilon, guilty):
+def test_a_large_norm_may_activate_too(live, activation, epsilon, guilty):
     torch, nn = live.torch.nn, live.paddle.nn
 
     class Block(torch.Module):
@@ -145,12 +117,10 @@ def test_outlines_tell_that_a_norm_activates_too(live, activation, epsilon, guil
     found = live.locate(reference.eval(), port, random(*LARGE_BATCH), equal=False)
     assert (None if found.first is None else found.first.port_path) == guilty
     if guilty is None:
-        assert live.stores[-1].samples == 4, "they were not run again"
         forward = {one.port_path: one for one in found.verdicts if one.direction == "forward"}
         for path, block in zip("135", "012", strict=True):
             name = f"{block}.act" if activation == "a layer" else "relu"
             assert forward[path].reason.startswith(f"with the reference's {name} after it: ")
-        assert [forward[path].ratio is None for path in "135"] == [False, True, True], "later ones as the first"
 
 
 @pytest.mark.parametrize("mode", ["other activation", "no shortcut", "cut gradient"])
@@ -179,7 +149,6 @@ def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
     assert live.stores[-1].samples == 4
     norm = next(one for one in found.verdicts if one.port_path == "1" and one.direction == "forward")
     assert norm.closeness is Closeness.ROUNDING
-    assert norm.ratio is None
     assert norm.own < 1e-10
 
 

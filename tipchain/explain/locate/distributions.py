@@ -58,13 +58,14 @@ def distributed_otherwise(
                 output = call_seeded(side, model, given, draws, seed=seed + 2 * run + number)
             except Exception:  # noqa: BLE001  (a model may refuse fewer samples)
                 return ""
-            made[number].append([np.array(side.array(one), np.float64) for one in take_out(output, side.is_tensor)[1]])
+            made[number].append([side.array(one) for one in take_out(output, side.is_tensor)[1]])
     ours, theirs = made
-    if len(theirs) < FEWEST or [one.shape for one in ours[0]] != [one.shape for one in theirs[0]]:
+    shapes = {tuple((one.shape, one.dtype.kind) for one in run) for run in (*ours, *theirs)}
+    if len(theirs) < FEWEST or len(shapes) > 1:  # how much comes out may be random, too
         return ""
     for place in range(len(ours[0])):
-        for what, one, other in _statistics([run[place] for run in ours], [run[place] for run in theirs], seed):
-            if _chance(one, other) <= CHANCE:
+        for what, one, other, near in _statistics([run[place] for run in ours], [run[place] for run in theirs], seed):
+            if _chance(one, other, near) <= CHANCE:
                 means = f"{one.mean():.4g} ± {one.std():.2g}, the port's {other.mean():.4g} ± {other.std():.2g}"
                 return (
                     f"in {len(theirs)} runs {what} of output {place} is distributed otherwise: the reference's {means}"
@@ -72,25 +73,29 @@ def distributed_otherwise(
     return ""
 
 
-def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> Iterator[tuple[str, Array, Array]]:
-    """Yield a number of each run, of both sides, by what it tells, unless it hardly changes from run to run."""
+def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> Iterator[tuple[str, Array, Array, float]]:
+    """Yield a number of each run, of both sides, by what it tells, and what rounding is to it."""
     both = [np.stack(runs).reshape(len(runs), -1) for runs in (ours, theirs)]
-    if not all(one.size and np.isfinite(one).all() for one in both):
+    if not all(one.size and one.dtype.kind != "c" and np.isfinite(one).all() for one in both):
         return
+    both = [one.astype(np.float64) for one in both]
     middle = both[0].mean(axis=0)
-    directions = np.random.default_rng([seed, 5]).standard_normal((middle.size, PROJECTIONS))
+    directions = np.random.default_rng([seed, 5]).standard_normal((middle.size, PROJECTIONS)) / middle.size**0.5
     found = [("the mean", [one.mean(axis=1) for one in both])]
     found += [("the spread", [np.sqrt(((one - middle) ** 2).mean(axis=1)) for one in both])]
     found += [("a projection", [(one - middle) @ axis for one in both]) for axis in directions.T]
-    size = float(np.sqrt((both[0] ** 2).mean()))
-    for what, (one, other) in found:
-        if max(one.std(), other.std()) > ROUGH * size:
-            yield what, one, other
+    near = ROUGH * float(np.sqrt((both[0] ** 2).mean()))
+    yield from ((what, *values, near) for what, values in found)
 
 
-def _chance(one: Array, other: Array) -> float:
-    """Return about how probable it is that samples of one distribution lie as far apart (Kolmogorov 1933, Smirnov 1939)."""
-    every = np.concatenate([one, other])
-    steps = [np.searchsorted(np.sort(each), every, side="right") / len(each) for each in (one, other)]
-    apart = float(np.abs(steps[0] - steps[1]).max())
-    return 2 * exp(-2 * apart**2 * len(one) * len(other) / len(every))
+def _chance(one: Array, other: Array, near: float) -> float:
+    """Return about how probable it is that samples of one distribution lie as far apart (Kolmogorov 1933, Smirnov 1939).
+
+    Numbers that are ``near`` each other count as equal: where a mask drops all, both sides give one number, up to rounding.
+    """
+    ours, theirs = np.sort(one), np.sort(other)
+    apart = 0.0
+    for low, high in ((ours, theirs), (theirs, ours)):
+        below = np.searchsorted(low, low, side="right") / len(low)
+        apart = max(apart, float((below - np.searchsorted(high, low + near, side="right") / len(high)).max()))
+    return 2 * exp(-2 * apart**2 * len(one) * len(other) / (len(one) + len(other)))

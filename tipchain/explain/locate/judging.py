@@ -23,10 +23,8 @@ from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, Tra
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
-    Agreeing,
     Closeness,
     Direction,
-    Found,
     LayerVerdict,
     Measured,
     classify,
@@ -43,6 +41,8 @@ from tipchain.explain.locate.verdicts import (
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
+Found = tuple[list[Measured], list[Measured]]
+"""What was measured of the outputs, and of the gradients."""
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
@@ -111,6 +111,7 @@ class PairJudge:
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
         noise: how far tensors of the two runs may be apart that are the same.
         pace: how long this may take.
+        single: layers that agree in float64 are run in float32, too.
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
         wrong: the pairs whose layers give something else by themselves, with the links of their outputs.
@@ -126,6 +127,7 @@ class PairJudge:
     equal_nan: bool = False
     noise: Noise = field(default_factory=Noise)
     pace: Pace = field(default_factory=Pace)
+    single: bool = False
     late: int = 0
     wrong: list[tuple[CallPair, Sequence[TensorLink]]] = field(default_factory=list)
     joint: list[CallPair] = field(default_factory=list)
@@ -136,7 +138,6 @@ class PairJudge:
     _own: list[Shared] = field(default_factory=list)
     compare: Comparer = field(init=False)
     outputs: tuple[TensorLink, ...] = ()
-    _agreeing_pairs: Agreeing = field(init=False)
     _rounding: CodeRounding = field(init=False)
     _left: dict[int, Array] = field(default_factory=dict)
     _made: float | None = None
@@ -157,7 +158,6 @@ class PairJudge:
             outputs=self.outputs,
         )
         self._rounding = CodeRounding(self.models.reference, ours, self.matching, self.store, self.seed)
-        self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
     def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
@@ -634,21 +634,20 @@ class PairJudge:
         )
 
     def _measured(self, fed: ReplayInputs, inherited: float) -> Found:
-        """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
-        known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
-        apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
-        if known is None or max(inherited, apart) > SAME_DOUBLE:
+        """Measure a pair's outputs and gradients: where both runs agree in float64 on all of them, by these."""
+        pair, outputs = fed.pair, fed.outputs
+        known = self._gradients_known(pair, fed.inputs, outputs)
+        apart = [self.compare.output_apart(pair, link) for link in outputs]
+        if self.single or known is None or max([inherited, *apart]) > SAME_DOUBLE:
             return self._in_full(fed, inherited)
-        gradients = known, self._shared.largest(fed.pair)
-        try:
-            found = self._agreeing_pairs.measure(fed, *gradients)
-            if found is None:
-                found = self._in_full(fed, inherited)
-                if all(classify(one)[0] in FINE for one in found if one):
-                    self._agreeing_pairs.note(fed.pair)
-        except NotHeld:
-            found = self._agreeing_pairs.in_double(fed, *gradients)
-        return found
+        forward = [only(fed.output_name(link), one) for link, one in zip(outputs, apart, strict=True)]
+        backward = [
+            only(f"gradient of input {pair.port.input_names[link.theirs]}", known)
+            for link in fed.inputs
+            if fed.backward and pair.reference.inputs[link.ours].gradient is not None
+        ]
+        parameters = self._shared.largest(pair)
+        return forward, backward if parameters is None else [*backward, only("gradients of parameters", parameters)]
 
     def _in_full(self, fed: ReplayInputs, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""

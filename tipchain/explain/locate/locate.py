@@ -42,7 +42,7 @@ from tipchain.explain.locate.runs import (
     samples_of,
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
-from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, holds_norm, measure
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
@@ -173,6 +173,7 @@ class Locator:
         training: the mode both are run in; None: each layer in its own.
         pace: how long it may take.
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
+        single: whether layers that agree in float64 are run in float32, too.
     """
 
     sides: Sides
@@ -182,6 +183,7 @@ class Locator:
     training: bool | None = None
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
+    single: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
     _habits: tuple[bool, frozenset[int]] = (False, frozenset())
 
@@ -307,6 +309,7 @@ class Locator:
             equal_nan=self.equal_nan,
             noise=noise or Noise(),
             pace=self.pace,
+            single=self.single,
         )
 
     def _located(
@@ -345,7 +348,7 @@ class Locator:
             found = replace(found, untried=LATE)
         except Exception as error:  # noqa: BLE001  (a model may refuse large values, or fewer samples)
             found = replace(found, untried=one_line(error))
-        self.store.samples, self.store.parts = samples, True
+        self.store.samples = samples
         shown = found.later.values()
         runs = (found.reference, *(one.reference for one in shown)), (found.port, *(one.port for one in shown))
         for side, model, several in zip(self.sides, models, runs, strict=True):
@@ -424,7 +427,7 @@ class Locator:
             if self.pace.over:
                 raise OutOfTime(None)
             both, double = Enlarged(judge.models, pairs), copies is judge.models
-            self.store.samples, self.store.parts = samples, False  # no layer is run again by itself
+            self.store.samples = samples
             try:
                 runs = self._run_enlarged(copies, both, few)
             except Exception:
@@ -723,6 +726,22 @@ def _with_others(partners: Mapping[int, int], ours: Sequence[Draw], theirs: Sequ
             made[number] = fitting
             left.remove(fitting)
     return made
+
+
+def coarse_outputs(located: Located, ours: Sequence[Array], theirs: Sequence[Array]) -> list[Measured]:
+    """Return the outputs in float32, of both, of which the port's have fewer bits than the reference's."""
+    found = [
+        measure(
+            f"output {located.port.output_names[link.theirs]}",
+            located.reference.outputs[link.ours],
+            ours[link.ours],
+            link.layout.back(theirs[link.theirs]),
+            apart,
+        )
+        for link, apart in zip(located.links, located.outputs, strict=False)
+        if located.reference.outputs[link.ours].dtype.kind == "f"
+    ]
+    return [one for one in found if classify([one])[0] is Closeness.LOWER_PRECISION]
 
 
 def bytes_of(model: Model) -> int:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dis
-import inspect
 import linecache
 import traceback
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +18,6 @@ from tipchain.core.blame import is_users, one_line
 from tipchain.explain.findings import Cause, Diagnosis, SourceLine, shown_path
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.runs import (
-    LIBRARIES,
     ModelInputs,
     TracedRun,
     bind,
@@ -28,83 +25,21 @@ from tipchain.explain.locate.runs import (
     call_model,
     changed_buffers,
     drawn_between,
-    is_filled,
-    names_in,
-    of_library,
     samples_of,
 )
 from tipchain.explain.locate.trace import take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.construction import MINDED, drops
 from tipchain.explain.preflight.kinds import kind_of
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.frameworks.randomness import MODELS, Draw, Draws, partners_of
+from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH
 
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
 
-DRAWING = MINDED - {"BatchNorm"}
-"""Kinds of the frameworks' layers that draw random numbers in train mode."""
-SAID = ("training", "drop", "rand", "bernoulli", "gumbel", "noise", "multinomial", "stochastic")
-"""Parts of the names that code uses which draws random numbers, or asks for the mode."""
 Shapes = tuple[tuple[int, ...], ...]
-DEPTH = 4
-"""How many functions that call each other are read one inside the other."""
-CONSTRUCTING = frozenset(("__init__", "__setattr__", "init_weights", "_init_weights", "reset_parameters", "extra_repr"))
-"""Methods that no forward calls."""
-
-
-def minds_mode(side: LiveSide, model: Model) -> bool:
-    """Tell whether a model may do something else in train mode, but for what norms do to their statistics."""
-    layers = [layer for _, layer in side.layers(model)]
-    own = f"{side.name}.nn."
-    classes = dict.fromkeys(
-        one
-        for layer in layers
-        for one in type(layer).__mro__
-        if not one.__module__.startswith(own) and one is not object
-    )
-    if any(_says(held) for one in classes for name, held in vars(one).items() if name not in CONSTRUCTING):
-        return True
-    if any("train" in vars(one) for one in classes):
-        return True
-    if any(_says(held) for layer in layers for held in vars(layer).values()):
-        return True
-    kinds = ((kind_of(layer, 0 if side.name == "torch" else 1), layer) for layer in layers)
-    return any(kind is not None and kind.name in DRAWING and drops(layer) for kind, layer in kinds)
-
-
-def _says(value: object, depth: int = DEPTH) -> bool:
-    """Tell whether a function's code, or that of functions it calls, uses a name that speaks of random numbers or the mode."""
-    while isinstance(value, partial):
-        if _named(getattr(value.func, "__name__", "")):
-            return True
-        value = value.func
-    value = inspect.unwrap(value) if callable(value) else value
-    if isinstance(value, property):
-        value = value.fget
-    value = getattr(value, "__func__", value)
-    if not isinstance(value, types.FunctionType) or depth < 0:
-        return False
-    if of_library(value) and not value.__module__.startswith(MODELS):
-        return _named(value.__name__)
-    names = set(names_in(value.__code__))
-    if any(map(_named, names)):
-        return True
-    used = [value.__globals__[name] for name in names if name in value.__globals__]
-    modules = [
-        one for one in used if isinstance(one, types.ModuleType) and one.__name__.partition(".")[0] not in LIBRARIES
-    ]
-    inside = [getattr(one, name) for one in modules for name in names if hasattr(one, name)]
-    cells = [one.cell_contents for one in value.__closure__ or () if is_filled(one)]
-    return any(_says(one, depth - 1) for one in (*used, *inside, *cells) if one is not value)
-
-
-def _named(name: str) -> bool:
-    return any(one in name.lower() for one in SAID)
 
 
 @contextmanager
@@ -129,16 +64,22 @@ class Called:
 
     Attributes:
         draws: the random numbers of both.
-        shapes: of the outputs of both.
         apart: how far their outputs are apart, relative RMS; None where they cannot be compared one by one, or were given other
             random numbers: few of those may agree by chance.
         changed: whether it changed buffers of a model, but for those of the frameworks' norms.
+        made: the outputs of both.
     """
 
     draws: tuple[Draws, Draws]
-    shapes: tuple[Shapes, Shapes]
+    made: tuple[Sequence[Array], Sequence[Array]]
     apart: float | None
     changed: bool
+
+    @property
+    def shapes(self) -> tuple[Shapes, Shapes]:
+        """The shapes of the outputs of both."""
+        ours, theirs = self.made
+        return _shapes(ours), _shapes(theirs)
 
     @property
     def differs(self) -> bool:
@@ -255,10 +196,10 @@ def call_both(
         outputs.append([side.array(one) for one in tensors])
         moved = moved or bool(changed_buffers(held, buffers_of(side, made)))
     ours, theirs = outputs
-    apart, shapes = None, (_shapes(ours), _shapes(theirs))
-    if drawn[1].in_order() and ours and shapes[0] == shapes[1]:
+    apart = None
+    if drawn[1].in_order() and ours and _shapes(ours) == _shapes(theirs):
         apart = max(relative(one, other) for one, other in zip(ours, theirs, strict=True))
-    return Called(draws=(drawn[0], drawn[1]), shapes=shapes, apart=apart, changed=moved)
+    return Called(draws=(drawn[0], drawn[1]), made=(ours, theirs), apart=apart, changed=moved)
 
 
 def _shapes(arrays: Sequence[Array]) -> Shapes:

@@ -148,7 +148,7 @@ class ReplayInputs:
         pair: the calls.
         inputs: which input of the reference's is which of the port's.
         outputs: likewise.
-        take: returns what is held of a tensor: the whole, or the first sample.
+        take: returns what is held of a tensor.
         forward: no backward is run.
     """
 
@@ -318,10 +318,9 @@ class PairReplays:
         layers = models.single.widened() if alone else models.double if double else models.single
         if layers is None:
             return None
-        reads = self.fed.forward and not double
         return replay(
             models.side,
-            models.single.reading(call.path) if reads else layers[call.path],
+            layers[call.path],
             call,
             self._given[number] if given is None else given,
             self._cotangents[number] if cotangents is None else cotangents,
@@ -480,12 +479,6 @@ class Copies(Mapping[str, Any]):
     def __getitem__(self, path: str) -> Model:
         training = self._training if self._switch else None
         return self._side.copied(self._layers[path], double=self._double, training=training)
-
-    def reading(self, path: str) -> Model:
-        """Return what only forward may be run of: the model's own layer where that changes nothing of it, else a copy."""
-        layer = self._layers[path]
-        in_mode = not self._switch or layer.training == self._training
-        return layer if in_mode and not self._double and self._side.only_reads(layer) else self[path]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

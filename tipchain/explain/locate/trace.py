@@ -89,40 +89,20 @@ def _vector() -> Array:
 
 # Arrays of a trace: in memory up to a limit, beyond it memory-mapped, in a file without a name.
 #
-# Beyond a smaller limit an outline of large arrays can do: a sketch, and the first sample in float32. Then the whole ones
-# are nowhere.
+# Beyond a smaller limit the projections of large arrays can do. Then the whole ones are nowhere.
 
 
 LIMIT = 2**28
 """Bytes that a store keeps in memory: half of what a process takes that has imported both frameworks. A file is as fast."""
 ROOM = 2**26
-"""Bytes of arrays that are held whole before outlines do: no more than a framework takes by being imported, and enough for a
+"""Bytes of arrays that are held whole before projections do: no more than a framework takes by being imported, and enough for a
 small model, which is then never run again."""
 LARGE = 2**16
 """Elements from which on an array is large."""
 
 
-SPREAD = 2**16
-"""Elements that errors of float32 are estimated from where float64 has compared them all."""
-
-
 class NotHeld(Exception):  # noqa: N818  (it is no error: whoever asks runs the models again)
     """A whole array was asked for of which a store has an outline."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Outline:
-    """What is held of a large array instead of the whole.
-
-    Attributes:
-        projected: tells it from others.
-        first: the first sample in float32, the axis of samples kept; None of a gradient.
-        rest: what float32 leaves of some elements of the first sample (see `spread`), in float32; None of a gradient.
-    """
-
-    projected: Projected
-    first: Array | None = None
-    rest: Array | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -134,8 +114,7 @@ class StoredArray:
         dtype: its dtype.
         kept: the array, or None if it is in the file or not held.
         offset: where it begins there, in bytes.
-        axis: the axis of samples; None where there is none.
-        outline: what is held of it instead of the whole; None where the whole is.
+        outline: its projections, where they are held instead of the whole; else None.
         twin: what this is held as, since it is so close to it; None if it is held by itself.
         apart: how far it is from its twin, relative RMS.
     """
@@ -144,8 +123,7 @@ class StoredArray:
     dtype: np.dtype[np.generic]
     kept: Array | None = None
     offset: int = 0
-    axis: int | None = None
-    outline: Outline | None = None
+    outline: Projected | None = None
     twin: StoredArray | None = None
     apart: float = 0.0
 
@@ -162,14 +140,12 @@ class Store:
     Attributes:
         samples: how many samples a batch has. Of large arrays with so many along an axis an outline is held where there is no
             room; None: all arrays are held.
-        parts: whether the outline has the first sample.
         cut: whether there is an array of which only an outline is held.
     """
 
     def __init__(self, limit: int = LIMIT, room: int = ROOM) -> None:
         self.limit, self.room, self.held, self.written = limit, room, 0, 0
         self.samples: int | None = None
-        self.parts = True
         self.cut = False
         self._file: Any = None
 
@@ -187,42 +163,31 @@ class Store:
         """Take an array that is ``apart`` from one that is held already, without holding it a second time."""
         return replace(twin, twin=twin.twin or twin, apart=apart + twin.apart)
 
-    def put(self, array: Array, *, gradient: bool = False) -> StoredArray:
-        """Take the values of an array as they are now; ``gradient``: nobody will ask for its first sample.
+    def put(self, array: Array) -> StoredArray:
+        """Take the values of an array as they are now.
 
         Raises:
             OSError: the disk that holds temporary files is full.
         """
-        axis = self._axis(array.shape)
         large = array.size >= LARGE and array.dtype.kind == "f"
-        if axis is not None and large and self.held + array.nbytes > self.room:
+        if large and self._of_samples(array.shape) and self.held + array.nbytes > self.room:
             self.cut = True
-            whole = gradient or not self.parts
-            outline = Outline(projected=Projected(array)) if whole else _outline_of(self._part(array, axis), array)
-            return StoredArray(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
+            return StoredArray(shape=array.shape, dtype=array.dtype, outline=Projected(array))
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
-            return StoredArray(shape=array.shape, dtype=array.dtype, kept=np.array(array), axis=axis)
+            return StoredArray(shape=array.shape, dtype=array.dtype, kept=np.array(array))
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="tipchain-trace-")  # noqa: SIM115  (closed by close)
         offset = self.written
         self._file.seek(offset)
         np.ascontiguousarray(array).tofile(self._file)
         self.written += array.nbytes
-        return StoredArray(shape=array.shape, dtype=array.dtype, offset=offset, axis=axis)
+        return StoredArray(shape=array.shape, dtype=array.dtype, offset=offset)
 
-    def _axis(self, shape: tuple[int, ...]) -> int | None:
-        """Return the axis of samples; of a shape that has none the first, if heads or windows may be folded into it."""
-        if self.samples is None or not shape:
-            return None
-        if self.samples in shape:
-            return shape.index(self.samples)
-        return 0 if self.samples and shape[0] and shape[0] % self.samples == 0 else None
-
-    def _part(self, array: Array, axis: int) -> Array:
-        """Return the first sample, with all that is folded into its axis."""
-        size = array.shape[axis] // (self.samples or array.shape[axis])
-        return array[(slice(None),) * axis + (slice(0, size),)]
+    def _of_samples(self, shape: tuple[int, ...]) -> bool:
+        """Tell whether an axis is that of samples, or the first one heads or windows may be folded into."""
+        count = self.samples
+        return count is not None and bool(shape) and (count in shape or bool(count and shape[0] % count == 0))
 
     def get(self, stored: StoredArray) -> Array:
         """Return an array; it must not be written to.
@@ -239,50 +204,12 @@ class Store:
 
     def projected(self, stored: StoredArray) -> Projected:
         """Return the projections of an array, held whole or not."""
-        return Projected(self.get(stored)) if stored.outline is None else stored.outline.projected
+        return Projected(self.get(stored)) if stored.outline is None else stored.outline
 
     def has_nan(self, stored: StoredArray) -> bool:
         """Tell whether an array has NaN; of one that is not held, whether its projections do."""
-        values = self.get(stored) if stored.outline is None else stored.outline.projected.values
+        values = self.get(stored) if stored.outline is None else stored.outline.values
         return values.dtype.kind in "fc" and bool(np.isnan(values).any())
-
-    def first(self, stored: StoredArray) -> Array:
-        """Return the first sample, the axis of samples kept, or the whole array where there is none.
-
-        Raises:
-            NotHeld: it is a gradient.
-        """
-        if stored.outline is None:
-            array = self.get(stored)
-            return array if stored.axis is None else self._part(array, stored.axis)
-        if stored.outline.first is None:
-            raise NotHeld
-        return stored.outline.first
-
-    def spread(self, stored: StoredArray) -> Array:
-        """Return some elements of the first sample.
-
-        Raises:
-            NotHeld: it is a gradient.
-        """
-        found = spread(self.first(stored))
-        rest = None if stored.outline is None else stored.outline.rest
-        return found if rest is None else np.add(found, rest, dtype=np.float64)
-
-
-def spread(array: Array) -> Array:
-    """Return at most some `SPREAD` elements, evenly spread; all of a smaller array."""
-    if array.size <= SPREAD:
-        return array.reshape(-1)
-    step = array.size // SPREAD | 1
-    return array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]  # the whole is not copied
-
-
-def _outline_of(part: Array, array: Array) -> Outline:
-    with np.errstate(over="ignore", invalid="ignore"):
-        first = part.astype(np.float32)
-        rest = (spread(part) - spread(first)).astype(np.float32)
-    return Outline(projected=Projected(array), first=first, rest=rest)
 
 
 # Tensors in the nested arguments and results of a layer: taken out, named, put back.
@@ -530,7 +457,7 @@ class Tracer:
         array, found = self._side.view(gradient), None
         if self._other is not None and value.twin is not None:
             found = self._other.gradient(value.twin, array)
-        value.gradient = found or self._store.put(array, gradient=True)
+        value.gradient = found or self._store.put(array)
 
 
 # Tensors of one run found again in the other's, so that what both hold alike is held once.
@@ -604,7 +531,7 @@ class Twins:
         self, known: StoredArray, array: Array, projected: Callable[[], Projected], limit: float
     ) -> StoredArray | None:
         if known.outline is not None:
-            apart = known.outline.projected.relative(projected())
+            apart = known.outline.relative(projected())
         else:
             apart = relative(self._store.get(known), array)
         return self._store.put_as(known, apart) if apart <= limit else None

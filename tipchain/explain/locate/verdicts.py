@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf, log2, prod, sqrt
@@ -12,12 +12,11 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
-from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, Comparer, LayoutStep, Matching
-from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs
-from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
+from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, LayoutStep, Matching
+from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
@@ -154,9 +153,6 @@ def measure(
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
     same = _equal(reference, port)
-    if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
-        shape = truth.shape
-        truth, reference, port = spread(truth), _spread(reference, shape), _spread(port, shape)
     size = max(finite_rms(truth), least)
 
     def error(array: Array | None) -> float | None:
@@ -175,25 +171,6 @@ def measure(
     return Measured(exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off))
 
 
-def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact: float) -> Measured:
-    """Measure a tensor in float32 of which ``truth`` has some elements (see `spread`).
-
-    Args:
-        what: what to call it.
-        truth: the elements, float64.
-        reference: the whole, float32.
-        port: float32, its axes in the reference's order.
-        exact: the error in float64.
-    """
-    same = _equal(reference, port)
-    if reference.shape != port.shape or spread(reference).shape != truth.shape:
-        return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
-    size, apart = finite_rms(truth), (distance(truth, spread(one)) for one in (port, reference))
-    off, rounded = (one / size if size else (inf if one else 0.0) for one in apart)
-    usual = _usual(truth, spread(port), off)
-    return Measured(exact=exact, port=off, reference=rounded, bitwise=same, what=what, usual=usual)
-
-
 def _usual(truth: Array, port: Array | None, error: float | None) -> float:
     """Return the median of the elements' relative errors, if the array as a whole is far off.
 
@@ -206,14 +183,7 @@ def _usual(truth: Array, port: Array | None, error: float | None) -> float:
 
 
 def _equal(one: Array | None, other: Array | None) -> bool:
-    if one is None or other is None or not np.array_equal(spread(one), spread(other), equal_nan=True):
-        return False
-    return equal(one, other) or equal(one, other, equal_nan=True)
-
-
-def _spread(array: Array | None, shape: tuple[int, ...]) -> Array | None:
-    """Return some elements; an array of another shape as it is."""
-    return array if array is None or array.shape != shape else spread(array)
+    return one is not None and other is not None and equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
@@ -325,11 +295,11 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     }
     if not given or made.dtype.kind != "f":
         return
-    tensor = side.tensor(store.first(made.stored), gradient=False)
+    tensor = side.tensor(store.get(made.stored), gradient=False)
     for name in dict.fromkeys(PLAIN_ACTIVATIONS.values()):
         result = side.view(side.function(name)(tensor))
         for value in given.values():
-            if relative(result, store.first(value.stored)) <= SAME_SINGLE:
+            if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
 
@@ -393,93 +363,8 @@ def settled(
     )
 
 
-# Layers that agree in both float64 runs: what is left to say is how close float32 comes, and that takes one sample.
-
-
-Found = tuple[list[Measured], list[Measured]]
-"""What was measured of the outputs, and of the gradients."""
 OWN = ("torch.nn.", "paddle.nn.")
-"""Where the frameworks' own layers are: those of one type, setting and shape compute alike."""
-
-
-class Agreeing:
-    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward."""
-
-    def __init__(self, models: BothModels, store: Store, compare: Comparer, seed: int) -> None:
-        self._models, self._store, self._compare, self._seed = models, store, compare, seed
-        self._seen: set[Hashable] = set()
-
-    def measure(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found | None:
-        """Measure a pair; None where one sample does not tell enough.
-
-        Args:
-            fed: what the layers are given.
-            gradients: how far the gradients around it are apart in float64.
-            parameters: how far those of its parameters are; None without any.
-        """
-        pair = fed.pair
-        kind = self._kinds(pair)
-        if kind in self._seen:
-            return self.in_double(fed, gradients, parameters)
-        permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
-        if pair.whole or pair.folded or not permuted:  # one sample is laid out otherwise
-            return None
-        replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
-        try:
-            slow, fast = replays.reference32, replays.port32
-        except NotReplayed:
-            return None  # what was taken for the first sample is none
-        if slow is None or fast is None:
-            return None
-        forward = [
-            measure_spread(
-                fed.output_name(link),
-                self._store.spread(pair.reference.outputs[link.ours].stored),
-                slow.outputs[link.ours],
-                link.layout.back(fast.outputs[link.theirs]),
-                self._compare.output_apart(fed.pair, link),
-            )
-            for link in fed.outputs
-        ]
-        alone = all(one.reference is not None and one.reference <= ROUGH for one in forward)
-        if not alone or classify(forward)[0] not in FINE:
-            return None
-        self.note(pair)
-        return forward, self._backward(fed, gradients, parameters)
-
-    def note(self, pair: CallPair) -> None:
-        """Remember that the kernels of a pair come as close in float32 as rounding allows."""
-        kinds = self._kinds(pair)
-        if kinds is not None:
-            self._seen.add(kinds)
-
-    def _kinds(self, pair: CallPair) -> Hashable | None:
-        kinds = self._kind(pair.reference), self._kind(pair.port)
-        then = ((models, step) for models, steps in zip(self._models, pair.then, strict=True) for step in steps)
-        after = tuple(step.name if step.function else repr(models.single[step.name]) for models, step in then)
-        return None if pair.whole or None in kinds else (*kinds, after)
-
-    def in_double(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found:
-        """Return what the float64 runs tell about a pair; see `measure`."""
-        forward = [only(fed.output_name(link), self._compare.output_apart(fed.pair, link)) for link in fed.outputs]
-        return forward, self._backward(fed, gradients, parameters)
-
-    def _backward(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> list[Measured]:
-        inputs = fed.pair.reference.inputs
-        found = [
-            only(f"gradient of input {fed.pair.port.input_names[link.theirs]}", gradients)
-            for link in fed.inputs
-            if fed.backward and inputs[link.ours].gradient is not None
-        ]
-        return found if parameters is None else [*found, only("gradients of parameters", parameters)]
-
-    def _kind(self, call: Call) -> Hashable | None:
-        """Return what makes a framework's own layer compute as it does; None of any other layer."""
-        layer: Model = call.layer
-        if not frameworks_own(layer) or call.children:
-            return None
-        shapes = tuple(value.shape for value in call.inputs)
-        return type(layer), repr(layer), layer.training, shapes, repr(call.arguments)
+"""Where the frameworks' own layers are."""
 
 
 def frameworks_own(layer: object) -> bool:

@@ -20,7 +20,7 @@ from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
-from tipchain.explain.locate.trace import NotHeld, Store
+from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.kinds import is_activation
@@ -224,9 +224,7 @@ class _Trial:
             if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
                 continue
             pair = self._pair(paths)
-            whole = all(one.stored.outline is None for one in (*ours.inputs, *call.port.inputs))
-            held = self.store.get if whole else self.store.first  # of a sample as of all
-            given, port_given = ([held(value.stored) for value in one.inputs] for one in (ours, call.port))
+            given, port_given = ([self._held(value) for value in one.inputs] for one in (ours, call.port))
             runs = self._run(0, pair, call, given, training=False), self._run(1, pair, call, port_given, training=False)
             if any(len(one) < 2 for one in runs):
                 continue
@@ -241,6 +239,11 @@ class _Trial:
                     kind="flag",
                     effect="elsewhere",
                 )
+
+    def _held(self, value: TracedValue) -> Array:
+        """Return a tensor as it was, or, of one that is not held, numbers of its shape."""
+        held = value.stored.outline is None
+        return self.store.get(value.stored) if held else np.random.default_rng(self.seed).standard_normal(value.shape)
 
     def _activates(self, number: Literal[0, 1], call: CallPair) -> bool:
         """Tell whether a layer's result is given to nothing but layers that are activations."""
