@@ -16,7 +16,6 @@ import paddle  # noqa: E402
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live import align as live_align  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 WIDE, RATE = 8, 0.25
