@@ -293,5 +293,5 @@ def test_matrices_of_a_models_own_are_compared_as_the_port_keeps_them(decay, out
         step=(Slow, lambda model, optimizer: Slow(model, optimizer, decay)),
     )
     assert (report.stages["train"], report.stages["step"]) == (Outcome.PASS, outcome), str(report)
-    assert "2 tensors after them" in report.reasons["train"]
+    assert "2 tensors after each" in report.reasons["train"]
     assert "slow" in report.reasons["step"]

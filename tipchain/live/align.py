@@ -52,10 +52,11 @@ from tipchain.explain.preflight.construction import check as check_construction
 from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.trials import weigh
-from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
+from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule, Setting
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
+from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import (
     explain_layers,
     first_constructed,
@@ -64,11 +65,11 @@ from tipchain.live.causes import (
     placed,
     with_construction,
 )
-from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.lockstep import compare
 from tipchain.live.partings import loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
-from tipchain.live.training import Recipe, check_buffers, laid_of, train_both
+from tipchain.live.training import STEP, Recipe, Step, laid_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.weights.given_names import check_names, with_ignored
 
@@ -971,10 +972,9 @@ class _Alignment:
                     self._end("train", Outcome.SKIP, f"{how}not trained: the models were not compared in it")
                     return
                 draws = self.other_draws[1]
-            recipe = self._recipe(pairs, located, losses)
-            recipe = replace(recipe, copied=partial(self._copied, training=mode == "train"), draws=draws)
-            done = train_both(recipe, same=same, excused=self.excused, equal_nan=self.equal_nan)
-            self.found.curves.update(done.curves)
+            recipe = self._recipe(pairs, draws, mode == "train", losses=losses, clips=self.clips)
+            done = compare(recipe, same=same, excused=self.excused, equal_nan=self.equal_nan)
+            self._take_curves("train", done.curves)
             reasons.append(f"{how}{done.reason}")
             self._end("train", done.outcome, "; ".join(reasons))
             if done.outcome is not Outcome.PASS:
@@ -985,25 +985,30 @@ class _Alignment:
             self._end(STEP, Outcome.SKIP, RANDOM)
             self._leave_out(f"the training steps are {RANDOM}")
             return
-        loops = Loops(recipe=self._recipe(pairs, located, None), steps=steps, names=self.names)
-        done = compare_loops(loops, same=self.found.stages.get("forward") is Outcome.PASS)
-        self.found.curves.update(done.curves)
+        draws = Draws(self.seed) if located is None else located.port.draws
+        recipe = self._recipe(pairs, draws, self.training, steps=steps)
+        same = self.found.stages.get("forward") is Outcome.PASS
+        done = compare(recipe, same=same, equal_nan=self.equal_nan)
+        self._take_curves(STEP, done.curves)
         self._end(STEP, done.outcome, done.reason)
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
-            self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(loops, done.step))
+            self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(recipe, done.step))
 
-    def _recipe(self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None) -> Recipe:
+    def _take_curves(self, stage: str, curves: Mapping[str, list[float]]) -> None:
+        self.found.curves.update({name if "/" in name else f"{stage}/{name}": curve for name, curve in curves.items()})
+
+    def _recipe(self, pairs: list[LayerPair], draws: Draws, training: bool, **given: Setting) -> Recipe:
         recipe = Recipe(
             sides=self.sides,
-            copied=self._copied,
+            copied=partial(self._copied, training=training),
             inputs=self.inputs,
-            losses=losses,
             build=self._build,
             pairs=pairs,
+            names=self.names,
             iterations=self.iterations,
             seed=self.seed,
-            clips=self.clips,
-            draws=Draws(self.seed) if located is None else located.port.draws,
+            draws=draws,
+            **given,
         )
         return replace(recipe, laid=laid_of(recipe, self.models))
 

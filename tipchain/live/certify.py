@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial, wraps
 
 import numpy as np
@@ -22,26 +22,24 @@ from tipchain.frameworks.paddle_ import held_parameters, own_schedule
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 
-# Faults that are planted into a copy of a port, to see whether they would be caught.
-#
-# Each is a mistake that ports are known for, as small as it usually is: nothing here makes a model fall over.
-
-
 Change = Callable[[Model], object]
-Builder = Function
 LAYER, LOSS, OPTIMIZER, SCHEDULE = "layer", "loss", "optimizer", "schedule"
+ARGUMENT_OF = {LOSS: "loss", OPTIMIZER: "optimizers", SCHEDULE: "schedulers"}
+"""The argument of `tipchain.align` whose second is changed for a fault outside the model."""
+MOST = 24
+"""Faults that are planted unless more are asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault that can be planted.
+    """A mistake that ports are known for, as small as it usually is: no model falls over by one.
 
     Attributes:
-        code: its slug, as diagnoses have it.
+        code: its slug.
         piece: what it is planted into: ``"layer"``, ``"loss"``, ``"optimizer"`` or ``"schedule"``.
         port_path: the layer; empty for the other pieces.
         what: what is changed, in words.
-        plant: changes a copy of the layer, given the model's copy and the path; or returns another builder or loss.
+        plant: changes a copy of the model; or returns another builder or loss.
     """
 
     code: str
@@ -66,16 +64,19 @@ def faults_of(port: Model, *, loss: bool = False, optimizer: object = None, sche
         for code, what, change in _of_layer(layer)
         if path or code not in REPLACING
     ]
+    around: list[tuple[str, str, str, Change]] = []
     if loss:
-        found.append(Fault(code="scale", piece=LOSS, port_path="", what="the loss is 1 % larger", plant=_scaled))
-    own = [(SCHEDULE, "shift", "the schedule is a step ahead", lambda one: one.step())] if schedule else []
-    own.append((SCHEDULE if schedule else OPTIMIZER, "learning-rate", "the learning rate is 1 % higher", _faster))
+        around.append((LOSS, "scale", "the loss is 1 % larger", _scaled))
+    if schedule:
+        around.append((SCHEDULE, "shift", "the schedule is a step ahead", _once_built(lambda one: one.step())))
+    if schedule or optimizer is not None:
+        piece = SCHEDULE if schedule else OPTIMIZER
+        around.append((piece, "learning-rate", "the learning rate is 1 % higher", _once_built(_faster)))
     if optimizer is not None and any(dict(treatment.decay) for _, treatment in read_paddle(optimizer)):
-        own.append((OPTIMIZER, "weight-decay", "there is no weight decay", _undecayed))
-    for piece, code, what, change in own if schedule or optimizer is not None else ():
-        plant = partial(_changed_once_built, change)
-        found.append(Fault(code=code, piece=piece, port_path="", what=what, plant=plant))
-    return found
+        around.append((OPTIMIZER, "weight-decay", "there is no weight decay", _once_built(_undecayed)))
+    return found + [
+        Fault(code=code, piece=piece, port_path="", what=what, plant=plant) for piece, code, what, plant in around
+    ]
 
 
 def choose(faults: Sequence[Fault], most: int) -> list[Fault]:
@@ -92,7 +93,7 @@ def choose(faults: Sequence[Fault], most: int) -> list[Fault]:
     return [one for one in faults if id(one) in kept]
 
 
-REPLACING = ("missing-activation", "gelu-form", "other-activation", "pooling")
+REPLACING = ("missing-activation", "other-activation")
 """Faults that put another layer in the place of one."""
 
 
@@ -100,46 +101,28 @@ def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
     """Yield code, words and change of what one layer can have wrong; a change may return what stands in its place."""
     from paddle import nn
 
-    kind = type(layer).__name__
-    epsilon = getattr(layer, "_epsilon", None)
+    kind, epsilon = type(layer).__name__, getattr(layer, "_epsilon", None)
     if isinstance(epsilon, float):
         yield "epsilon", f"epsilon {epsilon * 10:g} instead of {epsilon:g}", _set("_epsilon", epsilon * 10)
     if kind.startswith("BatchNorm"):
         momentum = 1 - layer._momentum  # noqa: SLF001
         yield "momentum", f"momentum {momentum:g}, as torch counts it", _set("_momentum", momentum)
-    if isinstance(layer, nn.Linear | nn.Conv1D | nn.Conv2D | nn.Conv3D):
-        if layer.weight.shape[0] == layer.weight.shape[1]:
-            yield (
-                "transposed-weight",
-                "its square weight is transposed",
-                _write("weight", lambda one: one.swapaxes(0, 1)),
-            )
-        yield "scaled-weight", "its weight is 0.1 % larger", _write("weight", lambda one: one * np.float32(1.001))
-        yield "wrong-elements", "one element of its weight is another", _write("weight", _one_element)
-        if layer.bias is not None and float(abs(layer.bias).max()) > 0:
-            yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
-        yield "frozen-parameters", "its weight is frozen", lambda one: setattr(one.weight, "stop_gradient", True)
-    if isinstance(layer, nn.ReLU | nn.GELU | nn.Silu | nn.Hardswish | nn.Tanh | nn.Sigmoid | nn.ReLU6):
-        yield "missing-activation", "it is left out", lambda _: nn.Identity()
-        if isinstance(layer, nn.GELU):
-            other = not layer._approximate  # noqa: SLF001
-            yield "gelu-form", f"approximate={other}", lambda _: nn.GELU(approximate=other)
-        else:
-            made = nn.GELU if isinstance(layer, nn.ReLU) else nn.ReLU
-            yield "other-activation", f"{made.__name__} instead of {kind}", lambda _: made()
-    if isinstance(layer, nn.MaxPool2D | nn.AvgPool2D):
-        pool = nn.AvgPool2D if isinstance(layer, nn.MaxPool2D) else nn.MaxPool2D
-        sizes = layer.ksize, layer.stride, layer.padding
-        yield "pooling", f"{pool.__name__} instead of {kind}", lambda one: pool(*sizes, ceil_mode=one.ceil_mode)
     if isinstance(layer, nn.Dropout) and isinstance(layer.p, float) and 0 < layer.p < 1:
         yield "dropout-p", f"p={layer.p / 2:g} instead of {layer.p:g}", _set("p", layer.p / 2)
-        yield "dropout-mode", "mode downscale_in_infer", _set("mode", "downscale_in_infer")
-    if isinstance(layer, nn.Embedding):
-        yield "row-order", "its rows are one off", _write("weight", lambda one: np.roll(one, 1, 0))
-    if isinstance(layer, nn.LSTM | nn.GRU):
-        yield "gate-order", "its first two gates are swapped", partial(_swap_gates, 4 if kind == "LSTM" else 3)
-    if isinstance(layer, nn.MultiHeadAttention) and layer.q_proj.weight.shape == layer.k_proj.weight.shape:
-        yield "swapped-qkv", "its weights of queries and keys are swapped", _swap_queries
+    if isinstance(layer, nn.ReLU | nn.GELU | nn.Silu | nn.Hardswish | nn.Tanh | nn.Sigmoid | nn.ReLU6):
+        other = nn.GELU if isinstance(layer, nn.ReLU) else nn.ReLU
+        yield "missing-activation", "it is left out", lambda _: nn.Identity()
+        yield "other-activation", f"{other.__name__} instead of {kind}", lambda _: other()
+    own = dict(layer.named_parameters(include_sublayers=False))
+    for name, weight in list(own.items())[:1]:
+        if len(weight.shape) > 1 and weight.shape[0] == weight.shape[1]:
+            transposed = _write(name, lambda one: one.swapaxes(0, 1))
+            yield "transposed-weight", f"its square {name} is transposed", transposed
+        yield "scaled-weight", f"its {name} is 0.1 % larger", _write(name, lambda one: one * np.float32(1.001))
+        yield "wrong-elements", f"one element of its {name} is another", _write(name, _one_element)
+        yield "frozen-parameters", f"its {name} is frozen", partial(_freeze, name)
+    if "bias" in own and float(abs(own["bias"]).max()) > 0:
+        yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
 
 
 def _plant_in(path: str, change: Change, model: Model) -> None:
@@ -169,20 +152,11 @@ def _one_element(array: Array) -> Array:
     return changed
 
 
-def _swap_gates(gates: int, layer: Model) -> None:
-    for name, tensor in layer.named_parameters():
-        if "weight" in name or "bias" in name:
-            parts = np.split(tensor.numpy(), gates)
-            tensor.set_value(np.concatenate([parts[1], parts[0], *parts[2:]]))
+def _freeze(name: str, layer: Model) -> None:
+    getattr(layer, name).stop_gradient = True
 
 
-def _swap_queries(layer: Model) -> None:
-    first, second = layer.q_proj.weight.numpy(), layer.k_proj.weight.numpy()
-    layer.q_proj.weight.set_value(second)
-    layer.k_proj.weight.set_value(first)
-
-
-def _scaled(loss: Builder) -> Builder:
+def _scaled(loss: Function) -> Function:
     return lambda output, label: loss(output, label) * 1.01
 
 
@@ -205,43 +179,44 @@ def _undecayed(optimizer: Optimizer) -> None:
         parameter.regularizer = L2Decay(0.0)
 
 
-def _changed_once_built(change: Change, builder: Builder) -> Builder:
-    """Return a builder whose optimizers or schedules are changed once they are built."""
+def _once_built(change: Change) -> Change:
+    """Return what makes of a builder one whose optimizers or schedules are changed once they are built."""
 
-    @wraps(builder)
-    def wrapped(*args: object, **kwargs: object) -> object:
-        built = builder(*args, **kwargs)
-        change(built)
-        return built
+    def plant(builder: Function) -> Function:
+        @wraps(builder)
+        def wrapped(*args: object, **kwargs: object) -> object:
+            built = builder(*args, **kwargs)
+            change(built)
+            return built
 
-    return wrapped
+        return wrapped
 
-
-MOST = 24
-"""Faults that are planted unless more are asked for."""
+    return plant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """What became of one planted fault.
+    """What became of a planted fault.
 
     Attributes:
-        code: its slug.
-        piece: ``"layer"``, ``"loss"``, ``"optimizer"`` or ``"schedule"``.
-        port_path: the layer it was planted into.
-        what: what was changed.
-        caught: a stage failed.
+        fault: the fault.
         stages: the stages that failed.
         located: the layer that was named is the one; None for other pieces.
     """
 
-    code: str
-    piece: str
-    port_path: str
-    what: str
-    caught: bool
+    fault: Fault
     stages: tuple[str, ...]
     located: bool | None
+
+    @property
+    def caught(self) -> bool:
+        """Whether a stage failed."""
+        return bool(self.stages)
+
+    def to_document(self) -> dict[str, Json]:
+        """Return it as values that JSON can hold."""
+        told = {name: getattr(self.fault, name) for name in ("code", "piece", "port_path", "what")}
+        return {**told, "caught": self.caught, "stages": list(self.stages), "located": self.located}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +247,7 @@ class Certificate:
             "stages": {name: outcome.value for name, outcome in self.report.stages.items()},
             "possible": self.possible,
             "caught": sum(one.caught for one in self.planted),
-            "planted": [asdict(one) for one in self.planted],
+            "planted": [one.to_document() for one in self.planted],
         }
 
     def __str__(self) -> str:
@@ -289,15 +264,14 @@ class Certificate:
         lines.append(f"{caught} of {len(self.planted)} planted faults would be caught ({self.possible} are possible)")
         by_code: dict[str, list[Planted]] = defaultdict(list)
         for one in self.planted:
-            by_code[one.code].append(one)
+            by_code[one.fault.code].append(one)
         for code, ones in by_code.items():
             seen = sum(one.caught for one in ones)
             stages = ", ".join(dict.fromkeys(stage for one in ones for stage in one.stages))
             lines.append(f"  {seen:>3} of {len(ones):<3} {code}" + (f": {stages}" if stages else ""))
         lines += (
-            f"not caught: {one.port_path or one.piece}: {one.what} ({one.code})"
-            for one in self.planted
-            if not one.caught
+            f"not caught: {fault.port_path or fault.piece}: {fault.what} ({fault.code})"
+            for fault in (one.fault for one in self.planted if not one.caught)
         )
         return "\n".join(lines)
 
@@ -354,32 +328,20 @@ def _built(reference: object, port: object, options: Options) -> object:
     return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
 
 
-def _plant(reference: Model, port: object, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
-    changed = {**options, "causes": False}
-    model = port
-    pairs = {LOSS: "loss", OPTIMIZER: "optimizers", SCHEDULE: "schedulers"}
-    if fault.piece in pairs:
-        ours, theirs = options[pairs[fault.piece]]
-        changed[pairs[fault.piece]] = (ours, fault.plant(theirs))
-    else:
+def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
+    changed, model = {**options, "causes": False}, port
+    if fault.piece == LAYER:
         model = copy.deepcopy(port)
         name_alike(port, model)
         fault.plant(model)
+    else:
+        ours, theirs = options[ARGUMENT_OF[fault.piece]]
+        changed[ARGUMENT_OF[fault.piece]] = ours, fault.plant(theirs)
     report = align(reference, model, inputs, **changed)
     stages = tuple(name for name, outcome in report.stages.items() if outcome in BAD)
+    if fault.piece != LAYER:
+        return Planted(fault=fault, stages=stages, located=None)
+    # The layer itself, or the code around it.
     first = report.first_divergence
-    located = None if fault.piece in pairs else first is not None and _names(first.port_path, fault.port_path)
-    return Planted(
-        code=fault.code,
-        piece=fault.piece,
-        port_path=fault.port_path,
-        what=fault.what,
-        caught=bool(stages),
-        stages=stages,
-        located=located,
-    )
-
-
-def _names(found: str, planted: str) -> bool:
-    """Tell whether the layer that was named is the one, or the code around it."""
-    return found == planted or f"{planted}.".startswith(f"{found}.") or not found
+    around = first is not None and (not first.port_path or f"{fault.port_path}.".startswith(f"{first.port_path}."))
+    return Planted(fault=fault, stages=stages, located=around)

@@ -23,7 +23,8 @@ from tipchain.framework_types import Array, Function, Nested, Tensor
 from tipchain.frameworks.paddle_ import PaddleUpdates, own_schedule, parameter_groups
 from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
-from tipchain.live.loops import STEP, Apart, Lockstep, Loop, Loops, State, held_by, paired, tensors_apart
+from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
+from tipchain.live.training import STEP, Loop, Recipe, State, held_by
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
@@ -95,7 +96,7 @@ class Watch:
     def _laid(self, name: str) -> Laid | None:
         """Return how the port keeps a parameter otherwise than the reference, None where it does not."""
         path, _, leaf = name.rpartition(".")
-        return self.loop.loops.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
+        return self.loop.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
 
     def _give(self, gradients: Gradients) -> None:
         """Replace the gradients by the reference's."""
@@ -121,10 +122,10 @@ class Watch:
         engine = framework.paddle.base.core.eager if self.loop.number else framework.torch.autograd
         name = "run_backward" if self.loop.number else "backward"
 
-        def watched(batch: Nested) -> Nested:
+        def watched(number: int) -> Nested:
             self.backwards, self.updates = [], []
             with attributes(engine, **{name: self._starting(getattr(engine, name))}):
-                return call(batch)
+                return call(number)
 
         return watched
 
@@ -212,11 +213,11 @@ LENT = {
 """What the port's loop is lent where a quantity parts first, and its name."""
 
 
-def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
+def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part that are apart after ``step``; what can be lent shows its share."""
-    taken = Lockstep(loops)
+    taken = Lockstep(recipe, measured=True)
     search, history, number = _Search(taken), [taken.states], 0
-    while number <= step or (search.goes_on and number < loops.recipe.iterations):
+    while number <= step or (search.goes_on and number < recipe.iterations):
         taken.step(number)
         search.step(number)
         history = [*history, taken.states] if len(taken.start) > 1 else []
@@ -226,7 +227,7 @@ def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
             lent, named = LENT[parting.name]
-            share = _share(loops, lent, number, gap)
+            share = _share(recipe, lent, number, gap)
             shown = f"with {named} in the port's loop {share:.2%} of the difference is gone"
             partings[at] = replace(parting, explained=share, evidence=f"{shown}; {parting.evidence}")
             if share >= EXPLAINED:
@@ -234,9 +235,9 @@ def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
     return tuple(partings[:1])
 
 
-def _share(loops: Loops, lent: str, steps: int, gap: float) -> float:
+def _share(recipe: Recipe, lent: str, steps: int, gap: float) -> float:
     """Return the share of the difference that is gone where the port's loop is lent the reference's values."""
-    reference, port = loops.open()
+    reference, port = recipe.open()
     start = reference.state()
     Watch(port, lent, Watch(reference))
     for number in range(steps):
@@ -264,13 +265,14 @@ class _Search:
 
     def __init__(self, taken: Lockstep) -> None:
         self.taken = taken
-        self.reference, self.moved, self.port = (Watch(one) for one in (taken.reference, taken.moved, taken.port))
+        self.reference, self.port = Watch(taken.reference), Watch(taken.port)
+        self.moved = Watch(taken.moved or taken.reference)
         self._found: list[Diagnosis] = []
         self._kept: tuple[str, str] | None = None
         self._waiting: Diagnosis | None = None
         self._returned: Diagnosis | None = None
         self._later = LATER
-        self._paths = {pair.reference: pair.port for pair in taken.reference.loops.recipe.pairs}
+        self._paths = taken.recipe.paths
 
     @property
     def goes_on(self) -> bool:
@@ -414,7 +416,7 @@ class _Search:
         """Return the last line of both steps' sources in which a pattern stands; of two patterns the port's is the second."""
         found = list(else_at)
         for number, loop in enumerate((self.reference.loop, self.port.loop)):
-            for source in (loop.loops.steps[number], type(loop.kept), loop.kept):
+            for source in (loop.recipe.steps[number], type(loop.kept), loop.kept) if loop.recipe.steps else ():
                 source = getattr(source, "func", source)  # noqa: PLW2901  (a partial's)
                 with suppress(OSError, TypeError):
                     lines, first = inspect.getsourcelines(source)

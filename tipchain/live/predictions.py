@@ -23,7 +23,8 @@ from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.live.arguments import check_pair
-from tipchain.live.training import FACTOR, shake
+from tipchain.live.lockstep import FACTOR
+from tipchain.live.training import shake
 from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
 
 # Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.

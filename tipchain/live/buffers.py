@@ -1,0 +1,181 @@
+"""What one call leaves in the buffers of both models: moving averages, counters, codebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tipchain.errors import WeightsError
+from tipchain.explain.findings import Diagnosis
+from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.matching import CallPair
+from tipchain.explain.locate.runs import ModelInputs, bind, buffers_of, call_model
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.framework_types import Array
+from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.frameworks.randomness import Draws
+from tipchain.weights.matching import match_models
+
+SHOWN = 4
+"""Elements of a buffer that a message shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """The buffers of one model before and after a call, by torch's names and in torch's layout."""
+
+    before: Mapping[str, Array]
+    after: Mapping[str, Array]
+
+    def moved(self, name: str) -> bool:
+        """Tell whether the call changed a buffer."""
+        return not np.array_equal(self.before[name], self.after[name])
+
+    def renamed(self, names: Mapping[str, str]) -> _Called:
+        """Return it under other names."""
+        before, after = (
+            {names.get(name, name): one for name, one in held.items()} for held in (self.before, self.after)
+        )
+        return _Called(before, after)
+
+
+def check_buffers(
+    sides: Sides,
+    models: tuple[object, object],
+    inputs: ModelInputs,
+    names: Mapping[str, str],
+    pairs: Sequence[CallPair],
+    draws: tuple[Draws, Draws],
+    limit: float,
+) -> tuple[list[LayerVerdict], list[Diagnosis]]:
+    """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
+
+    Args:
+        sides: torch's and Paddle's.
+        models: float64 copies, which are changed.
+        inputs: what they are called with.
+        names: Paddle's name by torch's where names and structure cannot tell.
+        pairs: the calls of both models that belong together.
+        draws: the random numbers of a run of each, which are drawn again.
+        limit: the relative difference in float64 up to which buffers are the same.
+
+    Returns:
+        A verdict about each layer with a buffer that differs, and a cause for each.
+    """
+    match, (model, port_model) = _names(models, names), models
+    ours, theirs = (_called(*one, match) for one in zip(sides, models, (inputs, inputs), draws, strict=True))
+    theirs = theirs.renamed(_by_values(ours, theirs, pairs, limit))
+    paths = {pair.reference.path: pair.port.path for pair in pairs}
+    layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
+    verdicts: dict[str, LayerVerdict] = {}
+    causes: list[Diagnosis] = []
+    both = [name for name in ours.after if name in theirs.after]
+    off = {name: apart for name in both if (apart := _apart(ours, theirs, name, limit)) is not None}
+    # What only one side moves is told first, then what is declared first.
+    for name in sorted(off, key=lambda one: ours.moved(one) == theirs.moved(one)):
+        apart = off[name]
+        path, _, leaf = name.rpartition(".")
+        port = match.get(path, paths.get(path, path))
+        if port in verdicts:
+            continue
+        told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g} in float64"
+        if ours.moved(name) != theirs.moved(name):
+            stays = (
+                "one call changes its buffer `{}`, the reference's stays"
+                if theirs.moved(name)
+                else "one call leaves its buffer `{}` as it is, the reference's changes"
+            )
+            told = stays.format(leaf)
+        layer = port_layers.get(port)
+        shown = f"`{port}`" if port else "the model"
+        verdicts[port] = LayerVerdict(
+            reference_path=path,
+            port_path=port,
+            reference_type=type(layers.get(path)).__name__,
+            port_type=type(layer).__name__,
+            direction="forward",
+            own=apart,
+            closeness=Closeness.DIFFERS,
+            reason=told,
+        )
+        mode = "train" if getattr(layer, "training", False) else "eval"
+        before, after, port_after = (
+            ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
+            for held in (ours.before, ours.after, theirs.after)
+        )
+        causes.append(
+            Diagnosis(
+                code="buffer",
+                port_path=port,
+                message=f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}",
+                evidence="the outputs of this call agree; those of later calls need not",
+                fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
+            )
+        )
+    return list(verdicts.values()), causes
+
+
+def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | None:
+    """Return how far a buffer is apart that a call changed; None if it is the same, or was another one before."""
+    one, other = ours.after[name], theirs.after[name]
+    if one.shape != other.shape or not (ours.moved(name) or theirs.moved(name)):
+        return None
+    if relative(ours.before[name], theirs.before[name]) > limit:
+        return None  # the preflight tells that
+    apart = relative(one, other)
+    return None if apart <= limit else apart
+
+
+def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit: float) -> dict[str, str]:
+    """Return torch's names by the port's of buffers that names do not pair: those of paired layers that start with equal values.
+
+    Of several that start equal, those belong together that end closest, so that no order of theirs is held against the port.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        own, port_own = (
+            [name for name in held.after if name not in other.after and name.rpartition(".")[0] == path]
+            for held, other, path in ((ours, theirs, pair.reference.path), (theirs, ours, pair.port.path))
+        )
+        ends = sorted(
+            (relative(ours.after[one], theirs.after[other]), one, other)
+            for one in own
+            for other in port_own
+            if ours.before[one].shape == theirs.before[other].shape
+            and relative(ours.before[one], theirs.before[other]) <= limit
+        )
+        for _, one, other in ends:
+            if other not in found and one not in found.values():
+                found[other] = one
+    return found
+
+
+def _called(side: LiveSide, model: object, inputs: ModelInputs, draws: Draws, match: Mapping[str, str]) -> _Called:
+    before = _own_buffers(side, model, match)
+    with side.precision(double=True), side.randomness(draws.again()), side.recording(gradient=False):
+        call_model(side, model, bind(model, inputs), double=True)
+    return _Called(before, _own_buffers(side, model, match))
+
+
+def _own_buffers(side: LiveSide, model: object, match: Mapping[str, str]) -> dict[str, Array]:
+    """Return copies of a model's own buffers by torch's names: saved ones as the weights are matched, others as they are."""
+    own = buffers_of(side, model)
+    saved = {name: np.array(one) for name, one in side.framework.buffers(model, match)}
+    ported = {match.get(name, name) for name in saved} if side.name != "torch" else set(saved)
+    known = {name: one for name, one in saved.items() if name in own or match.get(name, name) in own}
+    return {**{name: one for name, one in own.items() if name not in ported}, **known}
+
+
+def _names(models: tuple[object, object], names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return Paddle's names by torch's as the weights are matched, but for what order of declaration alone tells.
+
+    Where the weights cannot be matched, they are the names that were given.
+    """
+    try:
+        match = match_models(*models, names)
+    except WeightsError:
+        return names
+    ordered = {ours for ours, _ in match.by_order}
+    return {ours: theirs for ours, theirs in match.names.items() if ours not in ordered}
