@@ -35,8 +35,8 @@ from tipchain.explain.locate.runs import (
 )
 from tipchain.explain.locate.trace import take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.construction import MINDED, drops
-from tipchain.explain.preflight.kinds import kind_of
+from tipchain.explain.preflight.construction import drops
+from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -46,8 +46,6 @@ from tipchain.numbers.tolerance import ROUGH
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located
 
-DRAWING = MINDED - {"BatchNorm"}
-"""Kinds of the frameworks' layers that draw random numbers in train mode."""
 SAID = ("training", "drop", "rand", "bernoulli", "gumbel", "noise", "multinomial", "stochastic")
 """Parts of the names that code uses which draws random numbers, or asks for the mode."""
 Shapes = tuple[tuple[int, ...], ...]
@@ -74,7 +72,7 @@ def minds_mode(side: LiveSide, model: Model) -> bool:
     if any(_says(held) for layer in layers for held in vars(layer).values()):
         return True
     kinds = ((kind_of(layer, 0 if side.name == "torch" else 1), layer) for layer in layers)
-    return any(kind is not None and kind.name in DRAWING and drops(layer) for kind, layer in kinds)
+    return any(kind is not None and kind.by_mode and kind.family != "norm" and drops(layer) for kind, layer in kinds)
 
 
 def _says(value: object, depth: int = DEPTH) -> bool:
@@ -265,8 +263,6 @@ def _shapes(arrays: Sequence[Array]) -> Shapes:
     return tuple(one.shape for one in arrays)
 
 
-RECURRENT = ("LSTM", "GRU", "RNN")
-"""Kinds of layers whose masks may be of packed sequences on one side: their shapes tell nothing."""
 Place = tuple[str, str]
 """The paired layers that were called before a draw and after it, by the reference's paths; empty where there is none."""
 
@@ -379,9 +375,10 @@ class _Comparer:
         )
 
     def _is_recurrent(self, number: int, side: int) -> bool:
+        """Tell whether masks may be of packed sequences on one side: their shapes then tell nothing."""
         inside = [call for call in self.runs[side].trace.calls if number in call.drawn]
         kinds = [kind_of(call.layer, 1 if side else 0) for call in inside]
-        return any(kind is not None and kind.name in RECURRENT for kind in kinds)
+        return any(kind is not None and kind.family == "recurrent" for kind in kinds)
 
 
 def _places(events: Sequence[Draw | str]) -> list[Place]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
-from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, Comparer, LayoutStep, Matching
+from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, Matching
 from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
+from tipchain.facts.layers import INSIDE
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
@@ -326,7 +327,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     if not given or made.dtype.kind != "f":
         return
     tensor = side.tensor(store.first(made.stored), gradient=False)
-    for name in dict.fromkeys(PLAIN_ACTIVATIONS.values()):
+    for name in INSIDE:
         result = side.view(side.function(name)(tensor))
         for value in given.values():
             if relative(result, store.first(value.stored)) <= SAME_SINGLE:
