@@ -89,7 +89,7 @@ def shown_texts() -> dict[str, set[str]]:
     """What each made page shows in the reader's language: the texts in English."""
     found: dict[str, set[str]] = {}
     with pytest.MonkeyPatch.context() as patch, reference_pages.speaking("zh"):
-        for name in ("files", "case", "manifest", "profile", "python", "constants"):
+        for name in ("files", "case", "manifest", "profile", "python", "correspondence", "constants"):
             texts = found[name] = set()
             patch.setattr(reference_pages, "translated", lambda text, texts=texts: texts.add(text) or TRANSLATED(text))
             reference_pages.MAKERS[f"reference/{name}.md"]()
@@ -99,7 +99,7 @@ def shown_texts() -> dict[str, set[str]]:
 TRANSLATED = reference_pages.translated
 
 
-@pytest.mark.parametrize("name", ["files", "case", "manifest", "profile", "python", "constants"])
+@pytest.mark.parametrize("name", ["files", "case", "manifest", "profile", "python", "correspondence", "constants"])
 def test_no_english_is_left_in_what_a_chinese_page_says(name, shown_texts):
     assert shown_texts[name]
     with reference_pages.speaking("zh"):

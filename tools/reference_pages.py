@@ -518,6 +518,64 @@ def members_of(owner: type) -> dict[str, str]:
     return found
 
 
+# What corresponds in both frameworks
+
+
+def correspondence_page() -> str:
+    """Return the page of layers, functions, optimizers and schedules, from their tables."""
+    from tipchain.facts import functions, layers, optimizers, schedules
+
+    intro = "Preflight, the copying of weights and the search for causes read these tables. What has no row is compared by what it computes."
+    lines = [f"# {translated('What corresponds')}", "", _made(), "", translated(intro)]
+    lines += ["", f"## {translated('Layers')}", ""]
+    lines += _table("torch", "Paddle", "settings", "tensors", "what Paddle computes otherwise")
+    for row in layers.KINDS:
+        ours, theirs = (", ".join(side) for side in row.classes)
+        settings = [_renamed(one.torch, one.argument) for one in row.properties if " " not in one.torch]
+        differs = [translated(one) for one in (row.differs, *(trait.lacking for trait in row.properties)) if one]
+        cells = (ours, theirs, ", ".join(dict.fromkeys(settings)), "; ".join(_tensors(row.storage)), "; ".join(differs))
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    lines += ["", f"## {translated('Functions')}", "", *_table("Paddle", "what Paddle computes otherwise", "write")]
+    for name, meaning in functions.OTHERWISE.items():
+        lines.append(f"| {name} | {_cell(translated(meaning.words))} | `{meaning.write}` |")
+    lines += ["", f"## {translated('Optimizers')}", ""]
+    lines += _table("torch", "Paddle", "settings", "what Paddle computes otherwise")
+    for one in optimizers.KINDS:
+        ours, theirs = (", ".join(side) for side in one.classes)
+        settings = [_renamed(torch, paddle) for paddle, torch in one.arguments.items()]
+        lines.append(
+            f"| {ours} | {theirs} | {', '.join(settings)} | {_cell(translated(one.differs)) if one.differs else ''} |"
+        )
+    lines += ["", f"## {translated('Schedules')}", "", *_table("torch", "Paddle", "settings")]
+    for ours, (theirs, readers) in schedules.SCHEDULES.items():
+        settings = [
+            _renamed(one, name) if isinstance(one, str) and one[0] != "_" else f"`{name}`"
+            for name, one in _torch_names(readers)
+        ]
+        lines.append(f"| {ours} | {theirs} | {', '.join(settings)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _torch_names(readers: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name, one in readers.items():
+        yield name, one if isinstance(one, str) else one[0]
+
+
+def _renamed(torch: str, paddle: str) -> str:
+    return f"`{paddle}`" if torch == paddle else f"`{torch}` → `{paddle}`"
+
+
+def _tensors(storage: Any) -> Iterator[str]:
+    if storage is None:
+        return
+    if storage.transposed:
+        yield translated("the matrix is transposed")
+    if storage.renamed or storage.children:
+        yield ", ".join(f"`{ours}` → `{theirs}`" for ours, theirs in {**storage.renamed, **storage.children}.items())
+    if storage.dropped:
+        yield translated("without") + " " + ", ".join(f"`{one}`" for one in sorted(storage.dropped))
+
+
 # Python
 
 
@@ -618,6 +676,7 @@ MAKERS: Mapping[str, Callable[[], str]] = {
     ),
     "reference/python.md": python_page,
     "reference/files.md": files_page,
+    "reference/correspondence.md": correspondence_page,
     "reference/constants.md": lambda: constants_page(translated),
 }
 """What makes each page, by its path below docs."""

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.errors import WeightsError
+from tipchain.facts.settings import takes_gradient
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks import Framework
 from tipchain.frameworks.base import map_nested
@@ -460,12 +461,6 @@ class Sides(NamedTuple):
 
     reference: LiveSide
     port: LiveSide
-
-
-def takes_gradient(tensor: Tensor) -> bool:
-    """Tell whether a tensor of either framework takes a gradient."""
-    stops = getattr(tensor, "stop_gradient", None)  # Paddle's
-    return bool(tensor.requires_grad) if stops is None else not stops
 
 
 def _copied(array: Array, *, double: bool) -> Array:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import paddle
 
 from tipchain.errors import UsageError
+from tipchain.facts.layers import storage_of
+from tipchain.facts.optimizers import BY_CLASS, classes_of
 from tipchain.framework_types import Model, Nested, Setting, Tensor
 from tipchain.pairs.settings import OptimizerSettings, ParameterTreatment, read_optimizer_settings, treatments_of
-from tipchain.weights.sides import rule_for
 
 # torch's formulas in Paddle, where Paddle's own differ.
 #
@@ -144,34 +145,29 @@ def build_optimizer(
         for one in treatments:
             one.tensor.optimize_attr["learning_rate"] = one.multiplier
     rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
-    own = paddle.optimizer
     clips = {
         "clip_value": paddle.nn.ClipGradByValue,
         "clip_norm": TorchClipByNorm,
         "clip_global_norm": TorchClipByGlobalNorm,
     }
-    built: paddle.optimizer.Optimizer = {
-        "sgd": own.SGD,
-        "momentum": own.Momentum,
-        "adam": own.Adam,
-        "adamw": own.AdamW,
-        "rmsprop": TorchRMSProp,
-        "adagrad": own.Adagrad,
-        "adamax": TorchAdamax,
-    }[settings.name](
+    _, kind = classes_of(settings.name)
+    names = {ours: theirs for theirs, ours in BY_CLASS[1][kind].arguments.items()}
+    built: paddle.optimizer.Optimizer = {"RMSProp": TorchRMSProp, "Adamax": TorchAdamax}.get(
+        kind, getattr(paddle.optimizer, kind)
+    )(
         learning_rate=rate,
         parameters=given,
         grad_clip=clips[settings.clip](settings.limit) if settings.clip else None,
         **_decay(settings, treatments),
-        **{{"nesterov": "use_nesterov"}.get(key, key): value for key, value in settings.options.items()},
+        **{names.get(key, key): value for key, value in settings.options.items()},
     )
     return built
 
 
 def _layers(model: Model) -> Iterator[tuple[str, Model, Iterable[tuple[str, Tensor]]]]:
     for path, layer in model.named_sublayers(include_self=True):
-        rule = rule_for(layer, "paddle")
-        renamed = {} if rule is None else {paddle_leaf: leaf for leaf, paddle_leaf in rule.renamed.items()}
+        stored = storage_of(layer, "paddle")
+        renamed = {} if stored is None else {paddle_leaf: leaf for leaf, paddle_leaf in stored.renamed.items()}
         own = layer.named_parameters(include_sublayers=False)
         yield path, layer, [(renamed.get(leaf, leaf), tensor) for leaf, tensor in own]
 

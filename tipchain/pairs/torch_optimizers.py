@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import torch
 
-from tipchain.framework_types import Function, Model, Setting
+from tipchain.facts.optimizers import classes_of, torch_options
+from tipchain.framework_types import Model, Setting
 from tipchain.pairs.settings import OptimizerSettings, read_optimizer_settings, treatments_of
 
 __all__ = ["build_optimizer", "clip_gradients"]
@@ -31,21 +32,11 @@ def build_optimizer(
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(name=name, **arguments)
-    optim = torch.optim
-    known = {{"epsilon": "eps", "rho": "alpha"}.get(key, key): value for key, value in settings.options.items()}
-    if "beta1" in known:
-        known["betas"] = (known.pop("beta1"), known.pop("beta2"))
-    kinds: dict[str, Function] = {
-        "sgd": optim.SGD,
-        "momentum": optim.SGD,
-        "adam": optim.Adam,
-        "adamw": optim.AdamW,
-        "rmsprop": optim.RMSprop,
-        "adagrad": optim.Adagrad,
-        "adamax": optim.Adamax,
-    }
-    optimizer: torch.optim.Optimizer = kinds[settings.name](
-        _groups(settings, parameters, learning_rate, model), lr=learning_rate, **known
+    kind, paddle_class = classes_of(settings.name)
+    optimizer: torch.optim.Optimizer = getattr(torch.optim, kind)(
+        _groups(settings, parameters, learning_rate, model),
+        lr=learning_rate,
+        **torch_options(paddle_class, settings.options),
     )
     if settings.clip:
         optimizer.register_step_pre_hook(

@@ -18,13 +18,13 @@ import numpy as np
 
 from tipchain.core.language import in_rows
 from tipchain.errors import WeightsError, suggestion
+from tipchain.facts.layers import STATISTICS
+from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
 from tipchain.weights.given_names import with_ignored
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
-    OWN_KIND,
-    RULES,
     UNSUPPORTED,
     LayerTensors,
     Target,
@@ -380,8 +380,6 @@ MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
 KERNEL_KINDS = frozenset({"Conv", "ConvTranspose"})
 """Kinds whose tensors have axes of space, in an order that the layer decides: 1x7 is no 7x1."""
-STATISTICS = frozenset(leaf for rule in RULES for leaf in rule.buffers)
-"""Buffers that training changes, which are no constants."""
 Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
 """The leaves of a model, each with its layer and its slot."""
 

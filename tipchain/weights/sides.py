@@ -5,127 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from importlib import import_module
 from typing import Literal
 
 import numpy as np
 
 from tipchain.errors import WeightsError
+from tipchain.facts.layers import OWN, storage_of
+from tipchain.facts.packed import cell_tensors, packed_tensors
+from tipchain.facts.settings import OWN_KIND, Storage
 from tipchain.framework_types import Array, Model, Tensor
-
-# How layers of torch and Paddle keep the same parameters: by the layer's type, never by name or shape.
-#
-# Neither framework is imported until a model of it is given. `tipchain.weights` applies these rules to models, and has
-# the layers that the two frameworks divide into tensors differently.
-
-OWN_KIND = "own"
-"""Kind of tensors that a user's own class holds directly."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerRule:
-    """The names and the storage of one layer type's tensors in both frameworks.
-
-    Attributes:
-        kind: the type's name, the same for both frameworks.
-        torch: class names in ``torch.nn``; those that the installed version lacks are passed over.
-        paddle: class names in ``paddle.nn``, likewise.
-        transposed: torch's names of the matrices that Paddle stores transposed.
-        renamed: Paddle's name by torch's, where they differ.
-        dropped: torch's names of tensors that Paddle does not have.
-        buffers: torch's names of buffers that Paddle keeps as parameters.
-        children: Paddle's name of a layer inside by torch's, where they differ.
-    """
-
-    kind: str
-    torch: tuple[str, ...] = ()
-    paddle: tuple[str, ...] = ()
-    transposed: frozenset[str] = frozenset()
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()
-    buffers: frozenset[str] = frozenset()
-    children: Mapping[str, str] = field(default_factory=dict)
-
-
-def _same(kind: str, *names: str) -> LayerRule:
-    """Return the rule of a type stored alike; ``names`` are Paddle's where they differ."""
-    return LayerRule(kind=kind, torch=(kind,), paddle=names or (kind,))
-
-
-RULES = (
-    LayerRule(
-        kind="Linear",
-        torch=("Linear",),
-        paddle=("Linear",),
-        transposed=frozenset({"weight", "weight_v", "weight_orig"}),  # weight and spectral norm keep it as these
-    ),
-    LayerRule(
-        kind="BatchNorm",
-        torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
-        paddle=("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
-        renamed={"running_mean": "_mean", "running_var": "_variance"},
-        dropped=frozenset({"num_batches_tracked"}),
-        buffers=frozenset({"running_mean", "running_var"}),
-    ),
-    LayerRule(kind="Conv", torch=("Conv1d", "Conv2d", "Conv3d"), paddle=("Conv1D", "Conv2D", "Conv3D")),
-    LayerRule(
-        kind="ConvTranspose",
-        torch=("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
-        paddle=("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
-    ),
-    LayerRule(kind="Embedding", torch=("Embedding", "EmbeddingBag"), paddle=("Embedding",)),
-    _same("LayerNorm"),
-    _same("GroupNorm"),
-    LayerRule(
-        kind="InstanceNorm",
-        torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
-        paddle=("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
-        renamed={"weight": "scale"},
-    ),
-    LayerRule(kind="PReLU", torch=("PReLU",), paddle=("PReLU",), renamed={"weight": "_weight"}),
-    _same("Bilinear"),
-    _same("LSTMCell"),
-    _same("GRUCell"),
-    _same("RNNCell", "SimpleRNNCell"),
-    _same("LSTM"),
-    _same("GRU"),
-    _same("RNN", "SimpleRNN"),
-    _same("MultiheadAttention", "MultiHeadAttention"),
-    LayerRule(
-        kind="TransformerDecoderLayer",
-        torch=("TransformerDecoderLayer",),
-        paddle=("TransformerDecoderLayer",),
-        children={"multihead_attn": "cross_attn"},
-    ),
-    # Both are recent, and ports of them are often the user's own classes with the same tensors.
-    LayerRule(kind=OWN_KIND, torch=("RMSNorm",), paddle=("RMSNorm",)),
-)
-OWN = LayerRule(kind=OWN_KIND)
-"""Tensors that a user's own class holds directly: kept as they are."""
-CONTAINERS = frozenset(
-    {"Sequential", "ModuleList", "ModuleDict", "LayerList", "LayerDict", "ParameterList", "ParameterDict"}
-)
-
-
-def rule_for(layer: object, framework: Literal["torch", "paddle"]) -> LayerRule | None:
-    """Return the rule of a layer's type or of its bases, else None."""
-    kind: type = type(layer)
-    return _rule_of(kind, framework)
-
-
-@lru_cache(maxsize=1024)
-def _rule_of(kind: type, framework: Literal["torch", "paddle"]) -> LayerRule | None:
-    nn = import_module(f"{framework}.nn")
-    for rule in RULES:
-        names: tuple[str, ...] = getattr(rule, framework)
-        if issubclass(kind, tuple(getattr(nn, name) for name in names if hasattr(nn, name))):
-            return rule
-    base = nn.Module if framework == "torch" else nn.Layer
-    # Every base class counts: a user's subclass of a type without a rule stores its weights as that type does.
-    kinds = [one for one in kind.__mro__ if not issubclass(base, one)]
-    own = [one for one in kinds if one.__module__.startswith(f"{framework}.") and one.__name__ not in CONTAINERS]
-    return None if any(not one.__module__.startswith(f"{framework}.vision.") for one in own) else OWN
 
 
 def join(path: str, leaf: str) -> str:
@@ -254,7 +142,7 @@ class LayerTensors:
     Attributes:
         path: where the layer stands in its model.
         torch_path: where torch has it, as far as names tell.
-        kind: the kind of its rule; `OWN_KIND`, or `UNSUPPORTED` and the type's name, where there is none.
+        kind: the kind of its stored; `OWN_KIND`, or `UNSUPPORTED` and the type's name, where there is none.
         slots: its tensors.
         inner: of a Paddle layer that torch packs otherwise, whether it can be opened into the layers inside.
     """
@@ -346,7 +234,7 @@ def torch_layers(model: object) -> list[LayerTensors]:
 
 
 def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
-    rule = rule_for(module, "torch") or OWN
+    stored = storage_of(module, "torch") or OWN
     tensors = dict(_torch_tensors(module))
     from torch.nn.parameter import is_lazy
 
@@ -359,7 +247,7 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
                 hint="let the model's builder run it once on an input",
             )
     inside = dict(module._modules)  # noqa: SLF001
-    if rule.kind == "MultiheadAttention":  # its out_proj is one of its tensors
+    if stored.kind == "MultiheadAttention":  # its out_proj is one of its tensors
         tensors.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
     if hasattr(module, "parametrizations"):
         parametrized = _all_tensors(inside.pop("parametrizations"))
@@ -373,9 +261,9 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
             kind=kind,
         )
         for leaf, (kind, tensor) in tensors.items()
-        if leaf not in rule.dropped
+        if leaf not in stored.dropped
     )
-    yield LayerTensors(path=path, torch_path=path, kind=rule.kind, slots=slots)
+    yield LayerTensors(path=path, torch_path=path, kind=stored.kind, slots=slots)
     for name, child in inside.items():
         if child is not None:
             yield from _walk_torch(child, join(path, name))
@@ -399,100 +287,6 @@ def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[Ten
         yield join(path, leaf), found
     for name, child in module._modules.items():  # noqa: SLF001
         yield from _all_tensors(child, join(path, name))
-
-
-# Layers of Paddle that torch divides into other tensors: recurrent layers and multi-head attention.
-#
-# Sources: ``paddle/nn/layer/rnn.py`` and ``transformer.py`` of Paddle 3.3, ``torch/nn/modules/rnn.py`` and
-# ``activation.py`` of torch 2.13. Both frameworks order the gates alike (LSTM i, f, g, o; GRU r, z, n).
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """A torch tensor and the Paddle tensors that hold it, one below the other.
-
-    Attributes:
-        leaf: torch's name in the layer.
-        tensors: Paddle's, in order.
-        transpose: whether each of them is stored transposed.
-        fixed: a constant zero of Paddle's, which torch does not have.
-    """
-
-    leaf: str
-    tensors: tuple[Tensor, ...]
-    transpose: bool = False
-    fixed: bool = False
-
-
-def packed_tensors(layer: object) -> tuple[str, list[Packed]] | None:
-    """Return torch's kind and tensors of a layer that torch packs otherwise, else None."""
-    from paddle import nn
-
-    if isinstance(layer, nn.MultiHeadAttention):
-        attention = _attention(layer, nn.Linear)
-        return None if attention is None else ("MultiheadAttention", attention)
-    for kind, whole in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.SimpleRNN)):
-        if isinstance(layer, whole):
-            return kind, list(_recurrent(layer))
-    for kind, cell in (("LSTM", nn.LSTMCell), ("GRU", nn.GRUCell), ("RNN", nn.SimpleRNNCell)):
-        cells = list(_cells(layer)) if isinstance(layer, nn.RNN | nn.BiRNN) else []
-        if cells and all(isinstance(one, cell) for one, _ in cells):
-            return kind, [packed for one, way in cells for packed in cell_tensors(one, f"_l0{way}")]
-    return None
-
-
-def _attention(layer: Model, linear: type) -> list[Packed] | None:
-    parts = (layer.q_proj, layer.k_proj, layer.v_proj)
-    if not all(isinstance(part, linear) for part in (*parts, layer.out_proj)):
-        return None
-    weights = tuple(part._parameters.get("weight") for part in parts)  # noqa: SLF001
-    biases = tuple(part.bias for part in parts)
-    if any(one is None for one in weights) or len({one is None for one in biases}) > 1:
-        return None
-    if layer.kdim == layer.embed_dim == layer.vdim:
-        packed = [Packed(leaf="in_proj_weight", tensors=weights, transpose=True)]
-    else:
-        packed = [
-            Packed(leaf=f"{name}_proj_weight", tensors=(one,), transpose=True)
-            for name, one in zip("qkv", weights, strict=True)
-        ]
-    if biases[0] is not None:
-        packed.append(Packed(leaf="in_proj_bias", tensors=biases))
-    packed.append(Packed(leaf="out_proj.weight", tensors=(layer.out_proj.weight,), transpose=True))
-    if layer.out_proj.bias is not None:
-        packed.append(Packed(leaf="out_proj.bias", tensors=(layer.out_proj.bias,)))
-    return packed
-
-
-def _cells(layer: Model) -> Iterator[tuple[Model, str]]:
-    if hasattr(layer, "cell"):
-        yield layer.cell, ""
-    else:
-        yield layer.cell_fw, ""
-        yield layer.cell_bw, "_reverse"
-
-
-def _recurrent(layer: Model) -> Iterator[Packed]:
-    """Yield torch's tensors of an LSTM, GRU or SimpleRNN.
-
-    They are taken from the cells. The names that the layer itself gives them (``bias_ih_l0``) only tell which biases
-    there are: without biases Paddle 3.3 gives those names to other tensors than they say.
-    """
-    for number in range(layer.num_layers):
-        for cell, way in _cells(layer[number]):
-            for packed in cell_tensors(cell, f"_l{number}{way}"):
-                named = packed.leaf in layer._parameters  # noqa: SLF001
-                yield replace(packed, fixed=packed.leaf.startswith("bias_") and not named)
-
-
-def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
-    """Yield torch's tensors of one recurrent cell; a bias that was switched off is a constant zero in Paddle."""
-    for leaf in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-        tensor = getattr(cell, leaf)
-        absent = leaf.startswith("bias_") and tensor.stop_gradient and not cell.weight_ih.stop_gradient
-        yield Packed(leaf=f"{leaf}{suffix}", tensors=(tensor,), fixed=absent)
-    if getattr(cell, "proj_size", 0):  # torch calls it by rows and columns, Paddle by input and output
-        yield Packed(leaf=f"weight_hr{suffix}", tensors=(cell.weight_ho,), transpose=True)
 
 
 # The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.
@@ -544,7 +338,7 @@ class _PaddleWalk:
         self, layer: Model, path: str, torch_path: str, skip: frozenset[int] = frozenset()
     ) -> Iterator[LayerTensors]:
         """Yield the layer at ``path`` and those inside, without the tensors in ``skip``."""
-        rule = rule_for(layer, "paddle")
+        stored = storage_of(layer, "paddle")
         packed = packed_tensors(layer)
         if packed is not None:
             kind, tensors = packed
@@ -568,14 +362,14 @@ class _PaddleWalk:
                 skip |= inside
                 yield self._plain(layer, path, torch_path, OWN, skip)
                 return
-            rule = OWN
-        yield self._plain(layer, path, torch_path, rule, skip)
-        yield from self._inside(layer, path, torch_path, skip, rule or OWN)
+            stored = OWN
+        yield self._plain(layer, path, torch_path, stored, skip)
+        yield from self._inside(layer, path, torch_path, skip, stored or OWN)
 
     def _inside(
-        self, layer: Model, path: str, torch_path: str, skip: frozenset[int], rule: LayerRule
+        self, layer: Model, path: str, torch_path: str, skip: frozenset[int], stored: Storage
     ) -> Iterator[LayerTensors]:
-        torch_names = {paddle: torch for torch, paddle in rule.children.items()}
+        torch_names = {paddle: torch for torch, paddle in stored.children.items()}
         for name, child in layer._sub_layers.items():  # noqa: SLF001
             if child is not None:
                 here = join(path, name)
@@ -603,16 +397,16 @@ class _PaddleWalk:
         return self.names.get(id(tensor), [])
 
     def _plain(
-        self, layer: Model, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
+        self, layer: Model, path: str, torch_path: str, stored: Storage | None, skip: frozenset[int]
     ) -> LayerTensors:
         """Return the tensors that the layer at ``path`` itself holds."""
         hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
-        if rule is None:
-            kind, rule = f"{UNSUPPORTED}{type(layer).__name__}", OWN
+        if stored is None:
+            kind, stored = f"{UNSUPPORTED}{type(layer).__name__}", OWN
         else:
-            kind = rule.kind
+            kind = stored.kind
         fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
-        leaves = {paddle: torch for torch, paddle in rule.renamed.items()}
+        leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
         slots = []
         for own, (tensor_kind, tensor) in _own_tensors(layer, hidden):
             if id(tensor) in skip:
@@ -621,12 +415,12 @@ class _PaddleWalk:
             slot = self._slot(
                 torch_path,
                 leaf,
-                [(tensor, leaf in rule.transposed and tensor.ndim == 2)],
-                "buffer" if leaf in rule.buffers else tensor_kind,
+                [(tensor, leaf in stored.transposed and tensor.ndim == 2)],
+                "buffer" if leaf in stored.buffers else tensor_kind,
                 [join(path, own)],
                 fixed=leaf in fixed,
             )
-            shape = _torch_shape(layer, rule.kind, leaf, slot)
+            shape = _torch_shape(layer, stored.kind, leaf, slot)
             slots.append(slot if shape == slot.shape else replace(slot, shape=shape))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 

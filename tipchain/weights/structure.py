@@ -26,7 +26,7 @@ from math import prod
 from operator import itemgetter
 from typing import Literal
 
-from tipchain.weights.sides import OWN_KIND
+from tipchain.facts.settings import OWN_KIND
 
 Shape = tuple[int, ...]
 Path = tuple[str, ...]

@@ -9,7 +9,7 @@ from tests.explain.preflight.samples import CHANGED, EQUAL
 
 def findings(live, reference, port, shapes=None):
     from tipchain.explain.preflight.construction import check_layers
-    from tipchain.explain.preflight.table import PairedLayers
+    from tipchain.explain.preflight.paired import PairedLayers
 
     return check_layers(
         [PairedLayers("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)]
@@ -34,16 +34,16 @@ def test_a_changed_argument_is_the_one_finding(live, reference, port, code, ours
 
 
 def test_every_property_of_every_kind_is_among_the_samples(live):
-    from tipchain.explain.preflight.kinds import KINDS, kind_of
+    from tipchain.facts.layers import KINDS, kind_of
 
     seen = {(kind_of(live.built(sample[0], "None")[0], 0).name, sample[2]) for sample in CHANGED}
     alike = {kind_of(live.built(sample[0], "None")[0], 0).name for sample in EQUAL}
-    wanted = {(kind.name, one.code) for kind in KINDS for one in kind.properties} - {
+    wanted = {(kind.name, one.code) for kind in KINDS if kind.compared for one in kind.properties} - {
         (name, "time-order") for name in ("LSTM", "GRU", "RNN", "MultiheadAttention")
     }  # tested below: it needs shapes
     wanted -= {("Embedding", "padding-row"), ("BatchNorm", "activation")}  # and these fail nothing
     assert wanted <= seen
-    assert {kind.name for kind in KINDS} <= alike
+    assert {kind.name for kind in KINDS if kind.compared} <= alike
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ FAULTS = {
     ),
     "Huber's scale": lambda k: Case(
         lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.5),
-        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.5), "parting", labels=TARGETS,
+        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.5), "argument", labels=TARGETS,
     ),
     "positive weight": lambda k: Case(
         k.our_loss.binary_cross_entropy_with_logits,
@@ -359,9 +359,7 @@ def test_a_mean_of_what_paddle_does_not_ignore_in_the_count_is_named(pieces, kit
     )
     (cause,) = found.diagnoses
     assert cause.code == "argument"
-    assert (
-        "divides by all 8 labels where `ignore_index` is negative, torch's by the 5 that are not -100" in cause.message
-    )
+    assert "divides by all labels where `ignore_index` is negative, torch's by those that are another" in cause.message
 
 
 def test_zero_losses_prove_nothing(pieces, kits):

@@ -27,7 +27,6 @@ from tipchain.explain.causes.hypotheses import (
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
     LAYER,
-    LIKES,
     Act,
     Op,
     argument,
@@ -45,24 +44,12 @@ from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.kinds import named_kind
+from tipchain.facts.functions import LIKES, NAMES
+from tipchain.facts.layers import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
-NAMES = {
-    "dim": "axis",
-    "dims": "axis",
-    "other": "y",
-    "eps": "epsilon",
-    "exponent": "y",
-    "key": "item",
-    "dim0": "axis",
-    "min_val": "min",
-    "max_val": "max",
-    "lambd": "threshold",
-}
-"""Paddle's names of settings that torch calls otherwise."""
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )

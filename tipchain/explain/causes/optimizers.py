@@ -15,7 +15,6 @@ from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, o
 from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
-    NOTES,
     SHOWN,
     Matched,
     UpdateDifference,
@@ -29,6 +28,7 @@ from tipchain.explain.preflight.optimizers import (
     updated_by_one,
     with_settings,
 )
+from tipchain.facts.optimizers import BY_NAME
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.paddle_ import PaddleUpdates, parameter_groups
@@ -204,7 +204,8 @@ def _shown(ran: _Ran) -> Diagnosis:
         classes.append(f"{optimizer.__name__}({arguments}){own}")
         kinds.append("" if treatment is None else treatment.kind)
     where = f"{optimizer.__name__}{own}"
-    note = f"; {NOTES[kinds[1]]}" if kinds[1] in NOTES and kinds[0] == kinds[1] else ""
+    differs = BY_NAME[kinds[1]].differs if kinds[1] and kinds[0] == kinds[1] else ""
+    note = f"; {differs}" if differs else ""
     return Diagnosis(
         code="parting",
         port_path=OPTIMIZER,

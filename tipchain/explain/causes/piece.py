@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, Op, Recorder, Tap, caller, numpy_of, signature_of
+from tipchain.explain.causes.program import LAYER, Act, Op, Recorder, Tap, caller, numpy_of, signature_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.facts.functions import OF_TORCH
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws

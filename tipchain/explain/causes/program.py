@@ -14,84 +14,9 @@ from types import FrameType, ModuleType
 
 import numpy as np
 
+from tipchain.facts.functions import ALIASES, CREATORS, INPLACE, PLAIN, SPECIAL
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
-
-# Paddle's operators, functions and methods that a model's code may call, and one name for each.
-
-
-def _pairs(names: Sequence[str]) -> dict[str, str]:
-    return {name: told for name, _, told in (one.partition(":") for one in names)}
-
-
-_OPERATORS = _pairs(
-    """
-    add:add radd:add sub:subtract rsub:rsub mul:multiply rmul:multiply truediv:divide rtruediv:rdiv div:divide
-    matmul:matmul neg:neg pow:pow getitem:getitem iadd:add isub:subtract imul:multiply itruediv:divide rpow:rpow
-    rmatmul:matmul floordiv:floor_divide mod:remainder lt:less le:less_equal gt:greater ge:greater_equal
-    and:logical_and or:logical_or invert:logical_not setitem:setitem
-""".split()
-)
-SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
-"""Operators by the name they have here."""
-INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
-PLAIN = tuple(
-    """
-        abs add addmm astype baddbmm bmm broadcast_to cast chunk clip clone concat cos cumsum detach divide
-        einsum erf exp expand expand_as flatten flip gather gather_nd index_select log log1p logsumexp
-        masked_fill masked_select matmul max maximum mean min minimum mm mod moveaxis multiply neg norm
-        outer pow prod reciprocal reshape repeat_interleave roll rot90 rsqrt scale sigmoid sign sin softmax
-        split sqrt square squeeze stack std strided_slice subtract sum swapaxes t take_along_axis tanh
-        tensordot tile topk transpose tril triu unbind unflatten unsqueeze unstack var view where amax amin
-        permute sub mul div negative float half bfloat16 double slice concatenate cat add_ subtract_
-        multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_ squeeze_ unsqueeze_ sigmoid_
-        tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like full_like meshgrid argmax
-        argmin argsort sort median cumprod less_than less_equal greater_than greater_equal floor_divide
-        remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis index_put
-        index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
-        expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
-        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
-        hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
-    """.split()
-)
-"""Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
-_SHARED = _pairs(
-    """
-    negative:neg permute:transpose cat:concat concatenate:concat view:reshape mm:matmul bmm:matmul amax:max
-    amin:min swapaxes:transpose
-""".split()
-)
-ALIASES = {
-    **_SHARED,
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "divide",
-    "cast": "astype",
-    "less_than": "less",
-    "greater_than": "greater",
-    "mod": "remainder",
-    "swapdims": "transpose",
-    "upsample": "interpolate",
-}
-"""Paddle's functions and methods that go by another name here."""
-CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
-"""Functions that make tensors of plain numbers."""
-LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
-"""Functions that make tensors of one number, of another tensor's shape."""
-OF_TORCH = {
-    **_OPERATORS,
-    **_SHARED,
-    **_pairs(
-        """
-        true_divide:divide rdiv:rdiv reshape:reshape to:astype type:astype float:astype double:astype half:astype
-        type_as:astype clamp:clip repeat:tile gather:take_along_axis fmod:remainder bitwise_not:logical_not
-        upsample:interpolate T:transpose mT:transpose absolute:abs linalg_vector_norm:norm vector_norm:norm
-        scatter:put_along_axis scatter_add:put_along_axis
-    """.split()
-    ),
-}
-"""Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
-
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""

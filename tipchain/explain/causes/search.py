@@ -36,7 +36,7 @@ from tipchain.explain.causes.hypotheses import (
 )
 from tipchain.explain.causes.piece import Piece, PieceOutcome, PieceSide
 from tipchain.explain.causes.program import LAYER
-from tipchain.explain.causes.settings import by_findings, by_floor, by_ignored
+from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import CONSTRUCTED, Diagnosis, Finding, at_source, shown_path
@@ -474,7 +474,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
         if piece.backward:
             if trials.before <= NOISE:
                 return None
-            trials.run(chain(by_ignored(piece, ops), cut_gradients(piece, ops)))
+            trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops)))
             if not trials.settled():
                 trials.run(edits(piece, trials.walk))
             found = trials.found()
@@ -551,8 +551,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     )
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
-    yield by_floor(piece, ops)
-    yield by_ignored(piece, ops)
+    yield by_meaning(piece, ops)
     yield missing_inputs(piece)
     yield output_order(piece, trials.base.outputs, ops)
     if not piece.backward:

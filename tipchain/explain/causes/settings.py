@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from types import ModuleType
 
 from tipchain.explain.causes.hypotheses import Hypothesis, below, class_of, place_of, same_setting, together
 from tipchain.explain.causes.piece import Piece
-from tipchain.explain.causes.program import LAYER, Op, instead, then
+from tipchain.explain.causes.program import LAYER, Op, instead
 from tipchain.explain.findings import CONSTRUCTED, Finding
-from tipchain.explain.preflight.kinds import kind_of, named_kind
-from tipchain.explain.preflight.table import UNTOLD, Trait, ntuple, same, tidy
-from tipchain.framework_types import Model, Tensor
+from tipchain.facts.functions import OTHERWISE, OtherMeaning
+from tipchain.facts.layers import kind_of, named_kind
+from tipchain.facts.settings import UNTOLD, Trait, ntuple, same, tidy
+from tipchain.framework_types import Function, Model, Nested, Options, Setting
 from tipchain.frameworks.randomness import attributes
-from tipchain.numbers.tolerance import LOGIT_FLOOR
 
 
 def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
@@ -142,63 +143,42 @@ def _convolved(finding: Finding, reference: Model, layer: Model, piece: Piece) -
 # What Paddle computes otherwise.
 
 
-def by_floor(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield `log_softmax` as torch computes it, where Paddle's stops at `LOGIT_FLOOR` below the largest."""
+def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield what torch's function of a name computes, in place of calls of Paddle's that mean something else."""
     for op in ops:
         kind = type(op.layer).__name__ if op.name == LAYER else op.name
-        given = piece.floats(op.args[:1])
-        if kind.lower().replace("_", "") != "logsoftmax" or not given:
+        known = OTHERWISE.get(kind.lower().replace("_", "").removesuffix("loss"))
+        if known is None:
             continue
-        axis = op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else getattr(op.layer, "_axis", -1))
-        axis = -1 if axis is None else axis
-        if float((given[0].max(axis=axis) - given[0].min(axis=axis)).max()) <= LOGIT_FLOOR:
-            continue
-        exact = f"x - paddle.logsumexp(x, axis={axis}, keepdim=True)"
-        yield Hypothesis(
-            code="function",
-            name=kind,
-            acts={op.number: instead(partial(_log_softmax, piece.paddle, axis))},
-            confirmed=True,
-            message=f"Paddle's `{kind}`{place_of(op, piece)} takes inputs more than {LOGIT_FLOOR:g} below the largest for "
-            f"{LOGIT_FLOOR:g} below, torch's takes them as they are",
-            fix=f"write `{exact}` for `{kind}`{place_of(op, piece)}",
-            place=op.path if op.name == LAYER else None,
-        )
+        with suppress(AttributeError, KeyError, TypeError, ValueError):  # called in another way than the row says
+            made = known.compute(piece.paddle, _given(op), op.result)
+            if made is None:
+                continue
+            where = place_of(op, piece)
+            yield Hypothesis(
+                code="argument" if known.argument else "function",
+                name=known.argument or kind,
+                acts={op.number: partial(_as_torch, piece.paddle, known, op)},
+                confirmed=True,
+                message=f"Paddle's `{kind}`{where} {known.words}",
+                fix=f"write `{known.write}` for `{kind}`{where}",
+                place=op.path if op.name == LAYER else None,
+            )
 
 
-def by_ignored(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield a mean cross entropy without what it ignores: Paddle's divides by all labels where `ignore_index` is negative (3.3.1)."""
-    for op in ops:
-        kind = type(op.layer).__name__ if op.name == LAYER else op.name
-        if kind.lower().replace("_", "").removesuffix("loss") != "crossentropy":
-            continue
-        usual = {"label": None, "weight": None, "ignore_index": -100, "reduction": "mean"}
-        order = ("input", "label") if op.name == LAYER else ("input", *usual)
-        given = {**usual, **op.kwargs, **dict(zip(order, op.args, strict=False))}
-        if op.name == LAYER:
-            given |= {name: getattr(op.layer, name) for name in ("weight", "ignore_index", "reduction")}
-        labels, ignored = given["label"], given["ignore_index"]
-        if given["reduction"] != "mean" or given["weight"] is not None or ignored >= 0 or labels.is_floating_point():
-            continue
-        kept = int((labels != ignored).sum())
-        if not 0 < kept < labels.size:
-            continue
-        where = place_of(op, piece)
-        yield Hypothesis(
-            code="argument",
-            name="ignore_index",
-            acts={op.number: then(partial(_scaled, labels.size / kept))},
-            confirmed=True,
-            message=f"Paddle's `{kind}`{where} divides by all {labels.size} labels where `ignore_index` is negative, "
-            f"torch's by the {kept} that are not {ignored}",
-            fix=f"sum in `{kind}`{where} with `reduction='sum'`, and divide by the number of labels that are not {ignored}",
-            place=op.path if op.name == LAYER else None,
-        )
+def _given(op: Op, args: Sequence[Nested] | None = None, kwargs: Options | None = None) -> dict[str, Setting]:
+    """Return the arguments of a call by name, with its defaults; of a layer what it keeps, too."""
+    kept = {} if op.name != LAYER else {name.lstrip("_"): value for name, value in vars(op.layer).items()}
+    bound = signature(op.layer.forward if op.name == LAYER else op.function).bind(
+        *(args or op.args), **(kwargs or op.kwargs)
+    )
+    bound.apply_defaults()
+    return {**kept, **bound.arguments}
 
 
-def _scaled(factor: float, x: Tensor) -> Tensor:
-    return x * factor
-
-
-def _log_softmax(paddle: ModuleType, axis: int, x: Tensor) -> Tensor:
-    return x - paddle.logsumexp(x, axis=axis, keepdim=True)
+def _as_torch(
+    paddle: ModuleType, known: OtherMeaning, op: Op, original: Function, args: tuple[Nested, ...], kwargs: Options
+) -> Nested:
+    result = original(*args, **kwargs)
+    made = known.compute(paddle, _given(op, args, kwargs), result)
+    return result if made is None else made

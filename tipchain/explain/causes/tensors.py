@@ -15,9 +15,9 @@ from tipchain.explain.causes.piece import Piece
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.preflight.parameters import describe_values, is_constant, port_array, same_values
+from tipchain.facts.layers import STATISTICS
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.tolerance import CONSTANT
-from tipchain.weights.matching import STATISTICS
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
 

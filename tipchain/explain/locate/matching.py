@@ -14,6 +14,7 @@ import numpy as np
 
 from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
 from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, Trace, TracedValue
+from tipchain.facts.layers import FAMILIES
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
@@ -274,43 +275,6 @@ Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 
 
-def _pairs(words: str) -> dict[str, str]:
-    return dict(one.split(":") for one in words.split())
-
-
-PLAIN_ACTIVATIONS = _pairs(
-    """
-    ReLU:relu ReLU6:relu6 SiLU:silu Silu:silu Hardswish:hardswish GELU:gelu Tanh:tanh Sigmoid:sigmoid
-    Hardsigmoid:hardsigmoid LeakyReLU:leaky_relu ELU:elu Mish:mish Softplus:softplus
-    """
-)
-"""Functions of one tensor under the name that both frameworks have them by, by the classes of layers that compute them: the ones
-that a layer may have inside or after it."""
-ACTIVATIONS = PLAIN_ACTIVATIONS | _pairs(
-    """
-    CELU:celu SELU:selu Swish:swish Softmax:softmax LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign
-    LogSigmoid:log_sigmoid Tanhshrink:tanhshrink Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold
-    ThresholdedReLU:thresholded_relu PReLU:prelu RReLU:rrelu GLU:glu
-    """
-)
-"""All of both frameworks', by the classes."""
-_SIZES = ("1d", "2d", "3d")
-_FAMILY = {
-    f"{kind}{ending}": family
-    for family, kinds, endings in (
-        ("activation", map(str.lower, ACTIVATIONS), ("",)),
-        ("pool", "maxpool avgpool adaptiveavgpool adaptivemaxpool lppool fractionalmaxpool".split(), _SIZES),
-        ("dropout", "alphadropout featurealphadropout identity".split(), ("",)),
-        ("dropout", ("dropout",), ("", *_SIZES)),
-        ("resize", "upsample upsamplingnearest2d upsamplingbilinear2d pixelshuffle pixelunshuffle".split(), ("",)),
-        ("pad", "constantpad zeropad pad reflectionpad replicationpad".split(), _SIZES),
-        ("norm", "batchnorm instancenorm".split(), _SIZES),
-        ("norm", "layernorm groupnorm rmsnorm localresponsenorm".split(), ("",)),
-        ("flatten", "flatten unflatten".split(), ("",)),
-    )
-    for kind in kinds
-    for ending in endings
-}
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
 """What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
 sizes. Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
@@ -628,7 +592,7 @@ def _best_pairs(scores: Array) -> list[tuple[int, int]]:
 def _score(one: Call, other: Call, close: Close) -> float:
     """Return how likely two calls are the same layer; 0 or less: not."""
     kind, port_kind = one.type.lower(), other.type.lower()
-    family, port_family = families = _FAMILY.get(kind), _FAMILY.get(port_kind)
+    family, port_family = families = FAMILIES.get(kind), FAMILIES.get(port_kind)
     outputs = _alike(one.outputs, other.outputs, close)
     inputs = _alike(one.inputs, other.inputs, close)
     if kind == port_kind:

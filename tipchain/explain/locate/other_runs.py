@@ -29,7 +29,7 @@ from tipchain.explain.locate.runs import (
 )
 from tipchain.explain.locate.trace import take_out
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.kinds import kind_of
+from tipchain.facts.layers import kind_of
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import map_nested
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -206,8 +206,6 @@ def _shapes(arrays: Sequence[Array]) -> Shapes:
     return tuple(one.shape for one in arrays)
 
 
-RECURRENT = ("LSTM", "GRU", "RNN")
-"""Kinds of layers whose masks may be of packed sequences on one side: their shapes tell nothing."""
 Place = tuple[str, str]
 """The paired layers that were called before a draw and after it, by the reference's paths; empty where there is none."""
 
@@ -320,9 +318,10 @@ class _Comparer:
         )
 
     def _is_recurrent(self, number: int, side: int) -> bool:
+        """Tell whether masks may be of packed sequences on one side: their shapes then tell nothing."""
         inside = [call for call in self.runs[side].trace.calls if number in call.drawn]
         kinds = [kind_of(call.layer, 1 if side else 0) for call in inside]
-        return any(kind is not None and kind.name in RECURRENT for kind in kinds)
+        return any(kind is not None and kind.family == "recurrent" for kind in kinds)
 
 
 def _places(events: Sequence[Draw | str]) -> list[Place]:

@@ -12,8 +12,9 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
-from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, LayoutStep, Matching
+from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
+from tipchain.facts.layers import INSIDE
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT
@@ -296,7 +297,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     if not given or made.dtype.kind != "f":
         return
     tensor = side.tensor(store.get(made.stored), gradient=False)
-    for name in dict.fromkeys(PLAIN_ACTIVATIONS.values()):
+    for name in INSIDE:
         result = side.view(side.function(name)(tensor))
         for value in given.values():
             if relative(result, store.get(value.stored)) <= SAME_SINGLE:

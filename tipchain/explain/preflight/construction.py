@@ -13,20 +13,19 @@ from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.trace import TracedValue
-from tipchain.explain.preflight.kinds import (
-    DROPOUTS,
-    INNER,
+from tipchain.explain.preflight.optimizers import check_optimizers
+from tipchain.explain.preflight.paired import (
+    PairedLayers,
+    axes_comparable,
     computes_the_same,
     inner_pairs,
-    kind_of,
     never_alike,
     orders_comparable,
-    runs_as_built,
 )
-from tipchain.explain.preflight.optimizers import check_optimizers
 from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
 from tipchain.explain.preflight.schedules import check_schedulers
-from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
+from tipchain.facts.layers import kind_of, runs_as_built
+from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
@@ -228,8 +227,8 @@ def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
         seen.add((pair.reference_path, pair.port_path))
         yield pair
         kind = kind_of(pair.reference, 0)
-        if kind is not None and kind.name in INNER and kind is kind_of(pair.port, 1):
-            yield from (one for one in inner_pairs(pair, kind.name) if (one.reference_path, one.port_path) not in known)
+        if kind is not None and kind.inner and kind is kind_of(pair.port, 1):
+            yield from (one for one in inner_pairs(pair, kind) if (one.reference_path, one.port_path) not in known)
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
@@ -314,7 +313,7 @@ def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Findi
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
     """Return the finding where one layer drops something and the other hands on what it is given."""
     missing = theirs.name == "Identity"
-    if not {ours.name, theirs.name} & DROPOUTS or "Identity" not in (ours.name, theirs.name):
+    if not (ours.drops or theirs.drops) or "Identity" not in (ours.name, theirs.name):
         return None
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
@@ -391,19 +390,13 @@ def _tells(pair: PairedLayers) -> bool:
     """Tell whether two containers can be compared: both are a user's own, or both layers of a Transformer."""
     ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
     if ours is not None or theirs is not None:
-        return ours is theirs and ours is not None and ours.name in INNER
+        return ours is theirs and ours is not None and bool(ours.inner)
     return not any(
         type(layer).__module__.startswith(("torch.nn.", "paddle.nn.")) for layer in (pair.reference, pair.port)
     )
 
 
 # Whether matched layers are in the same mode, and keep their parameters in the same precision.
-
-
-MINDED = frozenset(
-    ("BatchNorm", "Dropout", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "LSTM", "GRU", "RNN", "MultiheadAttention")
-)
-"""Kinds of layers that do other things in train mode than in eval mode."""
 
 
 def check_flags(
@@ -451,14 +444,14 @@ def _mind_modes(pair: PairedLayers) -> bool:
     for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
         if kind is None and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names:
             return True
-        if kind is not None and kind.name in MINDED and drops(layer):
+        if kind is not None and kind.by_mode and drops(layer):
             return True
     return False
 
 
 def _modes(pair: PairedLayers) -> Iterator[Finding]:
     kind = kind_of(pair.reference, 0)
-    if kind is None or kind is not kind_of(pair.port, 1) or kind.name not in MINDED:
+    if kind is None or kind is not kind_of(pair.port, 1) or not kind.by_mode:
         return
     ours, theirs = _minds(pair.reference), _minds(pair.port)
     if ours is None or theirs is None or ours == theirs:

@@ -3,50 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
 from tipchain.core.language import listed
 from tipchain.explain.findings import Finding
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
-from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, DEFAULTS, OptimizerKind
+from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
 from tipchain.frameworks.paddle_ import own_schedule, parameter_groups
 
-# Sources: ``torch/optim/*.py`` of torch 2.13; ``paddle/optimizer/*.py`` and ``paddle/regularizer.py`` of Paddle 3.3,
-# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
-
-
 Decay = tuple[tuple[str, float], ...]
 """What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
-MOMENTS = {"beta1": "betas[0]", "beta2": "betas[1]", "epsilon": "eps"}
-OPTIMIZERS: Mapping[str, Mapping[str, str]] = {
-    "SGD": {"momentum": "momentum", "use_nesterov": "nesterov", "dampening": "dampening"},
-    "Adam": {**MOMENTS, "amsgrad": "amsgrad"},
-    "RMSProp": {"rho": "alpha", "epsilon": "eps", "momentum": "momentum", "centered": "centered"},
-    "Adagrad": {"epsilon": "eps", "initial_accumulator_value": "initial_accumulator_value", "lr_decay": "lr_decay"},
-    "Adamax": MOMENTS,
-    "Adadelta": {"rho": "rho", "epsilon": "eps"},
-    "NAdam": {**MOMENTS, "momentum_decay": "momentum_decay"},
-    "RAdam": MOMENTS,
-    "Rprop": {"etas": "etas"},
-    "ASGD": {},
-    "LBFGS": {},
-    "Lamb": {},
-}
-"""Paddle's arguments by optimizer, with what torch keeps each as in a group; AdamW is Adam, Momentum SGD, as decay and momentum tell."""
-CLASSES = {"AdamW": "Adam", "RMSprop": "RMSProp", "Momentum": "SGD"}
-ABSENT: Options = {"dampening": 0.0, "lr_decay": 0.0, "maximize": False}
-"""What Paddle does as to settings of torch's that it does not have."""
-DEFAULTS: Options = {"rescale_grad": 1.0, "use_nesterov": False, "dampening": 0.0}
-"""What holds where an optimizer has no such argument, or none without a momentum."""
-NOTES = {
-    "RMSProp": "Paddle's RMSProp has epsilon below the root and the rate inside the momentum, torch's beside and outside",
-    "Adamax": "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient",
-}
-"""What equal arguments mean otherwise; ``tipchain.pairs.paddle_optimizers`` has torch's formulas."""
+PACKAGES = "torch.optim", "paddle.optimizer"
 SHOWN = 4
 """Parameters that a message names."""
 
@@ -56,7 +28,7 @@ class Treatment:
     """What an optimizer does to one parameter.
 
     Attributes:
-        kind: a key of `OPTIMIZERS`; empty of a user's own optimizer.
+        kind: a row of the table of optimizers; empty of a user's own optimizer.
         rate: the learning rate now, factors included; None of an optimizer that tells none.
         decay: what decays it.
         options: the rest by Paddle's arguments, in Paddle's terms.
@@ -105,17 +77,18 @@ class UpdateDifference:
         return Finding(code="setting", kind="optimizer", reference=reference, port=port, message=message, fix=self.fix)
 
 
-def _kind(optimizer: object, package: str) -> str:
-    names = (one.__name__ for one in type(optimizer).__mro__ if one.__module__.startswith(package))
-    return next((known for name in names if (known := CLASSES.get(name, name)) in OPTIMIZERS), "")
+def _kind(optimizer: object, side: int) -> OptimizerKind | None:
+    of_package = (one for one in type(optimizer).__mro__ if one.__module__.startswith(PACKAGES[side]))
+    return next((known for one in of_package if (known := BY_CLASS[side].get(one.__name__)) is not None), None)
 
 
 def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
     """Yield each parameter of a torch optimizer with what is done to it."""
-    kind = _kind(optimizer, "torch.optim")
+    row = _kind(optimizer, 0)
+    kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
     for group in optimizer.param_groups:
         options: dict[str, Setting] = {"maximize": bool(group.get("maximize", False))}
-        for name, key in OPTIMIZERS.get(kind, {}).items():
+        for name, key in arguments.items():
             if key.partition("[")[0] in group:
                 options[name] = plain(group["betas"][int(key[-2])] if key.startswith("betas") else group[key])
         if kind == "SGD" and not options.get("momentum"):
@@ -131,11 +104,12 @@ def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
 
 def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
     """Yield each parameter of a Paddle optimizer with what is done to it."""
-    kind = _kind(optimizer, "paddle.optimizer")
+    row = _kind(optimizer, 1)
+    kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
     rate = float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else None
     for group, parameters in parameter_groups(optimizer):
         options: dict[str, Setting] = {"maximize": False}
-        for name in (*OPTIMIZERS.get(kind, ()), "rescale_grad"):
+        for name in (*arguments, "rescale_grad"):
             options[name] = _kept(optimizer, group, name)
         if options["rescale_grad"] in (None, 1):
             del options["rescale_grad"]
@@ -326,7 +300,7 @@ def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[T
 
 def level_epsilons(ours: Optimizer, theirs: Optimizer) -> str:
     """Take epsilon out of both RMSProps where they correspond, for it stands elsewhere in Paddle's; return what was done."""
-    if not _is_paddles(theirs) or _kind(theirs, "paddle.optimizer") != "RMSProp":
+    if not _is_paddles(theirs) or _kind(theirs, 1) is not BY_NAME["RMSProp"]:
         return ""
     values = [one.options.get("epsilon") for read in (read_torch(ours), read_paddle(theirs)) for _, one in read]
     if None in values or not all(same(values[0], one) for one in values):

@@ -16,11 +16,13 @@ from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
+from tipchain.facts.layers import GATES, STATISTICS
+from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
 from tipchain.weights.files import array_of, view_of
-from tipchain.weights.matching import STATISTICS, match_models, matchable_layers, without
-from tipchain.weights.sides import OWN_KIND, LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
+from tipchain.weights.matching import match_models, matchable_layers, without
+from tipchain.weights.sides import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -219,8 +221,6 @@ def is_floating(slot: TensorSlot) -> bool:
 # How the values of a parameter differ from those it should have: by their order, their scale, their place, or otherwise.
 
 
-GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
-"""The gates of recurrent layers, in the order in which both frameworks stack their weights."""
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
 FEW = 16

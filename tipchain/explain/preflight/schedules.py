@@ -1,148 +1,17 @@
-# ruff: noqa: SLF001  (both frameworks keep what a cycle is made of in private attributes)
 """What a learning-rate schedule is made with, in one form for both frameworks, and Paddle's schedule made of that."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from tipchain.explain.findings import Finding, at_source
-from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.facts.schedules import LAST, SCHEDULES, Readers
+from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Schedule, Setting
 
-# Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
-# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
-
-
-Reader = Callable[[Schedule], Setting]
-Readers = str | tuple[str | Reader, str | Reader]
-"""An attribute of both frameworks' schedules, or what reads torch's and Paddle's."""
-
-
-def _single(name: str) -> Reader:
-    """Return what reads the value that all groups share, None where they differ."""
-
-    def read(schedule: Schedule) -> Setting:
-        values = getattr(schedule, name)
-        return values[0] if len(set(values)) == 1 else None
-
-    return read
-
-
-def _group(key: str) -> Reader:
-    return lambda schedule: schedule.optimizer.param_groups[0][key]
-
-
-def _milestones(schedule: Schedule) -> Setting:
-    kept = schedule.milestones
-    return sorted(kept.elements() if isinstance(kept, Counter) else kept)
-
-
-def _warm_rate(warmed: Schedule, step: int) -> Setting:
-    """Return the rate that a warm-up of torch's has at a step, None where that cannot be read."""
-    warmup, base = warmed._schedulers[0], _single("base_lrs")(warmed._schedulers[0])
-    if base is not None and hasattr(warmup, "lr_lambdas"):
-        return base * warmup.lr_lambdas[0](step)
-    share = warmup.start_factor + (warmup.end_factor - warmup.start_factor) * min(1.0, step / warmup.total_iters)
-    return None if base is None else base * share
-
-
-BASE: Mapping[str, Readers] = {"learning_rate": (_single("base_lrs"), "base_lr")}
-LAST: Mapping[str, Readers] = {"last_epoch": (lambda one: one.last_epoch - 1, lambda one: one.last_epoch - 1)}
-SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
-    "StepLR": ("StepDecay", {**BASE, "step_size": "step_size", "gamma": "gamma", **LAST}),
-    "MultiStepLR": ("MultiStepDecay", {**BASE, "milestones": (_milestones, "milestones"), "gamma": "gamma", **LAST}),
-    "ExponentialLR": ("ExponentialDecay", {**BASE, "gamma": "gamma", **LAST}),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", {**BASE, "T_max": "T_max", "eta_min": "eta_min", **LAST}),
-    "CosineAnnealingWarmRestarts": (
-        "CosineAnnealingWarmRestarts",
-        {**BASE, "T_0": "T_0", "T_mult": "T_mult", "eta_min": "eta_min", **LAST},
-    ),
-    "PolynomialLR": (
-        "PolynomialDecay",
-        {
-            **BASE,
-            "decay_steps": ("total_iters", "decay_steps"),
-            "end_lr": (lambda _: 0.0, "end_lr"),
-            "power": "power",
-            "cycle": (lambda _: False, "cycle"),
-            **LAST,
-        },
-    ),
-    "LinearLR": (
-        "LinearLR",
-        {
-            **BASE,
-            "total_steps": ("total_iters", "total_steps"),
-            "start_factor": "start_factor",
-            "end_factor": "end_factor",
-            **LAST,
-        },
-    ),
-    "LambdaLR": ("LambdaDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "MultiplicativeLR": ("MultiplicativeDecay", {**BASE, "lr_lambda": (_single("lr_lambdas"), "lr_lambda"), **LAST}),
-    "OneCycleLR": (
-        "OneCycleLR",
-        {
-            "max_learning_rate": (_group("max_lr"), lambda one: one._lr_config[1]),
-            "total_steps": "total_steps",
-            "divide_factor": (
-                lambda one: _group("max_lr")(one) / _group("initial_lr")(one),
-                lambda one: one._lr_config[1] / one._lr_config[0],
-            ),
-            "end_learning_rate": (_group("min_lr"), lambda one: one._lr_config[-1]),
-            "phase_pct": (
-                lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
-                lambda one: (one._step_config[1] + 1) / one.total_steps,
-            ),
-            "three_phase": (lambda one: len(one._schedule_phases) == 3, lambda one: len(one._lr_config) == 4),
-            "anneal_strategy": (
-                "_anneal_func_type",
-                lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear",
-            ),
-            **LAST,
-        },
-    ),
-    "CyclicLR": (
-        "CyclicLR",
-        {
-            "base_learning_rate": (_single("base_lrs"), "base_lr"),
-            "max_learning_rate": (_single("max_lrs"), "max_lr"),
-            "step_size_up": (
-                lambda one: round(one.total_size * one.step_ratio),
-                lambda one: round(one.cycle_size * one.step_up_pct),
-            ),
-            "step_size_down": (
-                lambda one: round(one.total_size * (1 - one.step_ratio)),
-                lambda one: round(one.cycle_size * (1 - one.step_up_pct)),
-            ),
-            "mode": "mode",
-            "exp_gamma": "gamma",
-            **LAST,
-        },
-    ),
-    "ReduceLROnPlateau": (
-        "ReduceOnPlateau",
-        {
-            "learning_rate": (_group("lr"), "base_lr"),
-            **{name: name for name in "mode factor patience threshold threshold_mode cooldown".split()},
-            "min_lr": (_single("min_lrs"), "min_lr"),
-            "epsilon": ("eps", "epsilon"),
-        },
-    ),
-    "SequentialLR": (
-        "LinearWarmup",
-        {
-            "learning_rate": (lambda one: one._schedulers[1], "learning_rate"),
-            "warmup_steps": (lambda one: one._milestones[0], "warmup_steps"),
-            "start_lr": (lambda one: _warm_rate(one, 0), "start_lr"),
-            "end_lr": (lambda one: _warm_rate(one, one._milestones[0]), "end_lr"),
-        },
-    ),
-}
-"""Paddle's class by torch's, and what reads its arguments of both; a ``SequentialLR`` of two is a warm-up and what follows it."""
 STATE = frozenset(("last_epoch", "last_lr", "verbose", "by_epoch", "best", "num_bad_epochs", "cooldown_counter"))
 """Attributes of schedules that are no arguments."""
 

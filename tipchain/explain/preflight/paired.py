@@ -1,0 +1,130 @@
+"""Pairs of layers: what may be compared of them, and which of different kinds compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from tipchain.explain.findings import Effect, Finding
+from tipchain.facts.settings import LayerKind, Shape, held, ntuple, plain, same, space
+from tipchain.framework_types import Model
+
+
+class PairedLayers(NamedTuple):
+    """Two layers that belong together."""
+
+    reference_path: str
+    reference: Model
+    port_path: str
+    port: Model
+    shapes: tuple[Shape, Shape] | None = None
+
+    def finding(
+        self,
+        code: str,
+        values: tuple[str, str],
+        message: str,
+        fix: str,
+        *,
+        kind: Literal["argument", "flag"] = "argument",
+        effect: Effect = "here",
+    ) -> Finding:
+        """Return a difference between them, given both ``values`` as the frameworks write them."""
+        reference, port = values
+        return Finding(
+            code=code,
+            kind=kind,
+            reference_path=self.reference_path,
+            port_path=self.port_path,
+            reference=reference,
+            port=port,
+            message=message,
+            fix=fix,
+            effect=effect,
+        )
+
+
+def inner_pairs(pair: PairedLayers, kind: LayerKind) -> Iterator[PairedLayers]:
+    """Yield the pairs of layers inside a pair of Transformer layers."""
+    for ours in kind.inner:
+        theirs = kind.storage.children.get(ours, ours) if kind.storage is not None else ours
+        reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
+        if reference is not None and port is not None:
+            paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
+            yield PairedLayers(next(paths), reference, next(paths), port)
+
+
+def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
+    """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
+    if pair.shapes is not None:
+        ours, theirs = pair.shapes
+        return ours == theirs
+    return len({value < 0 for value in (one, other) if isinstance(value, int)}) < 2
+
+
+def orders_comparable(pair: PairedLayers) -> bool | None:
+    """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
+    if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes):
+        return None
+    ours, theirs = pair.shapes
+    if len(set(ours[:2])) == 1:
+        return None
+    if ours == theirs:
+        return True
+    return False if ours == (theirs[1], theirs[0], theirs[2]) else None
+
+
+def never_alike(one: LayerKind, other: LayerKind) -> bool:
+    """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
+    names = {one.name, other.name}
+    if one.family == other.family and (one.family in ("activation", "recurrent") or (one.drops and other.drops)):
+        return True
+    pools = {name.removeprefix("Adaptive") for name in names}
+    if len(pools) == 2 and {name[:3] for name in pools} == {"Max", "Avg"}:
+        return len({name[-2:] for name in pools}) == 1
+    return "BatchNorm" in names and bool(names & {"LayerNorm", "GroupNorm", "InstanceNorm"})
+
+
+def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
+    """Tell whether two layers of different kinds are made so that they compute the same."""
+    layers = list(zip((pair.reference, pair.port), kinds, pair.shapes or (None, None), strict=True))
+    one, other = (_function(layer, kind) for layer, kind, _ in layers)
+    if one is not None and other is not None and same(one, other):
+        return True
+    window, port_window = (_window(layer, kind, shape) for layer, kind, shape in layers)
+    return window is not None and window == port_window
+
+
+def _function(layer: Model, kind: LayerKind) -> tuple[object, ...] | None:
+    """Return what an activation or dropout computes, in words that several kinds share."""
+    name = kind.name
+    if name in ("ELU", "CELU"):
+        alpha = plain(held(layer, "alpha", "_alpha"))
+        return ("elu",) if alpha == 1 else (name, alpha)
+    slope = name == "LeakyReLU" and held(layer, "negative_slope", "_negative_slope") == 0
+    cut = name == "Threshold" and (held(layer, "threshold", "_threshold"), held(layer, "value", "_value")) == (0, 0)
+    if name == "ReLU" or slope or cut:
+        return ("relu",)
+    if name == "Identity" or (kind.drops and layer.p == 0):
+        return ("identity",)
+    return None
+
+
+def _window(layer: Model, kind: LayerKind, shape: tuple[int, ...] | None) -> object:
+    """Return the windows of a pool that divides its input evenly; an adaptive pool has them if its sizes are known."""
+    inputs = space(shape, getattr(layer, "data_format", getattr(layer, "_data_format", None)))
+    if inputs is None or "Pool" not in kind.name or kind.name[:2] == "LP":
+        return None
+    what, axes = kind.name.removeprefix("Adaptive")[:3], len(inputs)
+    if kind.name.startswith("Adaptive"):
+        outputs = ntuple(held(layer, "_output_size", "output_size"), axes)
+        wanted = [size if out is None else out for size, out in zip(inputs, outputs, strict=True)]
+        if any(size % out for size, out in zip(inputs, wanted, strict=True)):
+            return None
+        return what, inputs, tuple(size // out for size, out in zip(inputs, wanted, strict=True))
+    kernel = ntuple(held(layer, "ksize", "kernel_size"), axes)
+    stride = kernel if layer.stride is None else ntuple(layer.stride, axes)
+    even = all(size % length == 0 for size, length in zip(inputs, kernel, strict=True))
+    single = kernel == tuple(inputs)
+    plain_padding = ntuple(layer.padding, axes) == (0,) * axes
+    return (what, inputs, kernel) if plain_padding and (single or (even and stride == kernel)) else None

@@ -1,0 +1,186 @@
+"""The table of functions: one name for each operator, function and method of both frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from tipchain.framework_types import Nested, Options, Tensor
+from tipchain.numbers.tolerance import LOGIT_FLOOR
+
+# Paddle's operators, functions and methods that a model's code may call, and one name for each.
+
+
+def _pairs(names: Sequence[str]) -> dict[str, str]:
+    return {name: told for name, _, told in (one.partition(":") for one in names)}
+
+
+_OPERATORS = _pairs(
+    """
+    add:add radd:add sub:subtract rsub:rsub mul:multiply rmul:multiply truediv:divide rtruediv:rdiv div:divide
+    matmul:matmul neg:neg pow:pow getitem:getitem iadd:add isub:subtract imul:multiply itruediv:divide rpow:rpow
+    rmatmul:matmul floordiv:floor_divide mod:remainder lt:less le:less_equal gt:greater ge:greater_equal
+    and:logical_and or:logical_or invert:logical_not setitem:setitem
+""".split()
+)
+SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
+"""Operators by the name they have here."""
+INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
+PLAIN = tuple(
+    """
+        abs add addmm astype baddbmm bmm broadcast_to cast chunk clip clone concat cos cumsum detach divide
+        einsum erf exp expand expand_as flatten flip gather gather_nd index_select log log1p logsumexp
+        masked_fill masked_select matmul max maximum mean min minimum mm mod moveaxis multiply neg norm
+        outer pow prod reciprocal reshape repeat_interleave roll rot90 rsqrt scale sigmoid sign sin softmax
+        split sqrt square squeeze stack std strided_slice subtract sum swapaxes t take_along_axis tanh
+        tensordot tile topk transpose tril triu unbind unflatten unsqueeze unstack var view where amax amin
+        permute sub mul div negative float half bfloat16 double slice concatenate cat add_ subtract_
+        multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_ squeeze_ unsqueeze_ sigmoid_
+        tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like full_like meshgrid argmax
+        argmin argsort sort median cumprod less_than less_equal greater_than greater_equal floor_divide
+        remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis index_put
+        index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
+        expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
+        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
+        hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
+    """.split()
+)
+"""Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
+_SHARED = _pairs(
+    """
+    negative:neg permute:transpose cat:concat concatenate:concat view:reshape mm:matmul bmm:matmul amax:max
+    amin:min swapaxes:transpose
+""".split()
+)
+ALIASES = {
+    **_SHARED,
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "cast": "astype",
+    "less_than": "less",
+    "greater_than": "greater",
+    "mod": "remainder",
+    "swapdims": "transpose",
+    "upsample": "interpolate",
+}
+"""Paddle's functions and methods that go by another name here."""
+CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
+"""Functions that make tensors of plain numbers."""
+LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
+"""Functions that make tensors of one number, of another tensor's shape."""
+OF_TORCH = {
+    **_OPERATORS,
+    **_SHARED,
+    **_pairs(
+        """
+        true_divide:divide rdiv:rdiv reshape:reshape to:astype type:astype float:astype double:astype half:astype
+        type_as:astype clamp:clip repeat:tile gather:take_along_axis fmod:remainder bitwise_not:logical_not
+        upsample:interpolate T:transpose mT:transpose absolute:abs linalg_vector_norm:norm vector_norm:norm
+        scatter:put_along_axis scatter_add:put_along_axis conv_transpose1d:conv1d_transpose
+        conv_transpose2d:conv2d_transpose conv_transpose3d:conv3d_transpose huber_loss:smooth_l1_loss
+        multilabel_margin_loss:multi_label_margin_loss multilabel_soft_margin_loss:multi_label_soft_margin_loss
+        threshold:thresholded_relu upsample_bilinear:interpolate upsample_nearest:interpolate
+    """.split()
+    ),
+}
+"""Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
+NAMES = {
+    "dim": "axis",
+    "dims": "axis",
+    "other": "y",
+    "eps": "epsilon",
+    "exponent": "y",
+    "key": "item",
+    "dim0": "axis",
+    "min_val": "min",
+    "max_val": "max",
+    "lambd": "threshold",
+}
+"""Paddle's names of settings that torch calls otherwise."""
+
+
+# Functions of one name that compute something else in Paddle 3.3, for arguments where that shows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherMeaning:
+    """A function of Paddle's that computes something else than torch's of its name.
+
+    Attributes:
+        words: what Paddle's does, and torch's, after the function's name.
+        write: what computes torch's in Paddle.
+        compute: does, given the module, the arguments by name and Paddle's result; None where both mean the same.
+        argument: the argument that they mean otherwise.
+    """
+
+    words: str
+    write: str
+    compute: Callable[[ModuleType, Options, Nested], Nested]
+    argument: str = ""
+
+
+def _log_softmax(paddle: ModuleType, given: Options, _result: Tensor) -> Tensor:
+    x, axis = given["x"], -1 if given.get("axis") is None else given["axis"]
+    far = float((x.max(axis=axis) - x.min(axis=axis)).max()) > LOGIT_FLOOR
+    return x - paddle.logsumexp(x, axis=axis, keepdim=True) if far else None
+
+
+def _cross_entropy(_paddle: ModuleType, given: Options, result: Tensor) -> Tensor:
+    labels, ignored = given["label"], given["ignore_index"]
+    plain = given["reduction"] == "mean" and given["weight"] is None and not labels.is_floating_point()
+    kept = int((labels != ignored).sum()) if plain and ignored < 0 else 0
+    return result * (labels.size / kept) if 0 < kept < labels.size else None
+
+
+def _median(paddle: ModuleType, given: Options, result: Tensor) -> Tensor:
+    if isinstance(result, tuple) or given["mode"] != "avg":
+        return None
+    lower = paddle.median(given["x"], given["axis"], given["keepdim"], mode="min")
+    return lower[0] if isinstance(lower, tuple) else lower
+
+
+def _pad(paddle: ModuleType, given: Options, _result: Tensor) -> Tensor:
+    whole = len(given["pad"]) == 2 * given["x"].ndim and given["mode"] == "constant"
+    last = {"value": given["value"], "pad_from_left_axis": False}
+    return paddle.nn.functional.pad(given["x"], given["pad"], **last) if whole else None
+
+
+OTHERWISE: Mapping[str, OtherMeaning] = {
+    "logsoftmax": OtherMeaning(
+        words=f"takes inputs more than {LOGIT_FLOOR:g} below the largest for {LOGIT_FLOOR:g} below, torch's takes them as they are",
+        write="x - paddle.logsumexp(x, axis=axis, keepdim=True)",
+        compute=_log_softmax,
+    ),
+    "crossentropy": OtherMeaning(
+        words="divides by all labels where `ignore_index` is negative, torch's by those that are another",
+        write="F.cross_entropy(input, label, reduction='sum') / (label != ignore_index).sum()",
+        compute=_cross_entropy,
+        argument="ignore_index",
+    ),
+    "median": OtherMeaning(
+        words="gives the mean of the two values in the middle, torch's the lower one",
+        write="paddle.median(x, axis, mode='min')",
+        compute=_median,
+        argument="mode",
+    ),
+    "pad": OtherMeaning(
+        words="counts numbers for all axes from the first axis, torch's from the last",
+        write="F.pad(x, pad, pad_from_left_axis=False)",
+        compute=_pad,
+        argument="pad_from_left_axis",
+    ),
+    "svd": OtherMeaning(
+        words="gives the transpose of the V that `torch.svd` gives",
+        write="V.mT",
+        compute=lambda _paddle, _given, result: (*result[:2], result[2].mT.conj()),
+    ),
+    "smoothl1": OtherMeaning(
+        words="is Huber's loss, `delta` times as large as torch's",
+        write="F.smooth_l1_loss(input, label, delta=delta) / delta",
+        compute=lambda _paddle, given, result: None if given["delta"] == 1 else result / given["delta"],
+        argument="delta",
+    ),
+}
+"""By Paddle's function or layer in small letters, without underscores and without ``Loss``."""
