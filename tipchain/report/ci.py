@@ -16,6 +16,7 @@ from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.report.lines import corrected_line
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import verdict_line
 
@@ -153,8 +154,6 @@ def summarize_run(report: RunReport, verdict: str) -> str:
 
 def cause_markdown(cause: Diagnosis) -> Iterator[str]:
     """Yield a cause as lines of Markdown, the line at fault and what it should be in a block of its own."""
-    from tipchain.report.page import corrected_line
-
     yield f"**{markdown(say(cause.message))}**"
     if cause.fix:
         yield f"<br>{say('Fix: ')}{markdown(say(cause.fix))}"
