@@ -29,7 +29,7 @@ class Sign(NamedTuple):
     meaning: str
 
 
-LOOKS = {
+SIGNS = {
     one: Sign(one.value, one.value.replace(" ", "-"), sign, meaning)
     for one, sign, meaning in (
         (Closeness.BITWISE, "=", "bitwise: the reference's own bits in float32"),
@@ -178,22 +178,18 @@ class Node:
         words += [word for one in self.own for word in (one.reference_path or "the model", one.reference_type)]
         return " ".join(dict.fromkeys(words)).lower()
 
-    def of(self, direction: str) -> list[LayerVerdict]:
-        """Return the verdicts of one direction: about its own calls, else about the layers inside."""
-        return [one for one in self.own or self.all() if one.direction == direction]
-
-    def worst(self, direction: str) -> LayerVerdict | None:
-        """Return the worst of those verdicts."""
-        return max(self.of(direction), key=lambda one: (ORDER.index(one.closeness), one.own or 0.0), default=None)
+    def errors(self, direction: str) -> tuple[LayerVerdict, float] | None:
+        """Return the worst verdict of one direction, and the largest inherited error: of its own calls, else of the layers inside."""
+        found = [one for one in self.own or self.all() if one.direction == direction]
+        if not found:
+            return None
+        worst = max(found, key=lambda one: (ORDER.index(one.closeness), one.own or 0.0))
+        return worst, max(one.inherited for one in found)
 
     @staticmethod
-    def look(verdict: LayerVerdict) -> Sign:
+    def sign(verdict: LayerVerdict) -> Sign:
         """Return how a verdict is shown."""
-        return LOOKS[verdict.closeness]
-
-    def inherited(self, direction: str) -> float:
-        """Return the largest error that a call was given."""
-        return max(one.inherited for one in self.of(direction))
+        return SIGNS[verdict.closeness]
 
 
 def grow(verdicts: Iterable[LayerVerdict]) -> Node:
@@ -224,7 +220,7 @@ def _layers(verdicts: Sequence[LayerVerdict]) -> Mapping[str, object]:
     present = {one.closeness for one in verdicts}
     return {
         "counted": count_layers(verdicts),
-        "legend": [LOOKS[one] for one in reversed(ORDER) if one in present],
+        "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
         "shown": template("{n} of {n2} layers"),
         "root": root,
         "everything": root.rows() <= FEW,
@@ -279,7 +275,7 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart | None:
                 if one.closeness is closeness and one.own is not None and _in_double_alone(one) == double
             }
             if own:
-                kind = f"{LOOKS[closeness].slug}{' faint' if double else ''}"
+                kind = f"{SIGNS[closeness].slug}{' faint' if double else ''}"
                 chart.dots(own, own.values(), f"{kind}{small}")
                 chart.keys.append((f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}"))
     chart.keys.append(("line unit", "one rounding to float32"))
