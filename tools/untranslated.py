@@ -14,6 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from jinja2 import Environment, nodes
+
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
 UNREAD_CALLS = re.compile(
     r"re\.\w+|(logger|logging|LOG|_?log)\.\w+|.*\.(startswith|endswith|removeprefix|removesuffix|partition|rpartition|split"
@@ -49,15 +51,58 @@ MOST_FORMS = 64
 
 
 def messages(path: Path) -> list[str]:
-    """Return every line of several words that a module makes, in the order of the code, with names for its places."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    unread = {id(one) for node in ast.walk(tree) for one in _unread(node)}
+    """Return every line of several words that a module or a template makes, in the order of the code, with names for its places."""
+    texts = _template_texts if path.suffix == ".html" else _module_texts
     found: dict[str, None] = {}
-    for text in _texts(tree, unread):
+    for text in texts(path.read_text(encoding="utf-8")):
         for line in map(str.strip, text.split("\n")):
             if _is_message(line):
                 found.setdefault(line.lstrip(",;: ").rstrip(",;:. ").replace("%(default)s", "{cdefault}"))
     return list(found)
+
+
+def _module_texts(text: str) -> Iterator[str]:
+    tree = ast.parse(text)
+    return _texts(tree, {id(one) for node in ast.walk(tree) for one in _unread(node)})
+
+
+def _template_texts(text: str) -> Iterator[str]:
+    """Yield the texts of a template's expressions, and what stands outside of its tags: that is never translated."""
+    tree = Environment(autoescape=True).parse(text)
+    raw = "\0".join(one.data for one in tree.find_all(nodes.TemplateData))
+    yield from re.split("\0|\n", re.sub(r"(?s)<style>.*?</style>|<[^>]*>", "\0", raw))
+    parts = {
+        id(part)
+        for one in tree.find_all((nodes.Concat, nodes.Call))
+        for part in one.find_all(nodes.Node)
+        if _is_part(one)
+    }
+    for node in tree.find_all((nodes.Concat, nodes.Const, nodes.Call)):
+        if id(node) not in parts:
+            yield from map(_named, _template_forms(node))
+
+
+def _is_part(node: nodes.Node) -> bool:
+    """Tell whether what is inside of a template's expression is no message by itself: a part of a sentence, a noun."""
+    return isinstance(node, nodes.Concat) or (isinstance(node.node, nodes.Name) and node.node.name == "many")
+
+
+def _template_forms(node: nodes.Node) -> list[tuple[Piece, ...]]:
+    """Return what an expression of a template may be."""
+    match node:
+        case nodes.Const(value=str() as text):
+            return [(text,)]
+        case nodes.Concat(nodes=inner):
+            return [tuple(itertools.chain(*form)) for form in itertools.product(*map(_template_forms, inner))]
+        case nodes.CondExpr(expr1=first, expr2=second):
+            return [*_template_forms(first), *(_template_forms(second) if second else [("",)])]
+        case nodes.Call(node=nodes.Name(name="many"), args=[_, nodes.Const(value=one), *several]):
+            return [(f"1 {one}",), (NUMBER, f" {several[0].value if several else f'{one}s'}")]
+        case nodes.Filter() | nodes.Sub() | nodes.Call(node=nodes.Getattr(node=nodes.Const())):  # a number as a text
+            return [(NUMBER,)]
+        case nodes.Getattr(attr=name) | nodes.Name(name=name):
+            return [(ast.Name(id=name),)]
+    return [] if isinstance(node, nodes.Call) else [(ast.Name(id="text"),)]
 
 
 def _is_message(text: str) -> bool:
@@ -123,6 +168,7 @@ def _is_text(node: ast.AST) -> bool:
 
 Piece = str | ast.expr
 """A part of a text: what stands there, or what is put there."""
+NUMBER = ast.FormattedValue(value=ast.Name(id="n"), conversion=-1, format_spec=ast.Constant(","))
 
 
 def _forms(node: ast.expr) -> list[tuple[Piece, ...]]:
@@ -244,8 +290,8 @@ def untranslated(path: Path) -> list[str]:
 
 
 def modules(place: Path) -> list[Path]:
-    """Return the modules of a folder, or the file itself."""
-    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+    """Return the modules and templates of a folder, or the file itself."""
+    return sorted((*place.rglob("*.py"), *place.rglob("*.html"))) if place.is_dir() else [place]
 
 
 def entry(text: str) -> str:

@@ -23,7 +23,7 @@ def html_of(report: AlignmentReport) -> str:
 def test_a_cell_shows_the_verdict_stages_causes_and_differences_of_construction():
     report = failing()
     text = html_of(report)
-    assert text.index("the port is not the reference") < text.index("Stages") < text.index("Causes")
+    assert text.index("the port is not the reference") < text.index("Stages") < text.index("Other causes")
     assert report.diagnoses[0].code in text
     assert "Fix: " in text
 

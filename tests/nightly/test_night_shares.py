@@ -215,7 +215,7 @@ def test_shares_that_were_cut_differently_are_found_out(tmp_path, capsys):
     for text in ("shares 1/3 and 2/3 were cut differently", f"1 items of the plan are in no share: {C}"):
         assert text in told
         assert text in page.read_text()
-    assert "<title>cut wrongly: nights of suite</title>" in page.read_text()
+    assert "<title>cut wrongly, Nightly: suite</title>" in page.read_text()
 
 
 def test_what_is_in_two_shares_is_told(tmp_path):

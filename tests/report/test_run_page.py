@@ -16,16 +16,15 @@ from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
+from tipchain.report.lines import POSITIONS, corrected_line
 from tipchain.report.model import RunReport
-from tipchain.report.page import POSITIONS, corrected_line
-from tipchain.report.write import render_run, with_page
-
-VERDICT, COMMAND = "NOT the same model", "tipchain align configs/nets.yaml"
+from tipchain.report.page import render_run
+from tipchain.report.write import with_page
 
 
 def text_of(report: RunReport, part: str = "main") -> str:
     """Return what the page says, without markup, in one of its parts."""
-    page = render_run(report, VERDICT, COMMAND).replace("<wbr>", "")
+    page = render_run(report).replace("<wbr>", "")
     if part != "main":
         page = page[page.index(f'id="{part}"') :].partition("</section>")[0].partition("</header>")[0]
     return " ".join(re.sub("<(script|style).*?</\\1>|<[^>]*>", " ", page, flags=re.DOTALL).split())
@@ -46,16 +45,30 @@ def test_the_page_begins_with_what_ran_why_it_failed_and_the_line_as_it_should_b
         "port nets.paddle_side",
         "2026-11-01 22:00",
         "commit 1a2b3c4",
-        "Cause:",
+        f"Cause: {CAUSE.message.replace('`', '')}",
         "Fix:",
         "port nets/paddle_side.py:34 x = F.avg_pool2d(x, 3, stride=2, padding=1)",
         "as it should be x = F.avg_pool2d(x, 3, stride=2, padding=1, exclusive=False)",
         "reference nets/torch_side.py:31",
+        "explains 100 % of the error",
+        "tried 12 settings",
         "3 checks failed because of it",
         "Not explained: lr: the live models",
     )
     places = [told.index(one) for one in order]
     assert places == sorted(places)
+
+
+def test_a_cause_is_told_once_and_the_headline_is_short():
+    told = text_of(replace(misaligned(), diagnoses=(CAUSE, replace(CAUSE, message="another", explains=()))))
+    assert told.count("the reference counts padding") == 1
+    assert "Other causes" in told
+    for report, headline in (
+        (misaligned(), "NOT the same model"),
+        (chain(), "the chain FAILED"),
+        (aligned(), "the recorded numbers are within their tolerances"),
+    ):
+        assert f"</strong> {headline}</h1>" in render_run(report)
 
 
 def test_the_page_of_a_chain_says_of_which_kind_it_is():
@@ -65,8 +78,8 @@ def test_the_page_of_a_chain_says_of_which_kind_it_is():
 
 def test_stages_tell_how_close_they_are_or_what_they_follow_from():
     told = text_of(misaligned(), "stages")
-    assert "FAIL forward 1 of 1 check did not pass because of cause 1 :" in told
-    assert "FAIL backward 2 of 42 checks did not pass follows from cause 1 :" in told
+    assert "FAIL forward 1 of 1 check did not pass because of cause 1 check" in told
+    assert "FAIL backward 2 of 42 checks did not pass follows from cause 1 check" in told
     assert "FAIL lr 1 of 1 check did not pass lr_3 : NaN in the port" in told
     assert "lr_3 FAIL undefined NaN in the port" in told.replace("  ", " ")
     assert "∞" not in told
@@ -83,8 +96,8 @@ def test_of_many_checks_those_that_failed_are_listed_first_and_the_rest_is_count
 
 
 def test_a_chains_page_has_its_steps_and_the_end_of_the_log_of_what_failed_is_open():
-    page = render_run(chain(), "the chain FAILED at eval", "")
-    assert re.findall(r'<details( open)? class="step">', page) == ["", " open", "", ""]
+    page = render_run(chain())
+    assert re.findall(r'<details class="step"( open)?>', page) == ["", " open", "", ""]
     told = text_of(chain(), "steps")
     assert "61.3 s, loss=0.31 avg_ips=812.5" in told
     assert "missing: eval.json log: eval.log epoch 0 loss 2.30" in told
@@ -93,19 +106,19 @@ def test_a_chains_page_has_its_steps_and_the_end_of_the_log_of_what_failed_is_op
 
 @pytest.mark.parametrize("report", [misaligned(NASTY), chain(NASTY)])
 def test_nothing_of_a_users_text_is_markup_or_control(report):
-    page = render_run(report, f"x {NASTY}", f"tipchain {NASTY}")
+    page = render_run(report, verdict=f"x {NASTY}", command=f"tipchain {NASTY}")
     assert len(re.findall("<script", page)) == 1
-    assert "alert(&quot;1&quot;)" in page
+    assert "alert(&#34;1&#34;)" in page
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", page)
     assert not re.search(r"https?://|url\(|\bsrc=", page)
-    assert render_run(report, f"x {NASTY}", f"tipchain {NASTY}") == page
+    assert render_run(report, verdict=f"x {NASTY}", command=f"tipchain {NASTY}") == page
 
 
 def test_interrupted_and_unchecked_runs_are_not_green():
     assert "INTERRUPTED" in text_of(replace(aligned(), interrupted=True), "verdict")
     skipped = aligned(verdict("train/acc", Outcome.SKIP, "not here", diff=None, share=None))
-    assert "NOTHING CHECKED" in text_of(skipped, "verdict")
-    assert 'class="verdict unknown"' in render_run(skipped, "", "")
+    assert "INCONCLUSIVE nothing was compared" in text_of(skipped, "verdict")
+    assert 'class="verdict unknown"' in render_run(skipped)
 
 
 @pytest.mark.parametrize(
@@ -249,5 +262,5 @@ def test_a_causes_place_is_told_once():
 
 
 def test_a_page_needs_neither_numpy_nor_a_framework():
-    code = "from tipchain.report.write import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
+    code = "from tipchain.report.page import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -12,10 +12,11 @@ import chromium
 import pytest
 from run_samples import NASTY, chain, misaligned
 
-from tipchain.report.write import render_run
+from tipchain.report.page import render_run
 
 pytestmark = chromium.needed
 LONG = "模型_对齐_视频分类_" + "features.denseblock3.denselayer24." * 6
+LINES_OF_HEADLINE = """(one => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight))(document.querySelector("h1"))"""
 PAGES = {"alignment": misaligned(), "chain": chain(), "nasty": misaligned(NASTY), "long": chain(LONG)}
 
 
@@ -24,7 +25,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("runs")
     for name, report in PAGES.items():
         words = f"NOT the same model: {LONG if name == 'long' else '`exclusive`'}"
-        (folder / f"{name}.html").write_text(render_run(report, words, f"tipchain align {LONG}"))
+        (folder / f"{name}.html").write_text(render_run(report, verdict=words, command=f"tipchain align {LONG}"))
     return {name: folder / f"{name}.html" for name in PAGES}
 
 
@@ -43,6 +44,7 @@ def test_a_page_fits_its_window_and_can_be_read(page, files, name, width, scheme
     page.open(files[name], prefers_color_scheme=scheme)
     page.run('document.querySelectorAll("details").forEach(one => { one.open = true; })')
     assert page.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.run(LINES_OF_HEADLINE) <= 3.1
     found = page.run(chromium.CONTRAST)
     assert found["worst"] >= 4.5, found
 
@@ -60,7 +62,7 @@ def test_the_failed_steps_log_is_open_and_the_others_open_with_a_key(page, files
 def test_a_stage_leads_to_its_cause_and_a_fix_is_copied(page, files):
     page.open(files["alignment"])
     page.run('document.querySelectorAll(".because a")[1].click()')
-    assert page.run("location.hash") == "#causes"
+    assert page.run("location.hash") == "#cause-1"
     page.send("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
     page.run('document.querySelector("#verdict button").click()')
     page.run("new Promise(done => setTimeout(done, 100))")

@@ -25,7 +25,7 @@ from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
     from tipchain.parity.case import KnownDeviation
-    from tipchain.report.page import Section
+    from tipchain.report.page import PageSection
 
 TIMEOUT_S = 900.0
 """How long the comparison of the live models may take, with its search for causes."""
@@ -299,7 +299,7 @@ def _permission(verdict: Verdict, stage: str, rules: Rules) -> Callable[[str], s
 # What the live models showed, beside a run's report.
 
 
-def located_details(folder: Path) -> list[Section]:
+def located_details(folder: Path) -> list[PageSection]:
     """Return the page's sections on live models, of the first of the alignments in a folder that failed; [] where nothing is kept."""
     for file in sorted(folder.glob("located*.json")):
         from tipchain.live.html import detail_sections

@@ -11,7 +11,6 @@ from html import escape
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import TextIO
-from xml.etree import ElementTree as ET
 
 from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, say, use_color
 from tipchain.core.progress import Screen, elapsed, with_output
@@ -25,11 +24,9 @@ from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_f
 from tipchain.report.ci import (
     SIGNS,
     SUMMARY_LIMIT,
-    add_case,
-    add_suite,
+    JunitCase,
     annotate_cause,
-    count_cases,
-    document,
+    junit_document,
     markdown,
     place_in_checkout,
     workflow_command,
@@ -340,30 +337,24 @@ def night_junit(results: Results) -> str:
     An item that has no record, because the night was killed, is an error.
     """
     plan, night = results.plan, results.night
-    root = ET.Element("testsuites", {"name": plan.name, **count_cases(results.outcomes, results.seconds)})
+    suites: dict[str, list[JunitCase]] = {f"{plan.name}: {name}": [] for name in KINDS.values()}
+    for item in plan.items:
+        record = results.of(item)
+        cause = cause_of(results, record)
+        case = JunitCase(
+            group=".".join(filter(None, (plan.name, item.chain or item.kind, item.subject.replace("/", ".")))),
+            name=item.id,
+            outcome=record.outcome,
+            reason=cause.summary if cause else record.reason or record.outcome.value,
+            detail=_detail(results, item, record),
+            seconds=record.seconds,
+            place=cause.place if cause else None,
+            file=item.source,
+        )
+        suites[f"{plan.name}: {KINDS[item.kind]}"].append(case)
     facts = {"night": night.name, "manifest": plan.manifest, "folder": str(night.folder), **results.facts}
-    for kind, name in KINDS.items():
-        items = [item for item in plan.items if item.kind == kind]
-        if not items:
-            continue
-        records = [results.of(item) for item in items]
-        counts = count_cases([one.outcome for one in records], sum(one.seconds for one in records))
-        suite = add_suite(root, f"{plan.name}: {name}", {"timestamp": night.started, **counts}, facts)
-        for item, record in zip(items, records, strict=True):
-            group = ".".join(filter(None, (plan.name, item.chain or kind, item.subject.replace("/", "."))))
-            cause = cause_of(results, record)
-            add_case(
-                suite,
-                group,
-                item.id,
-                record.seconds,
-                record.outcome,
-                cause.summary if cause else record.reason or record.outcome.value,
-                _detail(results, item, record),
-                item.source,
-                cause.place if cause else None,
-            )
-    return document(root)
+    filled = {name: cases for name, cases in suites.items() if cases}
+    return junit_document(plan.name, filled, facts, night.started, results.seconds)
 
 
 def _detail(results: Results, item: Item, record: ItemRecord) -> str:

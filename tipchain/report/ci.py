@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.params import parse_params, read_text
@@ -16,6 +19,7 @@ from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
 from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.report.lines import corrected_line
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import verdict_line
 
@@ -153,8 +157,6 @@ def summarize_run(report: RunReport, verdict: str) -> str:
 
 def cause_markdown(cause: Diagnosis) -> Iterator[str]:
     """Yield a cause as lines of Markdown, the line at fault and what it should be in a block of its own."""
-    from tipchain.report.page import corrected_line
-
     yield f"**{markdown(say(cause.message))}**"
     if cause.fix:
         yield f"<br>{say('Fix: ')}{markdown(say(cause.fix))}"
@@ -183,36 +185,52 @@ def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
     return True
 
 
+# Results as JUnit XML: of a run, of a night.
+
+
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skipped"}
 # XML 1.0 cannot hold these, not even escaped.
 UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+class JunitCase(NamedTuple):
+    """A command, a check or an item, as CI services list it.
+
+    Attributes:
+        group: what it is shown below, as classes are.
+        name: what it is called.
+        outcome: how it ended.
+        reason: one line; of a case that did not pass.
+        detail: what is shown of one that failed.
+        seconds: that it took.
+        place: the line that it fails for.
+        file: its source below the project's folder, where no line is known; "" if it has none.
+    """
+
+    group: str
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    place: SourceLine | None = None
+    file: str = ""
+
+
 def junit_xml(report: RunReport) -> str:
     """Return ``report`` as a JUnit XML document; the suite is the parameter file in its mode."""
-    counts = count_cases(report.outcomes, report.seconds)
-    root = ET.Element("testsuites", counts)
-    name = f"{report.title} {report.mode}".strip()
-    facts = {"verdict": verdict_line(report), **({"chain": report.chain} if report.chain else {})}
-    suite = add_suite(root, name, {"timestamp": report.started, **counts}, {**facts, **report.versions})
+    cases = []
     for result in report.results:
         command, reason = result.command, result.reason
         cause = report.cause if command.step == "align" and result.outcome in BAD else None
         if cause is not None:
             reason = f"{cause.summary} ({reason})"
-        add_case(
-            suite,
-            command.step,
-            command.id,
-            result.seconds,
-            result.outcome,
-            reason,
-            "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail]),
-            place=cause.place if cause else None,
-        )
+        detail = "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
+        place = cause.place if cause else None
+        cases.append(JunitCase(command.step, command.id, result.outcome, reason, detail, result.seconds, place))
     causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}
     for verdict in report.verdicts:
-        # Add a verdict; the first that fails for a cause tells it, the others refer to that one.
+        # The first that fails for a cause tells it, the others refer to that one.
         cause = causes.get(verdict.subject)
         stage, _, key = verdict.subject.rpartition("/")
         message = detail = verdict.reason
@@ -220,68 +238,46 @@ def junit_xml(report: RunReport) -> str:
             first = cause.explains[0]
             message = cause.summary if verdict.subject == first else f"follows from {first}: {cause.message}"
             detail = "\n".join(filter(None, (message, verdict.reason, cause.evidence)))
-        place = cause.place if cause else None
-        add_case(suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, message, detail, place=place)
-    return document(root)
+        group, place = f"verdict.{stage}".rstrip("."), cause.place if cause else None
+        cases.append(JunitCase(group, key, verdict.outcome, message, detail, place=place))
+    name = f"{report.title} {report.mode}".strip()
+    facts = {"verdict": verdict_line(report), **({"chain": report.chain} if report.chain else {}), **report.versions}
+    return junit_document(name, {name: cases}, facts, report.started, report.seconds)
 
 
-def document(root: ET.Element) -> str:
-    """Return a document's text, indented; characters that XML cannot hold become question marks."""
+def junit_document(
+    name: str, suites: Mapping[str, Sequence[JunitCase]], facts: Mapping[str, str], started: str, seconds: float
+) -> str:
+    """Return suites of cases as a JUnit XML document; characters that XML cannot hold become question marks.
+
+    Args:
+        name: of all suites.
+        suites: cases by the name of their suite.
+        facts: properties of each suite.
+        started: local time as ISO 8601.
+        seconds: that all of it took.
+    """
+    root = ET.Element("testsuites", {"name": name, **_counts(itertools.chain(*suites.values()), seconds)})
+    for title, cases in suites.items():
+        took = seconds if len(suites) == 1 else sum(one.seconds for one in cases)
+        suite = ET.SubElement(root, "testsuite", {"name": title, "timestamp": started, **_counts(cases, took)})
+        inside = ET.SubElement(suite, "properties")
+        for key, value in facts.items():
+            ET.SubElement(inside, "property", {"name": key, "value": value})
+        for one in cases:
+            where = {"file": one.place.file, "line": str(one.place.line)} if one.place else {"file": one.file}
+            attributes = {"classname": one.group, "name": one.name, "time": f"{one.seconds:.3f}", **where}
+            case = ET.SubElement(suite, "testcase", {key: value for key, value in attributes.items() if value})
+            if one.outcome in ELEMENTS:
+                element = ET.SubElement(case, ELEMENTS[one.outcome], {"message": one.reason})
+                element.text = None if one.outcome is Outcome.SKIP else one.detail
     ET.indent(root)
     text = UNFIT.sub("?", ET.tostring(root, encoding="unicode"))
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
-def count_cases(outcomes: Sequence[Outcome], seconds: float) -> dict[str, str]:
-    """Return the attributes of a suite, or of all, that say how many cases ended how."""
-    return {
-        "tests": str(len(outcomes)),
-        "failures": str(outcomes.count(Outcome.FAIL)),
-        "errors": str(outcomes.count(Outcome.ERROR)),
-        "skipped": str(outcomes.count(Outcome.SKIP)),
-        "time": f"{seconds:.3f}",
-    }
-
-
-def add_suite(root: ET.Element, name: str, attributes: Mapping[str, str], properties: Mapping[str, str]) -> ET.Element:
-    """Add a suite with its properties, and return it."""
-    suite = ET.SubElement(root, "testsuite", {"name": name, **attributes})
-    inside = ET.SubElement(suite, "properties")
-    for key, value in properties.items():
-        ET.SubElement(inside, "property", {"name": key, "value": value})
-    return suite
-
-
-def add_case(
-    suite: ET.Element,
-    group: str,
-    name: str,
-    seconds: float,
-    outcome: Outcome,
-    reason: str,
-    detail: str,
-    file: str = "",
-    place: SourceLine | None = None,
-) -> None:
-    """Add a case to a suite.
-
-    Args:
-        suite: which.
-        group: what CI services show cases by, as packages and classes are.
-        name: of the case.
-        seconds: that it took.
-        outcome: how it ended.
-        reason: one line; of a case that did not pass.
-        detail: what is shown of one that failed.
-        file: its source below the project's folder; "" if it has none.
-        place: the line that it fails for, instead.
-    """
-    attributes = {"classname": group, "name": name, "time": f"{seconds:.3f}"}
-    if place or file:
-        attributes["file"] = place.file if place else file
-    if place:
-        attributes["line"] = str(place.line)
-    case = ET.SubElement(suite, "testcase", attributes)
-    if outcome in ELEMENTS:
-        element = ET.SubElement(case, ELEMENTS[outcome], {"message": reason})
-        element.text = None if outcome is Outcome.SKIP else detail
+def _counts(cases: Iterable[JunitCase], seconds: float) -> dict[str, str]:
+    counts = Counter(one.outcome for one in cases)
+    found = {"tests": counts.total(), "failures": counts[Outcome.FAIL], "errors": counts[Outcome.ERROR]}
+    found["skipped"] = counts[Outcome.SKIP]
+    return {**{name: str(count) for name, count in found.items()}, "time": f"{seconds:.3f}"}

@@ -17,6 +17,7 @@ from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, 
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
+from tipchain.report.lines import corrected_line, without_line
 from tipchain.report.model import RunReport, stage_of
 
 if TYPE_CHECKING:
@@ -363,8 +364,6 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
 
 def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
-    from tipchain.report.page import corrected_line, without_line
-
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:
         return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
