@@ -138,7 +138,7 @@ def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace],
     )
     parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
     if as_json:
-        add_json(parser, "the same", once_alone=True)
+        add_json(parser, "the same")
     parser.set_defaults(act=act)
 
 

@@ -1,4 +1,4 @@
-"""``tipchain nightly plan|run|status|resume|diff|…``: many chains and alignment cases in one night."""
+"""``tipchain nightly plan|run|status|resume|diff|gc|…``: many chains and alignment cases in one night."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.commands.gc import add_arguments as add_gc_arguments
 from tipchain.commands.history import NightSink, add_night_arguments, add_night_diff_arguments, check_history
-from tipchain.commands.options import add_action, add_json, add_quiet, count, renamed, show
+from tipchain.commands.options import add_action, add_json, add_quiet, count, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import many, say, terminal_width, use_color
@@ -235,7 +236,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = add_action(actions, "plan", "show what would run, and run nothing")
     _add_manifest(plan)
     _add_choice(plan)
-    add_json(plan, "the plan", once_alone=True)
+    add_json(plan, "the plan")
     plan.set_defaults(act=_plan)
     run = add_action(actions, "run", "begin a night")
     _add_manifest(run)
@@ -248,7 +249,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = add_action(actions, "status", "say how far a night is, while it runs too")
     _add_manifest(status)
     _add_night(status)
-    add_json(status, "how far it is, and how each item ended,", once_alone=True)
+    add_json(status, "how far it is, and how each item ended,")
     add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = add_action(actions, "resume", "run what has not ended of a night")
@@ -260,6 +261,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     resume.set_defaults(act=_resume)
     add_night_diff_arguments(add_action(actions, "diff", "say what changed since the last comparable night"))
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
+    add_gc_arguments(add_action(actions, "gc", "delete old nights, but nothing that is needed"))
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -270,7 +272,7 @@ def _add_manifest(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    only = parser.add_argument(
+    parser.add_argument(
         "--only",
         dest="select",
         metavar="PATTERN",
@@ -279,7 +281,6 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
     )
-    renamed(parser, "--select", only)
     parser.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
     parser.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
     parser.add_argument(
