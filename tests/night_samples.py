@@ -153,11 +153,11 @@ def share_of_night(
         of: how many shares there are; as many as the cut has if 0.
         hours: how long after the day's night it began; a tenth of an hour for each share if None.
         outcomes: by id; PASS for the others.
-        night: the whole night's id.
+        night: the whole night's id; the day if "".
         environment: what it says of where it ran.
     """
     count = of or max(cut.values())
-    options = {"shard": f"{share}/{count}"} | ({"night_id": night} if night else {})
+    options = {"shard": f"{share}/{count}", "night_id": night or str(day)}
     mine = [one for one in items if cut.get(one.id) == share]
     made = NightSample(
         nights,

@@ -92,7 +92,7 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     )
     assert untracked(ROOT) == before, "a run leaves git's view of the project as it was"
     archive = tmp_path / "submitted.zip"
-    command = ["pack", f"configs/{model}.yaml", "--spelling", "acceptance", "--archive", str(archive)]
+    command = ["case", "pack", f"configs/{model}.yaml", "--spelling", "acceptance", "--out", str(archive)]
     packed = subprocess.run(
         [sys.executable, "-m", "tipchain", *command], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tipchain.numbers.verdicts import compare
 
 __version__ = "1.0.0"
-OLD_SPELLINGS_END = "2.0"
-"""The version that no longer takes the old spellings of commands, options and fields."""
 __all__ = [
     "AlignmentReport",
     "Tolerance",

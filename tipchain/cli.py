@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tipchain import OLD_SPELLINGS_END, __version__
+from tipchain import __version__
 from tipchain.core.guard import guarded
 from tipchain.core.language import LANGUAGES, coloring, columns, in_rows, padded, say, speaking, terminal_width
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -25,23 +25,16 @@ GROUPS: dict[str, dict[str, str]] = {
     "compare": {
         "align": "compare a port with its reference, and say why it differs",
         "diff": "compare two dumps, tensor by tensor",
+        "locate": "find the layer at fault in live models, and why it differs",
         "judge": "hold a finished run's dumps against other tolerances",
         "report": "show a finished run's report again, as it was",
         "convert-weights": "convert weights for the Paddle port, or back",
-    },
-    "explain": {
-        "locate": "find the layer at fault in live models, and why it differs",
-        "certify": "plant faults into the port, and say which would be caught",
     },
     "chains": {
         "run": "run the chain of a parameter file",
         "plan": "show the commands of a parameter file; run nothing",
         "lint": "explain parameter files, and say what is wrong in them",
         "prepare": "prepare the data and weights of a mode",
-        "train": "train the Paddle port of a case",
-        "eval": "evaluate a weight file of a case's Paddle port",
-        "export": "export a case's Paddle port, checked against the model",
-        "infer": "run an exported model on images or a case's other samples",
     },
     "nights": {
         "nightly": "run many chains and cases, here or on a cluster",
@@ -50,15 +43,11 @@ GROUPS: dict[str, dict[str, str]] = {
     "housekeeping": {
         "init": "write a new alignment case",
         "doctor": "say what is installed and what is missing",
+        "case": "train, evaluate, export, infer, certify or pack a case's port",
         "bundle": "record torch's side once, for machines without torch",
-        "rebaseline": "move a stored reference, for a reason",
-        "pack": "put what a reproduction must submit into one archive",
-        "gc": "delete old nights and runs, but nothing that is needed",
     },
 }
 """The commands, by what they are for; in each group the common ones come first."""
-PROGRAMS = {"train": "train", "eval": "evaluate", "export": "export", "infer": "infer"}
-"""The modules of ``tipchain.paddle_tools`` that are commands: what a chain calls."""
 FIRST = ("init", "align", "run", "diff", "doctor")
 """The commands that a newcomer needs."""
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
@@ -67,9 +56,6 @@ CODES = (
     "0 all passed, 1 a check or command failed, 2 wrong use or unreadable input, 3 a bug of tipchain, "
     "4 nothing was checked, 130 interrupted."
 )
-FORMER = {"diagnose": "locate"}
-"""What commands were called in the version before this one."""
-
 LEADING = {"--lang": 1, "--color": 1, "-q": 0, "--quiet": 0, "-v": 0, "--verbose": 0}
 """Options that may stand before the command too, with how many words follow each."""
 
@@ -86,8 +72,7 @@ class CommandModule(Protocol):
 
 def load_command(name: str) -> CommandModule:
     """Return the module of the command called ``name``."""
-    room = f"paddle_tools.{PROGRAMS[name]}" if name in PROGRAMS else f"commands.{name.replace('-', '_')}"
-    module: CommandModule = import_module(f"tipchain.{room}")
+    module: CommandModule = import_module(f"tipchain.commands.{name.replace('-', '_')}")
     return module
 
 
@@ -147,10 +132,6 @@ def dispatch(argv: Sequence[str]) -> int:
     if name == "--version":
         print(f"tipchain {__version__}")
         return ExitCode.PASSED
-    if name in FORMER:
-        text = f"note: {name} is now {FORMER[name]}; the old name ends with version {OLD_SPELLINGS_END}"
-        print(say(text), file=sys.stderr)
-        name = FORMER[name]
     if name not in COMMANDS:
         raise UsageError(
             f"tipchain: unknown command {name!r}{suggestion(name, COMMANDS)}\n  expected one of: {', '.join(COMMANDS)}"

@@ -1,4 +1,4 @@
-"""``tipchain rebaseline``: what it shows, asks, records, and leaves where it was."""
+"""``tipchain bundle rebaseline``: what it shows, asks, records, and leaves where it was."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def scale(array):
 
 
 def rebaseline(copied, *args: object) -> int:
-    return main(["rebaseline", str(copied.bundle), *map(str, args)])
+    return main(["bundle", "rebaseline", str(copied.bundle), *map(str, args)])
 
 
 def moves(copied) -> list[Move]:
@@ -165,7 +165,7 @@ def test_a_case_stands_for_its_bundle(copied, tmp_path):
     usual = copied.project.root / "test_tipc" / "bundles" / "tiny" / "lite_train_lite_infer"
     usual.parent.mkdir(parents=True)
     shutil.move(copied.bundle, usual)
-    assert main(["rebaseline", str(copied.project.case), "--why", "w", "--with", str(new)]) == 0
+    assert main(["bundle", "rebaseline", str(copied.project.case), "--why", "w", "--with", str(new)]) == 0
     assert [move.why for move in read_manifest(usual).moves] == ["w"]
 
 
@@ -181,7 +181,7 @@ def test_one_at_a_time(copied, tmp_path, capsys):
 
 @pytest.mark.usefixtures("person")
 def test_who_waited_for_another_move_compares_with_what_that_left(copied, tmp_path, monkeypatch, capsys):
-    from tipchain.commands import rebaseline as command
+    from tipchain.commands import bundle as command
 
     new = changed(copied.bundle, tmp_path / "new", "dumps/forward_torch.npy", nudge)
     locked = command._locked
@@ -249,7 +249,7 @@ def test_a_reference_that_is_made_anew(tmp_path):
     done = project.align("--reference", bundle, "--only", "forward")
     assert done.returncode == 2
     assert "another version of the torch side" in done.stderr
-    done = tipchain(project, "rebaseline", bundle, "--why", "a matrix product written out")
+    done = tipchain(project, "bundle", "rebaseline", bundle, "--why", "a matrix product written out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"tiny_torch\.py +sha256 \w+ -> sha256 \w+\n", done.stdout)
     assert re.search(r"forward +\d+ of \d+ arrays moved, \S+ by up to \S+e-0[4-9] of ", done.stdout), "by rounding"

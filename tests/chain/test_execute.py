@@ -106,7 +106,7 @@ def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go):
 def test_the_reason_is_the_exception_and_not_its_hint(go):
     lines = "Traceback (most recent call last):\\n  File x\\nRuntimeError: (NotFound) Cannot open file m.json\\n  [Hint: Expected]"
     assert ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1] == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
-    refused = "error: tipchain train: argument --epochs: expected a number\\n  see tipchain train --help\\n"
+    refused = "error: tipchain case train: argument --epochs: expected a number\\n  see tipchain case train --help\\n"
     assert ended(go(f"printf '{refused}'; exit 2"))[1] == "exit 2: " + refused.partition("\\n")[0]
     assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
     converted = "\\33[31m2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\33[0m\\n"

@@ -493,11 +493,11 @@ def test_a_file_that_ends_after_the_evaluation_only_trains_and_says_so():
 
 def test_a_module_is_launched_as_the_command_of_its_name():
     """Paddle's launcher starts files and commands, no modules."""
-    lines = ("gpu_list", "gpu_list:0|0,1"), ("norm_train", "norm_train:-m tipchain train a.yaml")
+    lines = ("gpu_list", "gpu_list:0|0,1"), ("norm_train", "norm_train:-m tipchain case train a.yaml")
     plan = by_id(make(edit(TEMPLATE, *lines)))
-    assert plan["train[norm_train;gpus=0]"].argv[1:5] == ("-m", "tipchain", "train", "a.yaml")
+    assert plan["train[norm_train;gpus=0]"].argv[1:6] == ("-m", "tipchain", "case", "train", "a.yaml")
     words = plan["train[norm_train;gpus=0,1]"].argv
-    assert words[1:6] == ("-m", "paddle.distributed.launch", "--gpus=0,1", "tipchain", "train")
+    assert words[1:7] == ("-m", "paddle.distributed.launch", "--gpus=0,1", "tipchain", "case", "train")
 
 
 NO_FOLDERS = (

@@ -47,9 +47,3 @@ def test_what_is_offered(folder, words, offered):
     argv = ["bash", "-c", program, "bash", "tipchain", *words]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
     assert {line.rstrip("/ ") for line in done.stdout.split("\n") if line} == offered
-
-
-def test_former_spellings_are_not_offered():
-    script = shtab.complete(whole_parser(), shell="bash")
-    assert "--reference" in script
-    assert not [name for name in ("--stages", "--torch-dump") if name in script]

@@ -248,7 +248,7 @@ def test_a_chain_calls_the_programs_of_the_package(tmp_path, monkeypatch, capsys
     assert f"next:  tipchain run {params} lite_train_lite_infer" in said
     assert main(["plan", params, "lite_train_lite_infer"]) == 0
     shown = capsys.readouterr().out
-    for words in ("align configs/net.yaml", "train configs/net.yaml", "infer configs/net.yaml"):
+    for words in ("align configs/net.yaml", "case train configs/net.yaml", "case infer configs/net.yaml"):
         assert f"python -m tipchain {words}" in shown
     assert "--only forward,inference" in shown
     assert main(["lint", params]) == 0

@@ -1,4 +1,4 @@
-"""``tipchain pack``: what is submitted is there, passes, and is the same in the archive; else nothing is packed."""
+"""``tipchain case pack``: what is submitted is there, passes, and is the same in the archive; else nothing is packed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def project(tmp_path):
 
 
 def pack(project, *args):
-    return main(["pack", str(project / "net.yaml"), "--out", str(project / "net.zip"), *args])
+    return main(["case", "pack", str(project / "net.yaml"), "--out", str(project / "net.zip"), *args])
 
 
 def names(project):

@@ -14,18 +14,18 @@ from tipchain.core.files import ROOT_VARIABLE, find_root
 ROOTED = (
     "align",
     "bundle make",
+    "bundle rebaseline",
+    "case eval",
+    "case export",
+    "case pack",
+    "case train",
     "convert-weights",
-    "eval",
-    "export",
     "init",
     "judge",
     "lint",
     "locate",
-    "pack",
     "prepare",
-    "rebaseline",
     "run",
-    "train",
 )
 
 

@@ -216,7 +216,7 @@ def test_what_can_be_written_is_left_as_it_is(tmp_path, monkeypatch):
         ["align", "case.yaml", "--junit"],
         ["locate", "case.yaml", "--json"],
         ["locate", "case.yaml", "--html"],
-        ["certify", "case.yaml", "--json"],
+        ["case", "certify", "case.yaml", "--json"],
         ["judge", ".", "--json"],
         ["report", "run", "--junit"],
         ["diff", "a.npy", "b.npy", "--json"],

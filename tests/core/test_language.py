@@ -496,7 +496,7 @@ def test_a_certificate_in_chinese(chinese, monkeypatch, capsys):
     monkeypatch.setattr(
         "tipchain.live.worker.launch", lambda request, **_: Launched(text=text, exit_code=1, document=None)
     )
-    assert main(["certify", "--reference", "a:b", "--port", "a:c", "--inputs", "x.npz"]) == 1
+    assert main(["case", "certify", "--reference", "a:b", "--port", "a:c", "--inputs", "x.npz"]) == 1
     assert capsys.readouterr().out.splitlines()[1] == "移植模型本身没有通过：没有植入错误"
 
 

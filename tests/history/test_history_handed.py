@@ -7,7 +7,6 @@ import shutil
 import pytest
 from history_samples import FAIL, PASS, night_folder
 
-from tipchain.cli import main
 from tipchain.history.entries import list_entries
 from tipchain.history.ingest import LOOKED_AT, add_missed, keep_night, read_source
 from tipchain.history.store import History, place_of
@@ -43,24 +42,6 @@ def test_the_next_night_hands_on_what_was_missed_once(project):
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in told
     assert keep_night(last) == (True, [])
-
-
-def test_diff_hands_on_what_was_missed(project, capsys):
-    keep_night(make(project))
-    missed = make(project, FAIL)
-    assert main(["nightly", "diff", "suite.yaml"]) == 0
-    told = capsys.readouterr()
-    assert missed.name in told.err
-    assert "PASS -> FAIL  a" in told.out
-    assert main(["nightly", "diff", "suite.yaml"]) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_diff_makes_no_history_where_there_is_none(project, capsys):
-    make(project)
-    assert main(["nightly", "diff", "suite.yaml"]) == 2
-    assert "there is no history yet" in capsys.readouterr().err
-    assert not (project / ".tipchain").exists()
 
 
 def test_only_nights_after_the_last_that_the_history_has_are_added(project):

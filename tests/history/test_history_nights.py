@@ -38,7 +38,7 @@ def test_nights_go_in_and_what_changed_is_told(project):
     assert first.returncode == 0, first.stderr
     (project / "code").write_text("1")
     assert tipchain(project, "nightly", "run", "suite.yaml").returncode == 1
-    told = tipchain(project, "nightly", "diff", "suite.yaml")
+    told = tipchain(project, "history", "diff", "--name", "suite")
     assert told.returncode == 0
     assert told.stdout.splitlines()[1].startswith("PASS -> FAIL  other[cpu]")
     with History(place_of(project)).reading() as connection:

@@ -16,7 +16,7 @@ from tipchain.history.render import changes_text, entry_json, head_lines, list_t
 from tipchain.nightly.items import Shard, ShardPart, share
 from tipchain.nightly.nights import begin_night
 
-PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x")
+PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x", night="1")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def history(tmp_path):
 
 def shared(number: int, share: int, **more: str):
     """Return a share of the night of a day."""
-    entry = night(number, part=replace(PART, share=share, **more))
+    entry = night(number, part=replace(PART, share=share, night=str(number), **more))
     return replace(
         entry,
         key=f"{entry.key} {share}",
@@ -143,7 +143,8 @@ def test_the_command_exports_which_share_an_entry_is(history, tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_a_nights_folder_says_which_share_it_is(tmp_path):
+def test_a_nights_folder_says_which_share_it_is(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_NIGHT_ID", "7")
     from history_samples import plan
 
     one = share(plan(tmp_path, ["a", "b"]), Shard(index=1, count=2))

@@ -195,13 +195,6 @@ def test_a_framework_that_is_not_there_is_one_message(name, folder, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):
-    assert main(["diagnose", *options(), "--port", "sides:absent"]) == 2
-    shown = capsys.readouterr()
-    assert shown.err.startswith("note: diagnose is now locate; the old name ends with version 2.0\n")
-    assert shown.out == ""
-
-
 def test_without_causes_the_layers_that_are_furthest_off_are_listed(here, capsys):
     assert main(["locate", *options(), "--no-causes", "--json", "-"]) == 1
     shown = capsys.readouterr()
@@ -240,7 +233,7 @@ def test_wrong_use_is_one_message(here, arguments, words, capsys):
 def test_certify_says_what_a_pass_is_worth(here, capsys):
     (here / "same.py").write_text(SIDES.replace("approximate=True", "approximate=False"))
     arguments = [word.replace("sides:", "same:") for word in options()]
-    assert main(["certify", *arguments, "--most", "8", "--json", "certificate.json"]) == 0
+    assert main(["case", "certify", *arguments, "--most", "8", "--json", "certificate.json"]) == 0
     assert "7 of 7 planted faults would be caught" in capsys.readouterr().out
     assert json.loads((here / "certificate.json").read_text())["caught"] == 7
 

@@ -94,7 +94,7 @@ def test_a_wrong_command_would_be_noticed():
 def test_there_is_something_to_check():
     told = [call for line in (*lines_of_workflow(), *lines_of_page()) for call in calls(line)]
     assert sum(call[0] == "tipchain" for call in told) >= 14
-    for words in ("nightly run", "nightly dashboard", "nightly resume", "gc"):
+    for words in ("nightly run", "nightly dashboard", "nightly resume", "nightly gc"):
         assert any(" ".join(call).startswith(f"tipchain {words}") for call in told)
 
 

@@ -14,7 +14,6 @@ from dashboard_samples import CASE, FLAKY, GOOD, NIGHTS, case_report, chain_repo
 from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
-from tipchain.commands.nightly import changed_lines
 from tipchain.errors import Outcome
 from tipchain.nightly.dashboard import FIGURES
 from tipchain.nightly.nights import find_nights, read_results, report_of
@@ -231,26 +230,6 @@ def test_a_manifest_means_its_nights(nights, tmp_path, capsys):
     )
     first, second = capsys.readouterr().out.splitlines()
     assert first.partition(": ")[2] == second.partition(": ")[2] != ""
-
-
-def test_what_changed_without_a_history(nights, tmp_path):
-    found = find_nights(nights / "suite")
-    database = str(tmp_path / "none.sqlite")
-    assert changed_lines(read_results(found[-1]), database) == [
-        f"suite: {found[-1].name} against {found[-2].name}, 24.0 hours before",
-        "commits: c4..c5, not in the repository",
-        "PASS -> FAIL  resnet[whole_infer;gpu]: top1 is 0.1",
-        "new items: new[whole_infer;cpu]",
-        "gone items: old[whole_infer;cpu]",
-        "metric  alexnet[lite_train_lite_infer;cpu] eval[x] top1: 0.54 -> 0.55 (+1.85 %)",
-    ]
-    assert changed_lines(read_results(found[3]), database)[1:4] == [
-        "commits: c2..c3, not in the repository",
-        "environment: versions.torch 2.12.0 -> 2.13.0",
-        "FAIL -> PASS  resnet[whole_infer;gpu]",
-    ]
-    assert changed_lines(read_results(found[0]), database) == [f"suite: nothing comparable came before {found[0].name}"]
-    assert not (tmp_path / "none.sqlite").exists(), "nobody asked for a history"
 
 
 def test_figures_of_reports(tmp_path):

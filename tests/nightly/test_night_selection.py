@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,32 +65,30 @@ def test_what_is_no_share(text):
         parse_shard(text)
 
 
-def plan_of(count):
-    return NightPlan(
-        name="", root="", manifest="", sha256="", items=tuple(item(f"m{number}") for number in range(count))
-    )
+def plan_of(timeouts):
+    items = (replace(item(f"m{number}"), timeout_s=timeout) for number, timeout in enumerate(timeouts))
+    return NightPlan(name="", root="", manifest="", sha256="", items=tuple(items))
 
 
-def shares(plan, count, seconds):
-    return [[one.id for one in share(plan, Shard(index=i, count=count), seconds).items] for i in range(1, count + 1)]
+def shares(plan, count):
+    return [[one.id for one in share(plan, Shard(index=i, count=count)).items] for i in range(1, count + 1)]
 
 
 def test_shares_take_about_as_long_as_each_other():
-    plan = plan_of(6)
-    seconds = dict(zip([one.id for one in plan.items], (100, 60, 50, 40, 30, 20), strict=True))
-    loads = [sum(seconds[name] for name in one) for one in shares(plan, 2, seconds)]
-    assert loads == [160, 140]
+    plan = plan_of((100, 60, 50, 40, 30, 20))
+    seconds = {one.id: one.timeout_s for one in plan.items}
+    assert [sum(seconds[name] for name in one) for one in shares(plan, 2)] == [160, 140]
 
 
-def test_without_seconds_shares_have_as_many_items():
-    assert [len(one) for one in shares(plan_of(10), 3, {})] == [4, 3, 3]
+def test_shares_of_equal_items_have_as_many():
+    assert [len(one) for one in shares(plan_of([60] * 10), 3)] == [4, 3, 3]
 
 
-@given(st.integers(0, 30), st.integers(1, 7), st.lists(st.floats(0.1, 1e4), max_size=30))
-def test_every_item_is_in_one_share_and_in_the_plans_order(count, parts, times):
-    plan = plan_of(count)
+@given(st.integers(1, 7), st.lists(st.floats(0.1, 1e4), max_size=30))
+def test_every_item_is_in_one_share_and_in_the_plans_order(parts, times):
+    plan = plan_of(times)
     ids = [one.id for one in plan.items]
-    found = shares(plan, parts, dict(zip(ids, times, strict=False)))
+    found = shares(plan, parts)
     assert sorted(name for one in found for name in one) == sorted(ids)
     assert all([name for name in ids if name in one] == one for one in found)
 
@@ -97,5 +97,5 @@ def test_what_does_not_run_weighs_nothing():
     gone = {"settled": Outcome.SKIP, "reason": "gone"}
     items = (item("a"), item("b", **gone), item("c", **gone), item("d"))
     plan = NightPlan(name="", root="", manifest="", sha256="", items=items)
-    ran = [[name for name in one if name[0] in "ad"] for one in shares(plan, 2, {})]
+    ran = [[name for name in one if name[0] in "ad"] for one in shares(plan, 2)]
     assert [len(one) for one in ran] == [1, 1]

@@ -13,13 +13,11 @@ import pytest
 from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
-from tipchain.commands.nightly import changed_lines
 from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
     FINISHED,
-    balance_seconds,
     begin_night,
     find_nights,
     last_failed,
@@ -35,51 +33,37 @@ ITEMS = [item(name) for name in "abcd"]
 A, B, C, D = (one.id for one in ITEMS)
 CUT = {A: 1, B: 2, C: 1, D: 3}
 OTHER_CUT = {A: 1, B: 2, C: 2, D: 3}
-PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c")
-HOUR = 3600.0
+PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c", night="7")
 
 
-def groups(*parts: tuple[ShardPart | None, float]):
-    found = gather(parts, lambda one: one[0], lambda one: one[1])
-    return [[parts.index(one) for one in group.ones] for group in found]
+def groups(*parts: ShardPart | None):
+    found = gather(enumerate(parts), lambda one: one[1])
+    return [[one[0] for one in group.ones] for group in found]
 
 
-def test_shares_that_began_together_are_one_night():
-    ones = [(replace(PART, share=number), 0.5 * HOUR * number) for number in (3, 1, 2)]
-    assert groups(*ones) == [[1, 2, 0]]
+def test_shares_under_an_id_are_one_night_whatever_they_ran():
+    assert groups(*(replace(PART, share=number) for number in (3, 1, 2))) == [[1, 2, 0]]
+    assert groups(PART, replace(PART, share=2, commit="d", manifest="1")) == [[0, 1]]
 
 
-def test_shares_of_the_next_night_are_another():
-    two = [(replace(PART, share=number), day * 24 * HOUR) for day in (0, 1) for number in (1, 2, 3)]
-    assert groups(*two) == [[0, 1, 2], [3, 4, 5]]
-    soon = [(PART, 0.0), (PART, HOUR), (replace(PART, share=2), 2 * HOUR)]
-    assert groups(*soon) == [[0], [1, 2]], "the same share twice is two nights"
-
-
-@pytest.mark.parametrize("other", [{"commit": "d"}, {"manifest": "1"}, {"of": 4}, {"title": "x"}, {"choice": "y"}])
+@pytest.mark.parametrize("other", [{"night": "8"}, {"of": 4}, {"title": "x"}])
 def test_shares_of_something_else_are_another_night(other):
-    assert groups((PART, 0.0), (replace(PART, share=2, **other), 1.0)) == [[0], [1]]
-
-
-def test_an_id_makes_shares_one_night_however_late_and_whatever_they_ran():
-    first, late = replace(PART, night="7"), replace(PART, night="7", share=2, commit="d")
-    assert groups((first, 0.0), (late, 30 * HOUR)) == [[0, 1]]
-    assert groups((first, 0.0), (replace(late, night="8"), 1.0)) == [[0], [1]]
+    assert groups(PART, replace(PART, share=2, **other)) == [[0], [1]]
 
 
 def test_under_an_id_the_later_of_a_share_counts():
-    ones = [(replace(PART, night="7", share=number), float(at)) for at, number in enumerate((1, 2, 1))]
-    (group,) = gather(ones, lambda one: one[0], lambda one: one[1])
-    assert [one[1] for one in group.ones] == [2.0, 1.0]
-    assert [one[1] for one in group.replaced] == [0.0]
+    (group,) = gather(enumerate(replace(PART, share=number) for number in (1, 2, 1)), lambda one: one[1])
+    assert [one[0] for one in group.ones] == [2, 1]
+    assert [one[0] for one in group.replaced] == [0]
 
 
 def test_what_is_no_share_stays_alone():
-    assert groups((None, 0.0), (None, 1.0), (PART, 2.0)) == [[0], [1], [2]]
+    assert groups(None, None, PART) == [[0], [1], [2]]
 
 
 def test_the_id_is_the_users_or_the_services():
-    assert night_id({}) == ""
+    with pytest.raises(UsageError, match="TIPCHAIN_NIGHT_ID, the same for all"):
+        night_id({})
     assert night_id({"CI_PIPELINE_ID": "7"}) == "CI_PIPELINE_ID=7"
     assert night_id({"GITHUB_RUN_ID": "7", "TIPCHAIN_NIGHT_ID": "mine"}) == "mine"
 
@@ -118,17 +102,9 @@ def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):
     assert len(cuts) == 1
 
 
-def test_without_seconds_shares_are_cut_by_timeouts(tmp_path):
+def test_shares_are_cut_by_timeouts(tmp_path):
     items = [replace(one, timeout_s=timeout) for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)]
     assert [one.id for one in share(plan_of(tmp_path, items), Shard(index=1, count=2)).items] == [A]
-
-
-def test_one_nights_seconds_balance(tmp_path):
-    file = tmp_path / FINISHED
-    write_document(file, {"items": {A: ["PASS", 5.0], B: ["ERROR", 9.0], C: ["SKIP", 0.0]}})
-    assert balance_seconds(tmp_path) == balance_seconds(file) == {A: 5.0}
-    with pytest.raises(UsageError, match=r"--balance-by .*none"):
-        balance_seconds(tmp_path / "none")
 
 
 @pytest.mark.parametrize(
@@ -251,12 +227,3 @@ def test_the_last_failed_are_those_of_all_shares(tmp_path):
     make(tmp_path, 0, outcomes={A: Outcome.FAIL})
     make(tmp_path, 1, outcomes={B: Outcome.FAIL, D: Outcome.ERROR})
     assert last_failed(tmp_path / "suite") == {B, D}
-
-
-def test_what_changed_since_the_night_before_is_of_whole_nights(tmp_path):
-    before = make(tmp_path, 0)
-    after = make(tmp_path, 1, outcomes={D: Outcome.FAIL})
-    assert changed_lines(read_results(after[2].folder), str(tmp_path / "none.sqlite"))[:2] == [
-        f"suite: {after[0].folder.name} against {before[0].folder.name}, 24.0 hours before",
-        f"PASS -> FAIL  {D}",
-    ]

@@ -64,7 +64,7 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
     """
     if request.folder.exists() and (not request.folder.is_dir() or any(request.folder.iterdir())):
         raise UsageError(
-            f"{request.folder}: is there already\n  tipchain rebaseline moves a bundle that is in use; "
+            f"{request.folder}: is there already\n  tipchain bundle rebaseline moves a bundle that is in use; "
             "or name another place with --out"
         )
     try:
@@ -204,7 +204,7 @@ def _copy_prepared(
 PINS = ("constraints.txt", "requirements.txt")
 """Files of a project's root that may pin torch, the first that does."""
 _PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
-_AGAIN = "tipchain rebaseline shows what changed, and moves the bundle"
+_AGAIN = "tipchain bundle rebaseline shows what changed, and moves the bundle"
 
 
 def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:

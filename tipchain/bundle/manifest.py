@@ -34,7 +34,7 @@ MANIFEST, CASE = "manifest.json", "case.yaml"
 DUMPS, INPUTS, WEIGHTS = "dumps", "inputs", "weights"
 _NO_CONTENT = ("created", "commit", "moves")
 """What may differ between two bundles that are the same."""
-_HINT = "tipchain bundle make CASE makes it anew; tipchain rebaseline moves one that is in use"
+_HINT = "tipchain bundle make CASE makes it anew; tipchain bundle rebaseline moves one that is in use"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ class _Trainings:
     def launched_program(self, run: TrainingRun, program: Words) -> Words:
         """Return a program's words, behind the launcher's where there is a process for each GPU.
 
-        Paddle's launcher knows no ``-m``: of ``-m tipchain train`` it starts the command of that name.
+        Paddle's launcher knows no ``-m``: of ``-m tipchain case train`` it starts the command of that name.
         """
         launcher = self.launcher(run)
         return (*launcher, *(program[1:] if launcher and program[:1] == ("-m",) else program))

@@ -28,7 +28,6 @@ from tipchain.commands.options import (
     add_within,
     check_data_path,
     check_targets,
-    renamed,
     report_targets,
     text_stream,
 )
@@ -56,17 +55,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_mode(parser)
     add_root(parser)
     add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
-    reference = parser.add_argument(
+    parser.add_argument(
         "--reference",
         type=Path,
         metavar="PATH",
         help="torch's side is this bundle (tipchain bundle make), or these dumps (a folder or a file); torch is not run",
     )
-    renamed(parser, "--torch-dump", reference)
-    port = parser.add_argument(
-        "--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run"
-    )
-    renamed(parser, "--paddle-dump", port)
+    parser.add_argument("--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run")
     parser.add_argument(
         "--allow-other-torch",
         action="store_true",

@@ -1,4 +1,4 @@
-"""``tipchain certify``: which faults would have been caught, had the port had them."""
+"""``tipchain case certify``: which faults would have been caught, had the port had them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tipchain.commands.options import add_names, add_root, renamed
+from tipchain.commands.options import add_names, add_root
 from tipchain.core.files import find_root
 from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import ExitCode, UsageError
@@ -31,12 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--case", type=Path, metavar="CASE", help="case that names both models, such as configs/alexnet.yaml"
     )
-    reference = parser.add_argument(
+    parser.add_argument(
         "--reference", metavar="M:C", help="module:callable that returns the torch model, without a case"
     )
-    renamed(parser, "--torch-model", reference)
-    port = parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle model")
-    renamed(parser, "--paddle-model", port)
+    parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle model")
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
     add_names(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="list all that a refusal counts")

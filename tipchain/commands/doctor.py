@@ -82,7 +82,7 @@ class DoctorLine:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    add_json(parser, "the findings", once_alone=True)
+    add_json(parser, "the findings")
     add_strict(parser, "what is not there is a failure, too")
 
 

@@ -1,4 +1,4 @@
-"""``tipchain gc``: delete nights and runs by age, size and number, and say first which."""
+"""``tipchain nightly gc``: delete nights by age, size and number, and say first which."""
 
 from __future__ import annotations
 
@@ -6,30 +6,16 @@ import argparse
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tipchain.bundle.manifest import who
 from tipchain.commands.options import count, seconds
-from tipchain.core.files import writing
 from tipchain.core.language import aligned, clean, many, say
 from tipchain.errors import ExitCode, UsageError
-from tipchain.nightly.cleanup import (
-    PIN,
-    RUNS,
-    CleanupChoice,
-    RetentionRules,
-    StoredFolder,
-    choose,
-    days,
-    delete,
-    find_stored,
-    pin,
-    pin_text,
-    size_text,
-)
-from tipchain.nightly.nights import NIGHTS, find_nights, named_folder
+
+if TYPE_CHECKING:
+    from tipchain.nightly.cleanup import StoredNight
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,19 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="never delete the latest N of each manifest; without other rules, delete all but those",
     )
-    parser.add_argument(
-        "--runs", action="store_true", help="the runs below test_tipc/output too, N for each model and mode"
-    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    pins = parser.add_mutually_exclusive_group()
-    pins.add_argument(
-        "--pin",
-        metavar="NIGHT",
-        help="let no rule delete this night or run: its folder, its name, a part of it, or latest",
-    )
-    pins.add_argument("--unpin", metavar="NIGHT", help="let rules delete it again")
-    parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
+    parser.set_defaults(act=run)
 
 
 def _size(text: str) -> int:
@@ -72,22 +48,21 @@ def _size(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete, or pin; the exit code is 1 if something that should go is still there."""
-    if args.pin or args.unpin:
-        return _pin(args)
-    if args.why:
-        raise UsageError("--why goes with --pin")
+    """Delete; the exit code is 1 if something that should go is still there."""
+    from tipchain.nightly.cleanup import RetentionRules, choose, delete, find_stored, size_text
+    from tipchain.nightly.nights import NIGHTS
+
     rules = RetentionRules(older_than_s=args.older_than, max_bytes=args.max_size, keep=args.keep)
     if rules == RetentionRules():
-        raise UsageError("tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N")
+        raise UsageError("no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N")
+    places = args.folders or [Path(NIGHTS)]
+    for folder in places:
+        if not folder.is_dir():
+            raise UsageError(
+                f"{folder}: is no folder\n  expected: a folder of nights, such as {NIGHTS} in the project's"
+            )
     now = time.time()
-    nights, runs = _places(args)
-    stored = find_stored(nights, runs, now)
-    if not nights and not runs and not stored:
-        raise UsageError(
-            f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
-        )
-    choice = choose(stored, rules, now)
+    choice = choose(find_stored(places, now), rules, now)
 
     if choice.doomed:
         freed = size_text(choice.total - choice.left)
@@ -99,76 +74,45 @@ def run(args: argparse.Namespace) -> int:
     if choice.spared:
         print(say("stays, whatever the rules say:"))
         _table(choice.spared, now)
-    if args.dry_run or not choice.doomed:
-        return _end(choice, rules, ())
-    if not args.yes and not _agreed(choice):
-        print(say("nothing was deleted"))
-        return ExitCode.PASSED
-    troubles = [(one, delete(one)) for one in choice.doomed]
-    problems = [f"{_name(one)} is still there: {clean(trouble)}" for one, trouble in troubles if trouble]
-    return _end(choice, rules, problems)
+    problems = []
+    if choice.doomed and not args.dry_run:
+        if not args.yes and not _agreed(choice.doomed):
+            print(say("nothing was deleted"))
+            return ExitCode.PASSED
+        troubles = [(one, delete(one)) for one in choice.doomed]
+        problems = [f"{_name(one)} is still there: {clean(trouble)}" for one, trouble in troubles if trouble]
+    if rules.max_bytes is not None and choice.left > rules.max_bytes:
+        problems.append(f"{size_text(choice.left)} must stay, more than --max-size")
+    for problem in problems:
+        print(say(f"error: {problem}"), file=sys.stderr)
+    return ExitCode.FAILED if problems else ExitCode.PASSED
 
 
-def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path]]:
-    """Return folders of nights, and of runs."""
-    for folder in args.folders:
-        if not folder.is_dir():
-            raise UsageError(f"{folder}: is no folder")
-    nights = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
-    runs = sorted(Path.cwd().glob(RUNS)) if args.runs else []
-    return nights, runs
+def _table(rows: Sequence[StoredNight], now: float) -> None:
+    from tipchain.nightly.cleanup import days, size_text
 
-
-def _table(rows: Sequence[StoredFolder], now: float) -> None:
     for one in rows:
         age = aligned(say(days(now - one.began)), 10)
         print(f"  {size_text(one.size):>9}  {age}  {_name(one)}\n{'':26}{say(clean(one.reason))}")
 
 
-def _name(stored: StoredFolder) -> str:
+def _name(stored: StoredNight) -> str:
     name = os.path.relpath(stored.folder)
     return clean(str(stored.folder) if name.startswith("../..") else name)
 
 
-def _many(doomed: Sequence[StoredFolder]) -> str:
-    counts: Counter[str] = Counter(one.kind for one in doomed)
-    words = {"night": "night", "run": "run", "rest": "remainder"}
-    return ", ".join(many(counts[kind], word) for kind, word in words.items() if counts[kind])
+def _many(doomed: Sequence[StoredNight]) -> str:
+    rests = sum(one.rest for one in doomed)
+    counts = {"night": len(doomed) - rests, "remainder": rests}
+    return ", ".join(many(number, word) for word, number in counts.items() if number)
 
 
-def _agreed(choice: CleanupChoice) -> bool:
+def _agreed(doomed: Sequence[StoredNight]) -> bool:
     """Ask whether to go on."""
     if not sys.stdin or not sys.stdin.isatty():
         raise UsageError("nothing was deleted: nobody is there to be asked\n  expected: --yes, or --dry-run")
     try:
-        answer = input(say(f"delete {_many(choice.doomed)}? [y/N] "))
+        answer = input(say(f"delete {_many(doomed)}? [y/N] "))
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
-
-
-def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) -> int:
-    for problem in problems:
-        print(say(f"error: {problem}"), file=sys.stderr)
-    too_much = rules.max_bytes is not None and choice.left > rules.max_bytes
-    if too_much:
-        print(say(f"error: {size_text(choice.left)} must stay, more than --max-size"), file=sys.stderr)
-    return ExitCode.FAILED if problems or too_much else ExitCode.PASSED
-
-
-def _pin(args: argparse.Namespace) -> int:
-    if args.pin and not (args.why or "").strip():
-        raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
-    nights, _ = _places(args)
-    stored = [*(one for folder in nights for one in find_nights(folder)), *Path.cwd().glob(f"{RUNS}/[0-9]*/")]
-    folder = named_folder(args.pin or args.unpin, stored)
-    if not args.pin and not (folder / PIN).exists():
-        raise UsageError(f"{folder}: is not pinned")
-    with writing(folder / PIN, UsageError):
-        if args.pin:
-            pin(folder, who=who(Path.cwd()), why=args.why.strip())
-            print(say(f"{folder}: {clean(pin_text(folder))}"))
-        else:
-            (folder / PIN).unlink()
-            print(say(f"{folder}: is not pinned any more"))
-    return ExitCode.PASSED

@@ -47,16 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(show, _show)
     changed = add_action(actions, "diff", "say what changed since the last comparable run")
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    _add_against(changed)
+    changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
+    changed.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
-    _finish(changed, diff)
-    causes = add_action(actions, "causes", "show what made items fail, and filter it")
-    causes.add_argument("--code", metavar="CODE", help="only these kinds: argument, function, parting, ...")
-    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
-        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
-    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
-    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
-    _finish(causes, _causes)
+    _finish(changed, _diff)
     export = add_action(actions, "export", "write tables as CSV or JSON lines")
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument(
@@ -80,19 +74,6 @@ def add_night_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit code 1 if the history's database does not have the night in the end",
     )
-
-
-def add_night_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of saying what changed since the last comparable night."""
-    parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
-    parser.add_argument("--night", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    _add_against(parser)
-    _finish(parser, _night_diff)
-
-
-def _add_against(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
-    parser.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -138,7 +119,7 @@ def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace],
     )
     parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
     if as_json:
-        add_json(parser, "the same", once_alone=True)
+        add_json(parser, "the same")
     parser.set_defaults(act=act)
 
 
@@ -209,25 +190,7 @@ def _show(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _causes(args: argparse.Namespace) -> int:
-    from tipchain.core.json_text import as_json
-    from tipchain.history.entries import find_causes
-    from tipchain.history.render import causes_text
-
-    wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
-    with _reading(args) as (session, _):
-        found = find_causes(session, **wanted, title=args.name or "", limit=args.limit)
-    show(
-        args.json,
-        lambda: [
-            {**as_json(one), "entry": entry.name, "commit": entry.commit, "item": item.id} for one, item, entry in found
-        ],
-        lambda: causes_text(found),
-    )
-    return ExitCode.PASSED
-
-
-def diff(args: argparse.Namespace) -> int:
+def _diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
@@ -244,20 +207,6 @@ def diff(args: argparse.Namespace) -> int:
         lambda: changes_text(found, None if args.all else MOST_LINES) if found else first_text(entry),
     )
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED
-
-
-def _night_diff(args: argparse.Namespace) -> int:
-    from tipchain.history.ingest import add_missed
-    from tipchain.nightly.manifest import load_manifest
-
-    manifest = load_manifest(args.manifest)
-    args.name, args.root = manifest.name, args.root or manifest.root
-    # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
-    place = _place(args)
-    if place.file is None or place.file.exists():
-        for told in add_missed(manifest.nights, place):
-            print(say(told), file=sys.stderr)
-    return diff(args)
 
 
 def _export(args: argparse.Namespace) -> int:

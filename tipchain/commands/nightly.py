@@ -1,4 +1,4 @@
-"""``tipchain nightly plan|run|status|resume|diff|…``: many chains and alignment cases in one night."""
+"""``tipchain nightly plan|run|status|resume|gc|…``: many chains and alignment cases in one night."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import NightSink, add_night_arguments, add_night_diff_arguments, check_history
-from tipchain.commands.options import add_action, add_json, add_quiet, count, renamed, show
+from tipchain.commands.gc import add_arguments as add_gc_arguments
+from tipchain.commands.history import NightSink, add_night_arguments, check_history
+from tipchain.commands.options import add_action, add_json, add_quiet, count, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import many, say, terminal_width, use_color
@@ -148,13 +149,19 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
-    """Return what changed since the last comparable night."""
+    """Return what changed since the last comparable night; nothing where the history does not have the night."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
-    from tipchain.history.ingest import history_with
     from tipchain.history.render import changes_text, first_text
+    from tipchain.history.store import History, place_of
 
-    with history_with(results, database) as history, history.reading() as session:
+    place = place_of(Path(results.plan.root), database)
+    if place.file is not None and not place.file.is_file():
+        return ()
+    history = History(place)
+    if not history.has(results.night.token):
+        return ()
+    with history.reading() as session:
         entry = find_entry(session, results.night.name, title=results.plan.name)
         before = last_comparable(session, entry)
         if before is None:
@@ -235,7 +242,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = add_action(actions, "plan", "show what would run, and run nothing")
     _add_manifest(plan)
     _add_choice(plan)
-    add_json(plan, "the plan", once_alone=True)
+    add_json(plan, "the plan")
     plan.set_defaults(act=_plan)
     run = add_action(actions, "run", "begin a night")
     _add_manifest(run)
@@ -248,7 +255,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status = add_action(actions, "status", "say how far a night is, while it runs too")
     _add_manifest(status)
     _add_night(status)
-    add_json(status, "how far it is, and how each item ended,", once_alone=True)
+    add_json(status, "how far it is, and how each item ended,")
     add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = add_action(actions, "resume", "run what has not ended of a night")
@@ -258,8 +265,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_quiet(resume)
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
-    add_night_diff_arguments(add_action(actions, "diff", "say what changed since the last comparable night"))
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
+    add_gc_arguments(add_action(actions, "gc", "delete old nights, but nothing that is needed"))
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -270,7 +277,7 @@ def _add_manifest(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
-    only = parser.add_argument(
+    parser.add_argument(
         "--only",
         dest="select",
         metavar="PATTERN",
@@ -279,16 +286,8 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
     )
-    renamed(parser, "--select", only)
     parser.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
     parser.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
-    parser.add_argument(
-        "--balance-by",
-        type=Path,
-        metavar="NIGHT",
-        help="cut shares by what items took in this finished night: its folder, or a copy of its finished.json that "
-        "all machines have (default: by their timeouts)",
-    )
     parser.add_argument(
         "--require-data", action="store_true", help="full data that are not here are an ERROR, not a SKIP"
     )
@@ -332,7 +331,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     from tipchain.nightly.expand import DiskProject, expand
     from tipchain.nightly.items import only, parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import balance_seconds, last_failed
+    from tipchain.nightly.nights import last_failed
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
@@ -344,9 +343,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
         print(say(f"what failed when it last ran: {many(len(failed), 'item')}"), file=sys.stderr)
         plan = only(plan, failed)
     if shard:
-        plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)
-    elif args.balance_by:
-        raise UsageError("--balance-by goes with --shard")
+        plan = share(plan, shard)
     return plan, nights
 
 

@@ -1,7 +1,4 @@
-"""The options that several commands have: each is declared here once, so that one name means one thing everywhere.
-
-An old spelling works until `OLD_SPELLINGS_END`: `renamed` and `Document` take it, and say on standard error what is typed now.
-"""
+"""The options that several commands have: each is declared here once, so that one name means one thing everywhere."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
 from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say, terminal_width
@@ -63,7 +59,7 @@ class _Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are UsageErrors, which reads old spellings and helps in the reader's language.
+    """An ArgumentParser whose errors are UsageErrors, and whose help is in the reader's language.
 
     Attributes:
         first: the option that the first word is the value of, if it stands there alone.
@@ -91,7 +87,6 @@ class Parser(argparse.ArgumentParser):
 
     def _reread(self, words: Sequence[str]) -> Iterator[str]:
         """Yield ``words``; those are joined of which argparse would not see that they belong together."""
-        documents = {name for action in self._actions if isinstance(action, Document) for name in action.option_strings}
         sets = "--set" in self._option_string_actions
         if self.first and words and not words[0].startswith("-") and "=" not in words[0]:
             yield self.first
@@ -104,22 +99,8 @@ class Parser(argparse.ArgumentParser):
             if word == "--set" and sets and following:
                 # The keys of a parameter file begin with dashes, too.
                 yield f"--set={words[next(rest)]}"
-            elif word in documents and not (following and _is_target(following[0])):
-                former(f"{word} alone is now {word} {STDOUT}, or {word} FILE")
-                yield f"{word}={STDOUT}"
             else:
                 yield word
-
-
-class Document(argparse.Action):
-    """``--json FILE|-`` of a command whose ``--json`` once stood alone, for standard output.
-
-    What follows it is its target if it is ``-``, or is called like a JSON file or a device; ``--json=FILE`` takes any.
-    """
-
-    def __call__(self, _parser: object, namespace: object, values: object, _option: str | None = None) -> None:
-        """Keep the target."""
-        setattr(namespace, self.dest, values)
 
 
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -142,41 +123,6 @@ def add_action(
 def sentence(text: str) -> str:
     """Return what a command does as a sentence of its own."""
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _is_target(word: str) -> bool:
-    return word == STDOUT or word.lower().endswith(".json") or word.startswith("/dev/")
-
-
-def former(text: str) -> None:
-    """Say what is typed now instead of what was."""
-    print(say(f"note: {text}; the old spelling ends with version {OLD_SPELLINGS_END}"), file=sys.stderr)
-
-
-def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Action) -> None:
-    """Let ``old`` be read as an option that is called otherwise now, with a note."""
-
-    class _Old(argparse.Action):
-        def __call__(
-            self,
-            asked: argparse.ArgumentParser,
-            namespace: argparse.Namespace,
-            values: str | Sequence[object] | None,
-            _option: str | None = None,
-        ) -> None:
-            former(f"{old} is now {action.option_strings[-1]}")
-            action(asked, namespace, values, action.option_strings[-1])
-
-    parser.add_argument(
-        old,
-        action=_Old,
-        dest=action.dest,
-        nargs=action.nargs,
-        type=action.type or str,
-        choices=action.choices,
-        default=argparse.SUPPRESS,
-        help=argparse.SUPPRESS,
-    )
 
 
 # Kinds of values.
@@ -250,16 +196,9 @@ def add_language(parser: argparse.ArgumentParser) -> None:
 # Where reports go.
 
 
-def add_json(parser: argparse._ActionsContainer, what: str, *, once_alone: bool = False) -> None:
-    """Declare ``--json FILE|-``.
-
-    Args:
-        parser: of the command.
-        what: what is written.
-        once_alone: whether ``--json`` was a flag for standard output in earlier versions.
-    """
-    action: Any = {"action": Document} if once_alone else {}
-    parser.add_argument("--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output", **action)
+def add_json(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--json FILE|-``."""
+    parser.add_argument("--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output")
 
 
 def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
@@ -465,9 +404,7 @@ def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
 
 def add_stages(parser: argparse._ActionsContainer, what: str) -> None:
     """Declare ``--only``, of stages: `args.stages`."""
-    only = parser.add_argument("--only", dest="stages", metavar="LIST", help=what)
-    renamed(parser, "--stages", only)
-    renamed(parser, "--steps", only)
+    parser.add_argument("--only", dest="stages", metavar="LIST", help=what)
 
 
 def add_strict(parser: argparse._ActionsContainer, what: str = STRICT) -> None:

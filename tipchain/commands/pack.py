@@ -1,4 +1,4 @@
-"""``tipchain pack``: put a case's acceptance files, with logs, configuration and versions, into one archive.
+"""``tipchain case pack``: put a case's acceptance files, with logs, configuration and versions, into one archive.
 
 Source: the reproduction guide, sections 2.2.3 (ten dumps, five logs) and 3 (what to submit after each step).
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_mode, add_root, renamed
+from tipchain.commands.options import add_mode, add_root
 from tipchain.core.files import commit, replacing_path, writing
 from tipchain.core.language import say
 from tipchain.errors import BAD, DataError, ExitCode, Outcome, RecordError, worst
@@ -37,18 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="runs", type=Path, metavar="DIR", help="where the runs are (default test_tipc/output/CASE/MODE)"
     )
-    out = parser.add_argument(
+    parser.add_argument(
         "--out", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"
     )
-    renamed(parser, "--archive", out)
-    spelling = parser.add_argument(
+    parser.add_argument(
         "--spelling",
         choices=SPELLINGS,
         default="log",
         help="how files are spelt: forward_torch.npy and forward_diff.log (log, the default), or forward_pytorch.npy "
         "and forward_diff_log.txt (acceptance)",
     )
-    renamed(parser, "--names", spelling)
     add_root(parser)
 
 

@@ -14,7 +14,7 @@ from posixpath import dirname, normpath
 
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
-from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show, whole
+from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, show, whole
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
@@ -233,7 +233,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_chain_arguments(parser)
     parser.add_argument("--legacy", action="store_true", help="the original driver's commands, defects included")
     shape = parser.add_mutually_exclusive_group()
-    add_json(shape, "the plan", once_alone=True)
+    add_json(shape, "the plan")
     shape.add_argument("--shell", action="store_true", help="as a script that can be pasted into a shell")
 
 
@@ -275,7 +275,7 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="change a line of the file; SECTION:KEY=VALUE or LINE:KEY=VALUE where several have the key; repeatable",
     )
-    renamed(parser, "--workdir", add_out(parser, "output folder (default test_tipc/output)"))
+    add_out(parser, "output folder (default test_tipc/output)")
     for option, text in (
         ("--only", "run these commands and what they need: a step, or an id with * and ?; repeatable"),
         ("--skip", "leave these commands out: a step, or an id with * and ?; repeatable"),

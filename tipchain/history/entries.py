@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, selectinload
 
 from tipchain.errors import Outcome, UsageError, suggestion
-from tipchain.history.schema import CauseFacts, Entry, ItemFacts
-from tipchain.nightly.items import TOGETHER_S, gather, merge_facts
+from tipchain.history.schema import Entry, ItemFacts
+from tipchain.nightly.items import gather, merge_facts
 
 _BACK = re.compile(r"(?P<name>.+)~(?P<steps>\d+)")
 LATEST = "latest"
 IN_ONE_QUERY = 500
 """Numbers of rows that a query lists; databases have limits."""
-NEAR_S = 4 * TOGETHER_S
+NEAR_S = 2 * 86400.0
 """Seconds around a share within which the other shares of its night are looked for."""
 AT_MOST = 20
 """Entries that a part of a name may be in, of which the user is told."""
@@ -98,7 +98,7 @@ def _read(session: Session, query: sa.Select[Entry]) -> list[Entry]:
 
 def together(found: Iterable[Entry]) -> list[Entry]:
     """Return entries with the shares of each night put together, the latest first."""
-    groups = gather(found, lambda one: one.part, lambda one: one.began)
+    groups = gather(sorted(found, key=lambda one: (one.began, one.row)), lambda one: one.part)
     ones = [_whole(group.ones) if group.ones[0].part else group.ones[0] for group in groups]
     return sorted(ones, key=lambda one: (one.began, one.row), reverse=True)
 
@@ -158,34 +158,3 @@ def items_of(session: Session, entry: Entry) -> dict[str, ItemFacts]:
     query = sa.select(ItemFacts).where(ItemFacts.entry_id.in_(entry.rows)).order_by(ItemFacts.row)
     query = query.options(selectinload(ItemFacts.commands), selectinload(ItemFacts.causes))
     return {one.id: one for one in session.scalars(query)}
-
-
-def find_causes(
-    session: Session,
-    *,
-    code: str = "",
-    layer: str = "",
-    file: str = "",
-    item: str = "",
-    title: str = "",
-    limit: int = 20,
-) -> list[tuple[CauseFacts, ItemFacts, Entry]]:
-    """Return causes of all entries with where they were found, the latest first.
-
-    Args:
-        session: of the history.
-        code: only those of this code.
-        layer: only those of layers whose path has this in it.
-        file: only those whose line to change is in a file whose path has this in it.
-        item: only those of items whose id has this in it.
-        title: only those of this manifest, or report's title.
-        limit: how many at most.
-    """
-    query = sa.select(CauseFacts, ItemFacts, Entry).join(ItemFacts, ItemFacts.row == CauseFacts.item_run_id)
-    query = query.join(Entry, Entry.row == ItemFacts.entry_id)
-    query = query.order_by(Entry.began.desc(), ItemFacts.row, CauseFacts.rank).limit(limit)
-    for column, value in ((CauseFacts.code, code), (Entry.title, title)):
-        query = query.where(column == value) if value else query
-    for column, part in ((CauseFacts.layer, layer), (CauseFacts.file, file), (ItemFacts.id, item)):
-        query = query.where(column.contains(part, autoescape=True)) if part else query
-    return [(one.CauseFacts, one.ItemFacts, one.Entry) for one in session.execute(query)]

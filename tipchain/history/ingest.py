@@ -8,21 +8,18 @@ import math
 import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tipchain.core.json_text import Json, flat_facts, taken
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictRow, verdict_row
-from tipchain.history.store import FILE, History, HistoryPlace, place_of
+from tipchain.history.store import History, HistoryPlace, place_of
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import Night, holder, nights_below
-from tipchain.nightly.timeline import latest_results
 from tipchain.report.model import RunReport, load_report, report_json
 
 if TYPE_CHECKING:
@@ -226,8 +223,6 @@ def _unique(names: Iterable[str]) -> Iterator[str]:
 
 LOOKED_AT = 10
 """How many of the latest nights are looked at; those before one that the history has are not."""
-BESIDE = 5
-"""Nights among which the last comparable one is looked for where no history has it."""
 
 
 def keep_night(folder: Path, database: str | None = None) -> tuple[bool, list[str]]:
@@ -288,33 +283,3 @@ def add_missed(folder: Path, place: HistoryPlace, *, but: Path | None = None) ->
         except RecordError as error:
             told[-1] = f"history: a finished night cannot be handed on: {error}"
     return told
-
-
-@contextmanager
-def history_with(results: nights.Results, database: str | None = None) -> Iterator[History]:
-    """Yield a history that has a night: the project's own, else a temporary one of this night and those beside it.
-
-    Args:
-        results: of the night.
-        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
-
-    Raises:
-        UsageError: the database's URL cannot be understood.
-    """
-    place = place_of(Path(results.plan.root), database)
-    found: History | None = None
-    if place.file is None or place.file.is_file():
-        with suppress(HistoryError, OSError):
-            found = History(place)
-            found = found if found.has(results.night.token) else None
-    if found:
-        yield found
-        return
-    with TemporaryDirectory(prefix="tipchain-") as scratch:
-        history = History(place_of(place.root, f"{scratch}/{FILE}"))
-        folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
-        for one in latest_results(folders, BESIDE, []):
-            if one.finished or one.folder == results.folder:
-                source = night_source(one.night)
-                history.add(source.entry, source.items())
-        yield history

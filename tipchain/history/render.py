@@ -104,18 +104,6 @@ def cause_lines(cause: CauseFacts) -> list[str]:
     return [f"cause: {cause.message}{place}", *([f"fix: {cause.fix}"] if cause.fix else [])]
 
 
-def causes_text(causes: Sequence[tuple[CauseFacts, ItemFacts, Entry]]) -> str:
-    """Return causes of several entries, the latest first."""
-    lines = []
-    for one, item, entry in causes:
-        commit = f", {entry.commit}" if entry.commit else ""
-        checks = f", {one.checks} checks" if one.checks > 1 else ""
-        where = f" in {one.layer}" if one.layer else ""
-        lines += lines_of(f"{one.code}{where}: {item.id}, {one.stage}{checks}, {entry.name}{commit}", "")
-        lines += [row for line in cause_lines(one) for row in lines_of(line, "  ")]
-    return "\n".join(lines) or say("no cause is in the history that fits")
-
-
 def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
     """Return an item with its causes and commands, and with verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]

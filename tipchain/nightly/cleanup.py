@@ -1,149 +1,115 @@
-"""What old nights hold, what of it can go, and what still needs it."""
+"""What old nights hold, which of them go by age, size and number, and their deletion, of which a kill leaves no half."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Literal
 
 import psutil
 
 from tipchain.bundle.manifest import KIND, MANIFEST
-from tipchain.core.files import RUN_LOCK, atomic_write, is_locked, local_time, locked
-from tipchain.core.json_text import Json, read_json
 from tipchain.errors import RecordError, UsageError
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
 
-# What nights and runs leave on the disk: how old and how large each is, and why it must stay.
-
-PIN = "pinned.json"
-"""Beside a night's or a run's files: who wants it to stay, since when, and why."""
+PIN = "pinned"
+"""A file in a night's folder that lets no rule delete it; its text says why."""
 TRASH = ".trash"
-"""Folder beside nights, and beside ``runs``, that something is moved to before it is deleted."""
+"""Folder beside nights that something is moved to before it is deleted."""
 UNWRITTEN_S = 3600.0
 """Age from which a night's folder without a plan is what a killed coordinator left."""
-RUNS = "test_tipc/output/*/*/runs"
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFolder:
-    """A night's folder, a run's, or what is left of one.
+class StoredNight:
+    """A night's folder, or what is left of one.
 
     Attributes:
         folder: absolute.
-        kind: ``rest`` is what a killed process left, which is nobody's.
-        group: the folder that holds those it is compared with: a manifest's nights, a mode's runs.
         began: seconds since 1970.
         size: bytes on the disk.
         finished: whether it came to its end.
+        rest: whether a killed process left it, so that it is nobody's.
         kept: why no rule may delete it; "" if one may.
         reason: by which rule it goes, or why it stays though a rule would have let it go; "" before a choice was made.
     """
 
     folder: Path
-    kind: Literal["night", "run", "rest"]
-    group: Path
     began: float
     size: int
     finished: bool = False
+    rest: bool = False
     kept: str = ""
     reason: str = ""
 
 
-def find_stored(nights: Iterable[Path], runs: Iterable[Path], now: float) -> list[StoredFolder]:
-    """Return what lies in folders, the oldest first, with the reasons to keep it.
-
-    Args:
-        nights: folders of nights: of all manifests, of one, or single ones.
-        runs: folders called ``runs``.
-        now: seconds since 1970.
-    """
-    found: dict[Path, StoredFolder] = {}
-    for folder in nights:
-        found.update((one.folder, one) for one in _nights(folder.resolve(), now, depth=2))
-    for folder in runs:
-        found.update((one.folder, one) for one in _runs(folder.resolve()))
+def find_stored(places: Iterable[Path], now: float) -> list[StoredNight]:
+    """Return what lies in folders of nights, the oldest first, with the reasons to keep it; ``now`` in seconds since 1970."""
+    found = {one.folder: one for place in places for one in _below(place.resolve(), now)}
     ordered = sorted(found.values(), key=lambda one: (one.began, one.folder))
-    latest = {one.group: one for one in ordered if one.finished}
-    return [replace(one, kept=next(filter(None, _reasons(one, latest)), "")) for one in ordered]
+    latest = {one.folder.parent: one for one in ordered if one.finished}
+    return [
+        one if one.rest else replace(one, kept=_reason_to_keep(one, latest.get(one.folder.parent))) for one in ordered
+    ]
 
 
-def _nights(folder: Path, now: float, depth: int) -> Iterator[StoredFolder]:
-    if (folder / NIGHT).is_file():
+def _below(folder: Path, now: float, depth: int = 2) -> Iterator[StoredNight]:
+    """Yield a night, or those in a folder: of one manifest, or of all."""
+    seconds, deleted = folder.stat().st_mtime, folder.parent.name == TRASH
+    if (folder / NIGHT).is_file() and not deleted:
         started, trouble = "", ""
         try:
             started = read_night(folder).started
         except RecordError as error:  # of a later version perhaps
             trouble = f"its plan cannot be read: {error.message}"
-        yield StoredFolder(
+        when = began(started, folder.name)
+        yield StoredNight(
             folder=folder,
-            kind="night",
-            group=folder.parent,
-            began=_began(folder, started),
+            began=when.timestamp() if when else seconds,
             size=disk_usage(folder),
             finished=(folder / FINISHED).is_file(),
             kept=trouble,
         )
-        return
-    for one in _folders(folder) if depth else ():
-        if one.name == TRASH:
-            yield from (_rest(left) for left in _folders(one))
-        elif _NAME.fullmatch(one.name) and not (one / NIGHT).exists():
-            if now - one.stat().st_mtime > UNWRITTEN_S and not holder(one):
-                yield _rest(one)
-        elif not one.name.startswith("."):
-            yield from _nights(one, now, depth - 1)
+    elif deleted or _NAME.fullmatch(folder.name):
+        if deleted or (now - seconds > UNWRITTEN_S and not holder(folder)):
+            yield StoredNight(folder=folder, began=seconds, size=disk_usage(folder), rest=True)
+    elif depth or folder.name == TRASH:
+        with suppress(OSError):
+            for one in sorted(folder.iterdir()):
+                if one.is_dir() and not one.is_symlink() and (one.name == TRASH or not one.name.startswith(".")):
+                    yield from _below(one, now, depth - 1)
 
 
-def _folders(folder: Path) -> list[Path]:
+def _reason_to_keep(one: StoredNight, latest: StoredNight | None) -> str:
+    """Return why no rule may delete a night; "" for no reason."""
+    if held := holder(one.folder):
+        return f"it is being run, by {held}"
+    if kept := one.kept or pin_text(one.folder):
+        return kept
+    for base, _, files in os.walk(one.folder):
+        with suppress(OSError):
+            if MANIFEST in files and KIND.encode() in Path(base, MANIFEST).read_bytes():
+                return f"it holds a reference: {os.path.relpath(base, one.folder)}"
+    if latest and latest.folder == one.folder:
+        return "the latest finished night"
+    if not one.finished and (latest is None or one.began > latest.began):
+        return "none that finished is later, so it may be resumed"
+    return ""
+
+
+def pin_text(folder: Path) -> str:
+    """Return why a night is pinned; "" if it is not."""
     with suppress(OSError):
-        return sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink())
-    return []
-
-
-def _runs(runs: Path) -> Iterator[StoredFolder]:
-    # By run which link among the mode's own files leads into it.
-    out, links = runs.parent, {}
-    for base, folders, files in os.walk(out):
-        folders[:] = [one for one in folders if Path(base, one) != runs and one != TRASH]
-        for path in (Path(base, name) for name in (*folders, *files)):
-            goal = path.resolve() if path.is_symlink() else path
-            if goal.is_relative_to(runs) and goal != runs:
-                run = runs / goal.relative_to(runs).parts[0]
-                links[run] = f"{os.path.relpath(path, out)} is a link into it"
-    for one in _folders(runs):
-        if _NAME.fullmatch(one.name):
-            finished = (one / "report.json").is_file() or any(one.glob("alignment*.json"))
-            yield StoredFolder(
-                folder=one,
-                kind="run",
-                group=runs,
-                began=_began(one),
-                size=disk_usage(one),
-                finished=finished,
-                kept="it still goes on" if is_locked(one / RUN_LOCK) else links.get(one, ""),
-            )
-    for left in _folders(runs.parent / TRASH):
-        yield _rest(left)
-
-
-def _rest(folder: Path) -> StoredFolder:
-    return StoredFolder(folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder))
-
-
-def _began(folder: Path, started: str = "") -> float:
-    found: datetime | None = began(started, folder.name)
-    return found.timestamp() if found else folder.stat().st_mtime
+        return f"pinned: {(folder / PIN).read_text(errors='replace').strip() or 'nobody said why'}"
+    return ""
 
 
 def disk_usage(folder: Path) -> int:
@@ -153,65 +119,11 @@ def disk_usage(folder: Path) -> int:
         for name in (".", *names):
             with suppress(OSError):
                 stat = os.lstat(os.path.join(base, name))  # noqa: PTH118 - many thousands of files
-                if stat.st_nlink > 1 and name != ".":
-                    if (stat.st_dev, stat.st_ino) in seen:
-                        continue
+                if name == "." or (stat.st_dev, stat.st_ino) not in seen:
+                    total += stat.st_blocks * 512
+                if stat.st_nlink > 1:
                     seen.add((stat.st_dev, stat.st_ino))
-                total += stat.st_blocks * 512
     return total
-
-
-def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder]) -> Iterator[str]:
-    """Yield why no rule may delete something; "" is no reason."""
-    if one.kind == "rest":
-        yield one.kept
-        return
-    held = holder(one.folder) if one.kind == "night" else ""
-    yield f"it is being run, by {held}" if held else one.kept
-    yield pin_text(one.folder)
-    yield f"it holds a reference: {held}" if (held := _reference_in(one.folder)) else ""
-    best = latest.get(one.group)
-    if best and best.folder == one.folder:
-        yield f"the latest finished {one.kind}"
-    elif not one.finished and (best is None or one.began > best.began):
-        yield "none that finished is later, so it may be resumed"
-
-
-def pin_text(folder: Path) -> str:
-    """Return who pinned a night or run and why; "" if nobody did. A pin that cannot be read is one all the same."""
-    path = folder / PIN
-    if not path.exists():
-        return ""
-    try:
-        pin: dict[str, Json] = read_json(path)
-        return f"pinned by {pin['who']}: {pin['why']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"pinned, but {PIN} cannot be read"
-
-
-def pin(folder: Path, *, who: str, why: str) -> None:
-    """Let no rule delete a night or run.
-
-    Raises:
-        OSError: that cannot be written.
-    """
-    when = local_time()
-    atomic_write(folder / PIN, json.dumps({"who": who, "when": when, "why": why}, indent=1) + "\n")
-
-
-def _reference_in(folder: Path) -> str:
-    for base, _, files in os.walk(folder):
-        if MANIFEST in files:
-            with suppress(OSError):
-                if KIND.encode() in Path(base, MANIFEST).read_bytes():
-                    return os.path.relpath(base, folder)
-    return ""
-
-
-# Which nights and runs go, by age, size and number; and their deletion, of which a kill leaves no half.
-
-DAY_S = 86400.0
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,10 +131,9 @@ class RetentionRules:
     """What may stay; what is protected stays whatever they say.
 
     Attributes:
-        older_than_s: seconds since they began, from which nights and runs go; None: age does not count.
+        older_than_s: seconds since they began, from which nights go; None: age does not count.
         max_bytes: of all together: the oldest go until no more is there; None: size does not count.
-        keep: the latest so many of each manifest, or of each mode's runs, stay; without the other two rules all
-            others go.
+        keep: the latest so many of each manifest stay; without the other two rules all others go.
     """
 
     older_than_s: float | None = None
@@ -234,39 +145,46 @@ class RetentionRules:
         """Whether the number is the only rule."""
         return self.keep is not None and self.older_than_s is None and self.max_bytes is None
 
+    def reason(self, one: StoredNight, now: float, left: int) -> str:
+        """Return by which rule a night goes while so many bytes are left; "" for none."""
+        if one.rest:
+            return "left by a process that was killed"
+        if self.older_than_s is not None and now - one.began > self.older_than_s:
+            return f"older than {days(self.older_than_s)}"
+        if self.max_bytes is not None and left > self.max_bytes:
+            return f"the oldest, of more than {size_text(self.max_bytes)}"
+        return f"not one of the latest {self.keep}" if self.alone else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupChoice:
     """What the rules come to.
 
     Attributes:
-        doomed: what goes, the oldest first.
+        doomed: what goes: what killed processes left, then the oldest first.
         spared: what a rule would have let go.
         total: bytes of all.
         left: bytes of what stays.
     """
 
-    doomed: tuple[StoredFolder, ...]
-    spared: tuple[StoredFolder, ...]
+    doomed: tuple[StoredNight, ...]
+    spared: tuple[StoredNight, ...]
     total: int
     left: int
 
 
-def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) -> CleanupChoice:
+def choose(stored: Sequence[StoredNight], rules: RetentionRules, now: float) -> CleanupChoice:
     """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
-    rest = [one for one in stored if one.kind == "rest"]
-    doomed = [replace(one, reason="left by a process that was killed") for one in rest if not one.kept]
-    spared = [replace(one, reason=one.kept) for one in rest if one.kept]
     groups: dict[Path, list[Path]] = defaultdict(list)
     for one in stored:
-        if one.kind != "rest":
-            groups[one.group].append(one.folder)
+        if not one.rest:
+            groups[one.folder.parent].append(one.folder)
     late = {folder for folders in groups.values() for folder in folders[max(len(folders) - (rules.keep or 0), 0) :]}
-    total = sum(one.size for one in stored)
-    left = total - sum(one.size for one in doomed)
-    for one in stored:
-        reason = _reason(one, rules, now, left)
-        if one.kind == "rest" or not reason:
+    doomed: list[StoredNight] = []
+    spared: list[StoredNight] = []
+    left = total = sum(one.size for one in stored)
+    for one in sorted(stored, key=lambda one: not one.rest):
+        if not (reason := rules.reason(one, now, left)):
             continue
         kept = one.kept or (f"one of the latest {rules.keep}" if one.folder in late else "")
         if not kept:
@@ -277,60 +195,39 @@ def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) ->
     return CleanupChoice(doomed=tuple(doomed), spared=tuple(spared), total=total, left=left)
 
 
-def _reason(one: StoredFolder, rules: RetentionRules, now: float, left: int) -> str:
-    if rules.older_than_s is not None and now - one.began > rules.older_than_s:
-        return f"older than {days(rules.older_than_s)}"
-    if rules.max_bytes is not None and left > rules.max_bytes:
-        return f"the oldest, of more than {size_text(rules.max_bytes)}"
-    return f"not one of the latest {rules.keep}" if rules.alone else ""
-
-
-def delete(one: StoredFolder) -> str:
-    """Delete a night or a run; return "" or why it is still there, in whole or as what the next call removes.
+def delete(one: StoredNight) -> str:
+    """Delete a night; return "" or why it is still there, in whole or as what the next call removes.
 
     It is held while it is moved out of sight, so no process goes on with it; a kill after that leaves nothing that
     looks like a night.
     """
     try:
-        if one.kind == "rest":
-            _remove(one.folder)
-            return ""
-        with _held(one):
-            _refuse_mounts(one.folder)
-            if kept := pin_text(one.folder):
-                return kept
-            moved = (
-                one.group / TRASH if one.kind == "night" else one.group.parent / TRASH
-            ) / f"{one.folder.name}-{secrets.token_hex(3)}"
-            moved.parent.mkdir(exist_ok=True)
-            os.rename(one.folder, moved)  # noqa: PTH104
-        _remove(moved)
+        moved = one.folder
+        if not one.rest:
+            if not (one.folder / NIGHT).exists():
+                return ""  # another process deleted it
+            lock = hold(one.folder)
+            try:
+                _refuse_mounts(one.folder)
+                if kept := pin_text(one.folder):
+                    return kept
+                moved = one.folder.parent / TRASH / f"{one.folder.name}-{secrets.token_hex(3)}"
+                moved.parent.mkdir(exist_ok=True)
+                os.rename(one.folder, moved)  # noqa: PTH104
+            finally:
+                lock.release()
+        _refuse_mounts(moved)
+        shutil.rmtree(moved)
+        if moved.parent.name == TRASH:
+            with suppress(OSError):  # something else is in it
+                moved.parent.rmdir()
     except FileNotFoundError:
-        return ""  # another process deleted it
+        return ""
     except UsageError as error:
         return str(error).splitlines()[0]
     except OSError as error:
         return f"{error.filename or one.folder}: {error.strerror}"
     return ""
-
-
-@contextmanager
-def _held(one: StoredFolder) -> Iterator[None]:
-    """Hold a night or run while the block runs."""
-    if one.kind == "night":
-        if not (one.folder / NIGHT).exists():
-            raise FileNotFoundError(2, "is gone", str(one.folder))
-        lock = hold(one.folder)
-        try:
-            yield
-        finally:
-            lock.release()
-        return
-    try:
-        with locked(one.folder / RUN_LOCK):
-            yield
-    except BlockingIOError:
-        raise UsageError(f"{one.folder}: this run still goes on, in another process") from None
 
 
 def _refuse_mounts(folder: Path) -> None:
@@ -340,14 +237,6 @@ def _refuse_mounts(folder: Path) -> None:
     shown = ", ".join(sorted(os.path.relpath(one, whole) for one in points if one.is_relative_to(whole)))
     if shown:
         raise UsageError(f"{folder}: is left whole, for other file systems are mounted in it: {shown}")
-
-
-def _remove(folder: Path) -> None:
-    _refuse_mounts(folder)
-    shutil.rmtree(folder)
-    if folder.parent.name == TRASH:
-        with suppress(OSError):  # something else is in it
-            folder.parent.rmdir()
 
 
 def size_text(size: float) -> str:
@@ -360,9 +249,6 @@ def size_text(size: float) -> str:
 
 
 def days(seconds: float) -> str:
-    """Return an age for people: ``41 days``, ``5 hours``."""
-    for unit, name in ((DAY_S, "day"), (3600.0, "hour"), (60.0, "minute")):
-        if seconds >= unit:
-            count = f"{seconds / unit:.1f}".removesuffix(".0") if seconds < 2 * unit else f"{seconds / unit:.0f}"
-            return f"{count} {name}" + ("" if count == "1" else "s")
-    return f"{max(seconds, 0):.0f} seconds"
+    """Return an age for people: ``41 days``, ``0.5 days``."""
+    count = f"{max(seconds, 0) / 86400:.1f}".removesuffix(".0")
+    return f"{count} day" if count == "1" else f"{count} days"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,8 +137,7 @@ class NightPlan:
 # Nights that were run in shares: the cut of a plan, which nights are the shares of one, and whether nothing is lost.
 #
 # A whole night is what runs of a manifest on several machines with ``--shard 1/3``, ``2/3``, ``3/3``. What its shares have in
-# common is an id: one that the user gives (`VARIABLE`), or that of the CI service's run. Where there is none, shares of the
-# same manifest, commit and choice are one night if they began within `TOGETHER_S`.
+# common is an id: one that the user gives (`VARIABLE`), or that of the CI service's run.
 
 
 VARIABLE = "TIPCHAIN_NIGHT_ID"
@@ -154,9 +152,6 @@ CI_VARIABLES = (
 """What GitHub, GitLab, Azure, CircleCI, Buildkite and Jenkins call all jobs of a run by."""
 NIGHT_ID = "night_id"
 """The id's name among a night's options."""
-TOGETHER_S = 12 * 3600.0
-"""Seconds between the first and the last beginning of a night's shares that have no id."""
-
 T = TypeVar("T")
 
 
@@ -170,8 +165,7 @@ class ShardPart:
         title: the manifest's name.
         manifest: SHA-256 of its bytes.
         commit: of the project; "" where it is not known.
-        choice: what else chose the items, as text.
-        night: the whole night's id; "" without one.
+        night: the whole night's id.
         cut: `Cut.digest`; "" of a night of a tipchain that did not write it down.
         total: items of the whole plan; 0 where that is not known.
     """
@@ -181,16 +175,14 @@ class ShardPart:
     title: str
     manifest: str
     commit: str
-    choice: str = ""
-    night: str = ""
+    night: str
     cut: str = ""
     total: int = 0
 
     @property
     def whole(self) -> Hashable:
         """What all shares of a night have in common."""
-        rest = (self.night,) if self.night else (self.manifest, self.commit)
-        return (self.title, self.of, self.choice, *rest)
+        return (self.title, self.of, self.night)
 
     def __str__(self) -> str:
         return f"{self.share}/{self.of}"
@@ -201,55 +193,53 @@ class Group(Generic[T]):
     """The nights that count as one.
 
     Attributes:
-        ones: the shares in their order, or a night that is none.
+        shares: by number, or a night that is none.
         replaced: shares that ran once more under the same id, so that the later counts.
     """
 
-    ones: list[T]
+    shares: dict[int, T] = field(default_factory=dict)
     replaced: list[T] = field(default_factory=list)
+
+    @property
+    def ones(self) -> list[T]:
+        """The shares in their order."""
+        return [self.shares[number] for number in sorted(self.shares)]
 
 
 def night_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the id that the environment gives to all shares of a night; "" without one."""
+    """Return the id that the environment gives to all shares of a night.
+
+    Raises:
+        UsageError: it gives none.
+    """
     for name in (VARIABLE, *CI_VARIABLES):
         if value := environ.get(name, "").strip():
             return value if name == VARIABLE else f"{name}={value}"
-    return ""
+    raise UsageError(
+        f"--shard: nothing says which shares are one night\n  expected: {VARIABLE}, the same for all of them"
+    )
 
 
-def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
-    """Group nights that are shares of one, in the order in which they began.
+def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None]) -> list[Group[T]]:
+    """Group nights that are shares of one.
 
     Args:
-        ones: nights.
+        ones: nights, in the order in which they began.
         part: returns which share one is; None for a night of its own.
-        began: returns when one began, in seconds since 1970.
     """
     found: list[Group[T]] = []
-    latest: dict[Hashable, tuple[float, Group[T]]] = {}
-    for one in sorted(ones, key=began):
+    groups: dict[Hashable, Group[T]] = {}
+    for one in ones:
         own = part(one)
-        if own is None:
-            found.append(Group([one]))
-            continue
-        first, group = latest.get(own.whole, (began(one), None))
-        twice = [other for other in group.ones if _share(part, other) == own.share] if group else []
-        apart = not own.night and (bool(twice) or began(one) - first > TOGETHER_S)
-        if group is None or apart:
-            group = Group([one])
-            found.append(group)
-            latest[own.whole] = began(one), group
-            continue
-        group.replaced += twice
-        group.ones = sorted(
-            [*(other for other in group.ones if other not in twice), one], key=lambda other: _share(part, other)
-        )
+        group = groups.get(own.whole) if own else None
+        if group is None:
+            found.append(group := Group())
+        share = own.share if own else 0
+        if own is not None:
+            groups[own.whole] = group
+            group.replaced += [group.shares[share]] if share in group.shares else []
+        group.shares[share] = one
     return found
-
-
-def _share(part: Callable[[T], ShardPart | None], one: T) -> int:
-    own = part(one)
-    return own.share if own else 0
 
 
 def missing(parts: Sequence[ShardPart]) -> str:
@@ -360,31 +350,19 @@ def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:
     return replace(plan, items=tuple(item for item in plan.items if item.id in ids))
 
 
-def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = None) -> NightPlan:
-    """Return one share: all shares together are the plan, and take about as long as each other.
+def share(plan: NightPlan, shard: Shard) -> NightPlan:
+    """Return one share: all shares together are the plan, and take about as long as each other, by their timeouts.
 
     The longest item goes to the share that has least to do so far, and so on (Graham's longest processing time
-    rule). The same ids, timeouts and seconds give the same shares on every machine, whatever its nights were and whatever
-    can run there.
-
-    Args:
-        plan: the whole.
-        shard: which share.
-        seconds: what items take, by id, the same on all machines; the median stands for those not known. None: an item
-            counts by its timeout.
+    rule). The same ids and timeouts give the same shares on every machine, whatever its nights were and whatever can run there.
     """
-    if seconds:
-        usual = statistics.median(seconds.values())
-        cost = {item.id: seconds.get(item.id, usual) for item in plan.items}
-    else:
-        cost = {item.id: item.timeout_s for item in plan.items}
     loads, counts = [0.0] * shard.count, [0] * shard.count
     places: dict[str, int] = {}
-    for name in sorted(cost, key=lambda name: (-cost[name], name)):
+    for item in sorted(plan.items, key=lambda one: (-one.timeout_s, one.id)):
         best = min(range(shard.count), key=lambda one: (loads[one], counts[one], one))
-        loads[best] += cost[name]
+        loads[best] += item.timeout_s
         counts[best] += 1
-        places[name] = best + 1
+        places[item.id] = best + 1
     ids = tuple(item.id for item in plan.items)
     cut = Cut(ids=ids, shares=tuple(places[name] for name in ids))
     return replace(plan, items=tuple(item for item in plan.items if places[item.id] == shard.index), cut=cut)

@@ -8,7 +8,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
-from itertools import chain, takewhile
 from pathlib import Path
 from typing import TextIO
 
@@ -23,7 +22,6 @@ from tipchain.nightly.judge import log_tail
 from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_folder
 from tipchain.report.ci import (
     SIGNS,
-    SUMMARY_LIMIT,
     JunitCase,
     annotate_cause,
     junit_document,
@@ -38,7 +36,7 @@ from tipchain.report.terminal import MEANINGS, broken, counts_text, mark
 INDENT = 9
 SLOWEST = 5
 SHOWN = 50
-"""How many failures a summary tells; the rest is counted."""
+"""How many failures a summary tells, or annotations do; the rest is counted. GitHub itself shows ten errors for a step."""
 
 
 def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -> Iterator[str]:
@@ -219,8 +217,6 @@ def _waiting(state: NightState) -> list[str]:
 
 # A night on GitHub: annotations of the files whose items failed, and the step's summary in Markdown.
 
-ANNOTATED = 50
-"""Items that are annotated; GitHub itself shows ten errors for a step."""
 TAILS = 20
 """Items of which the last lines of the log stand in the summary."""
 REASON = 500
@@ -231,7 +227,7 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
     """Return GitHub's workflow commands for the items that failed, each at the line at fault, else at its parameter file or case."""
     bad = results.bad
     root, lines = Path(results.plan.root), []
-    for item, record in bad[:ANNOTATED]:
+    for item, record in bad[:SHOWN]:
         log = f"\n{say('log: ')}{os.path.relpath(results.folder / record.log)}" if record.log else ""
         cause = cause_of(results, record)
         if cause is not None:
@@ -243,8 +239,8 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
         where = {"file": place, "line": "1"} if place else {}
         message = f"{record.outcome.value}: {say(record.reason or 'no reason was given')}{log}"
         lines.append(workflow_command("error", message, {**where, "title": item.id}))
-    if len(bad) > ANNOTATED:
-        more = f"{len(bad) - ANNOTATED} more items of {results.plan.name} did not pass; the summary has them"
+    if len(bad) > SHOWN:
+        more = f"{len(bad) - SHOWN} more items of {results.plan.name} did not pass; the summary has them"
         lines.append(workflow_command("error", say(more), {"title": results.plan.name}))
     if missing := _missing(results):
         lines.append(workflow_command("error", say(missing), {"title": results.plan.name}))
@@ -259,66 +255,43 @@ def _missing(results: Results) -> str:
     )
 
 
-def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_LIMIT // 2) -> str:
-    """Return a night as Markdown.
-
-    Args:
-        results: the night's.
-        changed: lines that say what changed since the last comparable night.
-        limit: bytes that it has at most; what has no room is left out, of items that did not pass counted.
-    """
+def summary(results: Results, changed: Sequence[str] = ()) -> str:
+    """Return a night as Markdown; ``changed`` are lines on what changed since the last comparable night."""
     counts, total = Counter(one.outcome for one in results.records.values()), len(results.plan.items)
     bad, missing = results.bad, _missing(results)
     headline = f"{len(bad)} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
     commit = f", commit {markdown(results.facts['commit'])}" if results.facts.get("commit") else ""
     night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
-    head = [
+    lines = [
         f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {say(headline)}",
         "",
         f"**{say(counts_text(counts) or 'nothing ended')}**{say('; ')}{say(night)}",
         "",
     ]
-    head += [f"**{say(missing + '.')}**", ""] if missing else []
-    news = [f"### {say('What changed')}", "", *_pre(changed), ""] if changed else []
-    facts = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
-    foot = _folded(say("Environment"), facts) if facts else []
-    room = limit - len("\n".join([*head, *news, *foot]).encode()) - 1000
-
-    def fits(lines: Sequence[str]) -> bool:
-        nonlocal room
-        room -= len("\n".join(lines).encode()) + 1
-        return room >= 0
-
-    rows = list(takewhile(fits, ([_bad_row(results, *one)] for one in bad)))
-    table = [
-        f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |",
-        "|---|---|---|---|",
-        *chain(*rows),
-        "",
-    ]
-    if bad[len(rows) :]:
-        more = say(f"{len(bad) - len(rows)} more did not pass; there is no room for them here.")
-        table += [more, ""]
-    logs = ((item, log_tail(results.folder / record.log)) for item, record in bad[:TAILS] if record.log)
-    tails = [_folded(say(f"Last lines of the log of {item.id}"), lines) for item, lines in logs if lines]
+    lines += [f"**{say(missing + '.')}**", ""] if missing else []
+    lines += [f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |", "|---|---|---|---|"] if bad else []
+    for item, record in bad[:SHOWN]:
+        log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
+        cause = cause_of(results, record)
+        reason = say(cause.summary if cause else record.reason)[:REASON]
+        lines.append(
+            f"| {SIGNS[record.outcome]} {record.outcome.value} | {markdown(item.id)} | {markdown(reason)} | {log} |"
+        )
+    lines += ["", say(f"{len(bad) - SHOWN} more did not pass; there is no room for them here.")] if bad[SHOWN:] else []
+    lines += ["", f"### {say('What changed')}", "", *_pre(changed)] if changed else []
+    for item, record in bad[:TAILS]:
+        if record.log and (tail := log_tail(results.folder / record.log)):
+            lines += _folded(say(f"Last lines of the log of {item.id}"), tail)
     reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
     if reasons:
-        told = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
-        tails.append(_folded(say(f"{reasons.total()} items were skipped"), told))
-    return "\n".join([*head, *(table if bad else ()), *news, *chain(*filter(fits, tails)), *foot]) + "\n"
-
-
-def _bad_row(results: Results, item: Item, record: ItemRecord) -> str:
-    """Return the row of an item that did not pass."""
-    log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
-    cause = cause_of(results, record)
-    told = say(cause.summary if cause else record.reason)
-    reason = told if len(told) <= REASON else f"{told[:REASON]} …"
-    return f"| {SIGNS[record.outcome]} {record.outcome.value} | {markdown(item.id)} | {markdown(reason)} | {log} |"
+        told = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(SHOWN)]
+        lines += _folded(say(f"{reasons.total()} items were skipped"), told)
+    facts = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
+    return "\n".join([*lines, *(_folded(say("Environment"), facts) if facts else ())]) + "\n"
 
 
 def _folded(title: str, lines: Iterable[str]) -> list[str]:
-    return [f"<details><summary>{escape(title)}</summary>", "", *_pre(lines), "", "</details>", ""]
+    return ["", f"<details><summary>{escape(title)}</summary>", "", *_pre(lines), "", "</details>"]
 
 
 def _pre(lines: Iterable[str]) -> list[str]:

@@ -271,18 +271,16 @@ class Night:
     def part(self) -> ShardPart | None:
         """Which share of a whole night this is; None for one that ran all that was chosen."""
         share, _, of = str(self.options.get("shard") or "").partition("/")
-        if not (share.isdecimal() and of.isdecimal()):
+        night, cut = self.options.get(NIGHT_ID), self.plan.cut
+        if not (share.isdecimal() and of.isdecimal() and night):
             return None
-        chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
-        cut = self.plan.cut
         return ShardPart(
             share=int(share),
             of=int(of),
             title=self.plan.name,
             manifest=self.plan.sha256,
             commit=str(self.environment.get("commit") or ""),
-            choice=json.dumps(chosen, sort_keys=True) if chosen else "",
-            night=str(self.options.get(NIGHT_ID) or ""),
+            night=str(night),
             cut=cut.digest if cut else "",
             total=len(cut.ids) if cut else 0,
         )
@@ -308,16 +306,15 @@ def begin_night(
     """Make the folder of a new night, hold it, and write down what it is to be.
 
     Raises:
-        UsageError: the folder cannot be made.
+        UsageError: the folder cannot be made, or a share has no id of its night.
         OutputError: what it is to be cannot be written: the disk is full.
     """
+    shared = {NIGHT_ID: night_id()} if options.get("shard") else {}
     try:
         folder, now = new_folder(nights)
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
-    # A share has an id in common with the others of its night, if the environment has one.
-    shared = {NIGHT_ID: found} if options.get("shard") and (found := night_id()) else {}
     night = Night(
         folder=folder,
         token=secrets.token_hex(8),
@@ -490,23 +487,13 @@ class NightSummary:
     items: Mapping[str, tuple[Outcome, float]] = field(default_factory=dict)
 
 
-def read_summary(path: Path) -> NightSummary | None:
-    """Return what a finished night says of itself; None if it has not finished, or that cannot be read.
-
-    Args:
-        path: the night's folder, or a copy of its ``finished.json``.
-    """
+def read_summary(night: Path) -> NightSummary | None:
+    """Return what a finished night says of itself; None if it has not finished, or that cannot be read."""
     with suppress(OSError, ValueError):
-        document = read_document(path / FINISHED if path.is_dir() else path)
+        document = read_document(night / FINISHED)
         known = {one.name: document[one.name] for one in fields(NightSummary) if one.name in document}
         return parse_as(NightSummary, known)  # a time that is no number is refused
     return None
-
-
-def _seconds_of(items: Mapping[str, tuple[Outcome, float]]) -> dict[str, float]:
-    """Return the seconds of items that came to an end of their own."""
-    telling = (Outcome.PASS, Outcome.FAIL)
-    return {name: seconds for name, (outcome, seconds) in items.items() if outcome in telling and seconds > 0}
 
 
 def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
@@ -516,26 +503,10 @@ def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
     """
     found: dict[str, list[float]] = defaultdict(list)
     for summary in islice(filter(None, map(read_summary, nights_below(nights))), limit):
-        for name, seconds in _seconds_of(summary.items).items():
-            found[name].append(seconds)
+        for name, (outcome, seconds) in summary.items.items():
+            if outcome in (Outcome.PASS, Outcome.FAIL) and seconds > 0:
+                found[name].append(seconds)
     return {name: statistics.median(several) for name, several in found.items()}
-
-
-def balance_seconds(path: Path) -> dict[str, float]:
-    """Return what items took in one finished night, by id: what shares are balanced by on all machines alike.
-
-    Args:
-        path: the night's folder, or a copy of its ``finished.json``.
-
-    Raises:
-        UsageError: there is none, or it cannot be read.
-    """
-    summary = read_summary(path)
-    if summary is None or not summary.items:
-        raise UsageError(
-            f"--balance-by {path}: cannot be read\n  expected: a finished night's folder, or its {FINISHED}"
-        )
-    return _seconds_of(summary.items)
 
 
 def last_failed(nights: Path) -> frozenset[str]:

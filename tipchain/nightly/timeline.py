@@ -23,7 +23,8 @@ from tipchain.report.model import RunReport, stage_of
 
 def wholes_of(nights: Iterable[Results]) -> list[Results]:
     """Return nights, shares put together, in the order in which they began."""
-    return [_whole(group) for group in gather(nights, lambda one: one.night.part, lambda one: one.night.epoch)]
+    ordered = sorted(nights, key=lambda one: one.night.epoch)
+    return [_whole(group) for group in gather(ordered, lambda one: one.night.part)]
 
 
 def _whole(group: Group[Results]) -> Results:

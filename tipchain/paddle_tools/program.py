@@ -102,7 +102,7 @@ def add_case_arguments(parser: Parser, trained: str = "") -> None:
     """Declare the case, ``--root``, ``--data-path`` and, with a default, the trained weights."""
     add_case(parser)
     if trained:
-        text = "Paddle weight file (default %(default)s, which `tipchain train` leaves)"
+        text = "Paddle weight file (default %(default)s, which `tipchain case train` leaves)"
         parser.add_argument("--pretrained", type=Path, default=Path(trained), metavar="FILE", help=text)
     add_root(parser)
     parser.add_argument(

@@ -176,7 +176,7 @@ class Case:
         outputs: the names of the model's outputs, in order.
         stages: the stages of ``tipchain align``, among those whose builders exist.
         backward: settings of the stage ``backward``.
-        train: settings of the stage ``train``, and defaults of ``tipchain train``.
+        train: settings of the stage ``train``, and defaults of ``tipchain case train``.
         data: the data set, and the evaluation loader.
         loss: arguments of both loss builders, and more variants for the stage ``loss``.
         optimizer_args: arguments of both optimizer builders.

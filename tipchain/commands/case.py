@@ -1,0 +1,35 @@
+"""``tipchain case ACTION``: what is done with a case's port besides aligning it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+
+from tipchain.commands.options import add_action
+
+ACTIONS = {
+    "train": ("paddle_tools.train", "train the Paddle port of a case"),
+    "eval": ("paddle_tools.evaluate", "evaluate a weight file of a case's Paddle port"),
+    "export": ("paddle_tools.export", "export a case's Paddle port, checked against the model"),
+    "infer": ("paddle_tools.infer", "run an exported model on images or a case's other samples"),
+    "certify": ("commands.certify", "plant faults into the port, and say which would be caught"),
+    "pack": ("commands.pack", "put what a reproduction must submit into one archive"),
+}
+"""The module and the meaning of each."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of each action."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
+    for name, (module, text) in ACTIONS.items():
+        program = import_module(f"tipchain.{module}")
+        action = add_action(actions, name, text)
+        program.add_arguments(action)
+        action.set_defaults(act=program.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is asked for; return the exit code."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
