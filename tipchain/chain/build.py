@@ -13,6 +13,7 @@ from tipchain.errors import did_you_mean
 from tipchain.modes import CHAIN_MODES, Mode
 
 AMP = ("amp", "fp16", "bf16")
+AMP_ON_CPU = "AMP on a CPU: Paddle ignores it there"
 
 
 class Leg(NamedTuple):
