@@ -35,7 +35,7 @@ from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.prepare.keep import left_aside, put_back, start_keeping
 
-# The suites'' ``prepare.sh`` neither stop at an error nor check a download, so their exit status tells nothing about the
+# The suites' ``prepare.sh`` neither stop at an error nor check a download, so their exit status tells nothing about the
 # steps before the last. The programs that they call do say so, in words that hardly change.
 
 
