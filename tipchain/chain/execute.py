@@ -577,9 +577,10 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     if trouble := _trouble(command, ending, seen.error):
         return Outcome.ERROR, trouble
     if code == 0:
-        told = re.sub(r" \([^()]+:\d+\)$", "", seen.error) in explain(seen.missing)
-        more = "" if told else f"; its log has: {seen.error}"
-        return (Outcome.FAIL, explain(seen.missing) + more) if seen.missing else (Outcome.PASS, "")
+        missing = explain(seen.missing)
+        told = re.sub(r" \([^()]+:\d+\)$", "", seen.error) in missing
+        first = "" if told else f"its log has: {seen.error}; "
+        return (Outcome.FAIL, f"exit 0, but {first}{missing}") if missing else (Outcome.PASS, "")
     tail = seen.workers or ending.tail
     said = f": {_said(command, tail, seen.error)}" if tail else ""
     if absent := code == 127 and is_interpreter(command.argv[0]) and _ABSENT.search(said):

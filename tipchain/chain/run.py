@@ -20,7 +20,7 @@ from typing import Protocol
 
 from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
-from tipchain.chain.execute import Place, run_command
+from tipchain.chain.execute import Place, is_interpreter, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
 from tipchain.chain.params import read_text
 from tipchain.chain.plan import Command, Plan, Result, result_json
@@ -674,14 +674,15 @@ class _Runner:
 def check_programs(plan: Plan, root: Path) -> None:
     """Refuse a plan with a program that is not in the checkout ``root``, before anything starts.
 
-    Where none of them is, the programs may be those of an interpreter that is no Python.
+    Of an interpreter that is no Python they may all be somewhere else.
 
     Raises:
         ParamsError: it is not there; names the line of the parameter file.
     """
     named = [one for one in plan.commands if "".join(one.argv[1:2]).endswith(".py") and one.step != "align"]
     absent = [one for one in named if not (root / one.cwd / one.argv[1]).is_file()]
-    if not absent or {one.argv[1] for one in absent} == {one.argv[1] for one in named}:
+    python = all(is_interpreter(one.argv[0]) for one in named)
+    if not absent or (not python and {one.argv[1] for one in absent} == {one.argv[1] for one in named}):
         return
     command, script = absent[0], absent[0].argv[1]
     lines = read_text(Path(plan.params)).splitlines()
