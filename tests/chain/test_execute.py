@@ -133,7 +133,7 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
 def test_a_missing_result_names_what_the_program_complained_of(go):
     pattern = Artifact(what="result line", in_log=True, line="^class_id: ")
     result = go("echo 'Image file failed to read: a.jpg'", step="infer", leaves=(pattern,))
-    assert result.reason.endswith("; its log has: Image file failed to read: a.jpg")
+    assert result.reason.startswith("exit 0, but its log has: Image file failed to read: a.jpg; no result line in ")
 
 
 def test_an_inference_that_saves_what_it_found_need_not_print_it(go):

@@ -159,16 +159,10 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
 @pytest.mark.parametrize(
     ("changes", "severity", "line", "message"),
     [
-        ([("pact_train", "pact_train:train.py -q")], "info", 17, "is never trained with"),
         ([("infer_quant", "infer_quant:False|True")], "warning", 39, "has 2 entries, infer_model has 1"),
         ([("infer_export", "infer_export:a.py|b.py")], "warning", 38, "has 2 entries, infer_model has 1"),
-        ([("--device", "--device:cpu|gpu")], "info", 5, "has 2 values, gpu_list has 1"),
-        ([("--epochs", "--epochs:benchmark_train=1")], "info", 7, "has a value for benchmark_train"),
-        ([("--epochs", "--epochs:whole_infer=1")], "info", 7, "has a value for whole_infer, which does not"),
         ([("--bs", "--bs:1|1")], "warning", 44, "has '1' twice"),
         ([("--precision", "--precision:fp32|int8")], "warning", 46, "'int8' is for quantized models, and none is"),
-        ([("--use-gpu", "--use-gpu:True")], "info", 42, "does nothing: nothing is inferred on the CPU"),
-        ([("--amp", "--amp:amp")], "info", 6, "is skipped: AMP on a CPU"),
         ([("gpu_list", "gpu_list:0"), ("--device", "--device:cpu")], "warning", 5, "hands 'cpu' to the entry '0'"),
         ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
         ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),

@@ -67,7 +67,6 @@ def test_lite_data_has_its_images_list_and_manifest(root):
         assert (folder / path).is_file()
         assert path.split("/")[1] == label
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["format"] == 1
     assert (manifest["recipe"]["train"], manifest["recipe"]["val"], manifest["recipe"]["seed"]) == (20, 20, 0)
     assert set(manifest["files"]) == {*(line.split()[0] for line in lines), "lite_data.txt"}
 
@@ -122,7 +121,7 @@ def cut_manifest(folder):
 
 def empty_entry(folder):
     path = folder / "manifest.json"
-    path.write_text(json.dumps({"format": 1, "files": {"lite_data.txt": {}}}))
+    path.write_text(json.dumps({"files": {"lite_data.txt": {}}}))
 
 
 def half_make(folder):
@@ -133,11 +132,6 @@ def half_make(folder):
 def empty(folder):
     shutil.rmtree(folder)
     folder.mkdir()
-
-
-def age(folder):
-    path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 0'))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +145,6 @@ def age(folder):
         (empty_entry, "half-made"),
         (half_make, "half-made"),
         (empty, "half-made"),
-        (age, "another version"),
     ],
 )
 def test_a_damaged_or_half_made_folder_is_found_and_made_again(root, damage, message):

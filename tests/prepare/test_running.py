@@ -64,15 +64,15 @@ def test_ctrl_c_counts_before_and_after_the_script_too(tmp_path, monkeypatch, be
     def look(_):
         if (tmp_path / "began").exists() is begins:
             signal.raise_signal(signal.SIGINT)
-        return {}
+        return set()
 
     monkeypatch.setattr(suite, "_changed_files", look)
     try:
-        ran = suite.run_script(
+        ending, _ = suite.run_script(
             tmp_path, ("bash", "-c", "touch began"), tmp_path / "log", None, keep=False, limit_s=None
         )
     except KeyboardInterrupt:
         assert not begins
     else:
-        assert ran.ending.interrupted
+        assert ending.interrupted
     assert (tmp_path / "began").exists() is begins

@@ -41,20 +41,23 @@ _NOISE = re.compile(
 )
 _LOGGED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[ T][\d:,.]+\]?[\s-]*(?:\w+\s+)?\[?(?:INFO|DEBUG)?\]?:?\s*")
 """What a logger writes in front of a line."""
-_RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|done", re.IGNORECASE)
+_RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done", re.IGNORECASE)
 _NO_NUMBER = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*", re.IGNORECASE
 )
 """Times, places in code and versions: digits that are no result."""
 _SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
+_NUMBERLESS = r"[-+]?(?:nan|NaN|NAN|[Ii]nf(?:inity)?|INF)"
 _UNREAL = re.compile(
-    r"[=:,(\[|]\s*[-+]?(?:nan|inf(?:inity)?)(?=[\s,;)\]|]|$)|^\s*[-+]?(?:nan(?=[\s,\]]|$)|inf(?=[,\]]|$))",
-    re.IGNORECASE,
+    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean|min|max|from|to)(?:\s+is)?\s+){_NUMBERLESS}"
+    rf"(?=[\s,;)\]|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
 )
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
 """The one measure that is infinite for images that are equal."""
 _READ = re.compile(
-    r"\b(?:image|img|file|input|video|data|path)\w*\s*[:=]\s*(?P<file>[^\s,;:'\"()=]+\.\w{2,5})\b", re.IGNORECASE
+    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+\.(?:jpe?g|png|bmp|mp4|avi|wav):))"
+    r"(?P<file>[^\s,;:'\"()=]+\.\w{2,5})\b",
+    re.IGNORECASE,
 )
 _WRITTEN = re.compile(r"sav|writ|output|result", re.IGNORECASE)
 """What a line has that tells of a file that was written."""
@@ -288,8 +291,8 @@ class LineCheck:
 
 
 def explain(missing: Sequence[Missing]) -> str:
-    """Return the reason of a command that exited with 0 and left something out."""
-    return "exit 0, but " + "; ".join(f"no {one.what}{one.why}" for one in missing)
+    """Return what a command left out, in words."""
+    return "; ".join(f"no {one.what}{one.why}" for one in missing)
 
 
 # Texts in a command's words that are settled only when it starts: the checkpoint that training left.

@@ -13,6 +13,7 @@ from tipchain.errors import did_you_mean
 from tipchain.modes import CHAIN_MODES, Mode
 
 AMP = ("amp", "fp16", "bf16")
+AMP_ON_CPU = "AMP on a CPU: Paddle ignores it there"
 
 
 class Leg(NamedTuple):
@@ -22,9 +23,7 @@ class Leg(NamedTuple):
         text: the GPUs as they stand in the file, for names.
         gpus: their numbers; empty on the CPU.
         hosts: the addresses of several hosts, else empty.
-        nodes: number of hosts.
         launched: whether training has a process for each GPU.
-        multi_host: whether training is launched on several hosts.
         use_gpu: words that hand the device to training and evaluation.
         at_once: what the original exports as CUDA_VISIBLE_DEVICES when the leg begins, None for nothing.
         remembered: what it exports before inference, None for nothing.
@@ -47,15 +46,7 @@ class Leg(NamedTuple):
 
 
 class TrainerSpec(NamedTuple):
-    """One way of training.
-
-    Attributes:
-        name: as the file's list has it.
-        kind: ``norm``, ``pact``, ``fpgm``, ``distill``, ``x1``, ``x2`` or ``to_static``.
-        quant: whether the trained model is quantized.
-        train: the program.
-        export: the export program, None where there is nothing to export.
-    """
+    """One way of training, called ``name`` in the file's list; ``export`` is None where there is nothing to export."""
 
     name: str
     kind: str
@@ -84,26 +75,16 @@ class ChainSpec(NamedTuple):
     """A parameter file in one mode.
 
     Attributes:
-        suite: the profile it was read with.
         legacy: whether these are the original's own commands, defects included.
-        mode: the mode.
         model: the model's name.
-        python: the interpreter's words.
         legs: the entries of the gpu list.
-        autocasts: values of the autocast axis.
-        trainers: what to train with.
         by_mode: the mode's value of each list of ``mode=value``, by role; "" for none.
         flags: words of the arguments that do not depend on the run, by role.
         name: the name of the model file that training leaves.
         after: the programs between training and evaluation, None for none.
-        eval: the evaluation program, None for none.
         models: the models of the modes without training.
-        inference: the inference program, None for none.
         axes: the inference axes by role.
-        data_after_training: words of the data for inference after training.
         slots: the slots, for arguments whose values arise in the run.
-        alignment: the alignment steps, None for none.
-        findings: what is to be said about the file.
     """
 
     suite: Suite
@@ -137,8 +118,8 @@ HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
 LONGEST_WITHOUT_HOSTS = 15
 
 
-def parsed_leg(slot: Slot, text: str, use_gpu: Words, suite: Suite) -> Leg:
-    """Return the leg that an entry means: ``-1``, ``0``, ``0,1`` or ``host1,host2;0,1``.
+def parsed_leg(slot: Slot, text: str, original: Leg) -> Leg:
+    """Return the leg that an entry means, ``-1``, ``0``, ``0,1`` or ``host1,host2;0,1``; the original makes another of it.
 
     Raises:
         ParamsError: it means none.
@@ -153,17 +134,13 @@ def parsed_leg(slot: Slot, text: str, use_gpu: Words, suite: Suite) -> Leg:
     if len({int(one) for one in ids}) < len(ids):
         raise slot.error(f"{text!r} names a GPU twice", expected="each GPU once, as 0,1")
     hosts = tuple(addresses.split(",")) if semicolon else ()
-    original = original_leg(text, use_gpu, suite)
-    return Leg(
+    return original._replace(
         text=gpus,
         gpus=ids,
         hosts=hosts,
         nodes=max(len(hosts), 1),
         launched=len(ids) > 1 or bool(hosts),
         multi_host=bool(hosts),
-        use_gpu=use_gpu,
-        at_once=original.at_once,
-        remembered=original.remembered,
     )
 
 
@@ -208,13 +185,7 @@ AUTOCASTS = (*AMP, "fp32", "null", "False")
 class SpecReader:
     """Reads slots into a ChainSpec and collects findings on the way.
 
-    Args:
-        slots: the file's slots.
-        suite: the profile.
-        mode: the mode.
-        legacy: read as the original driver does.
-        lenient: take errors that only mistype a value for warnings.
-        collect: go on after errors, which become findings (for ``lint``).
+    With ``lenient`` mistyped values are warnings; with ``collect``, for ``lint``, errors become findings.
     """
 
     def __init__(
@@ -409,21 +380,16 @@ class SpecReader:
                 continue
             if index >= len(texts):
                 self.tell("default", exports, f"has no entry for the model {path}, which is inferred with as it is")
-            export = self._given_export(exports, text)
+            export, program = None, self.suite.whole.command
+            if program and text not in (*NOTHING, "False"):
+                export = None if self.slots[program].absent and not self.legacy else self.split(self.slots[program])
+            elif text not in NOTHING and not program:
+                export = split_words(text, exports)
             quant = quants[index] if index < len(quants) else ""
             if self.mode is Mode.KLQUANT_WHOLE_INFER and not self.legacy:
                 quant = "True"
             models.append(InferModel(path=path, export=export, quant=quant))
         return tuple(models)
-
-    def _given_export(self, exports: Slot, text: str) -> Words | None:
-        program = self.suite.whole.command
-        if text in NOTHING or (program and text == "False"):
-            return None
-        if not program:
-            return split_words(text, exports)
-        slot = self.slots[program]
-        return None if slot.absent and not self.legacy else self.split(slot)
 
     def _kinds(self) -> tuple[InferModel, ...]:
         slot, whole, quants = self.slots["infer_model"], self.suite.whole, self.quants()
@@ -498,16 +464,16 @@ class SpecReader:
         """Return the entries of the gpu list."""
         slot = self.slots["gpu_list"]
         values = self.list_of(slot)
-        legs = [self._leg(slot, index, text) for index, text in enumerate(values)]
+        legs = []
+        for index, text in enumerate(values):
+            use_gpu = self._use_gpu(index, text)
+            original = original_leg(text, use_gpu, self.suite)
+            legs.append(original if self.legacy else parsed_leg(slot, text, original))
         if len(self.distinct(slot)) < len(legs):
             legs = [leg for index, leg in enumerate(legs) if values.index(values[index]) == index]
         if not legs and self.mode.trains:
             self.refuse_empty(slot, "is an empty list, so nothing is trained")
         return tuple(legs)
-
-    def _leg(self, slot: Slot, index: int, text: str) -> Leg:
-        use_gpu = self._use_gpu(index, text)
-        return original_leg(text, use_gpu, self.suite) if self.legacy else parsed_leg(slot, text, use_gpu, self.suite)
 
     def _use_gpu(self, index: int, text: str) -> Words:
         kind = self.suite.devices.parameter
@@ -688,13 +654,7 @@ class SpecReader:
 
 
 def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
-    """Return what ``file`` asks for in ``mode``.
-
-    Args:
-        file: the parsed file.
-        suite: the profile to read it with.
-        mode: the mode.
-        lenient: turn unknown trainers and mistyped booleans into notes.
+    """Return what ``file`` asks for in ``mode``; with ``lenient`` mistyped values are notes.
 
     Raises:
         ParamsError: the file does not fit the suite's layout, or a value is impossible.

@@ -20,6 +20,7 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import ArgumentItem, Choice, Conditions, InferRule, LintFinding, Suite, condition
+from tipchain.core.json_text import Json
 from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
 
@@ -227,13 +228,17 @@ class PlanDraft:
         head: the plan without these.
         place: a slot of the file, for findings about the file itself.
         options: what the command line adds.
-        named: whether logs are named by their commands' ids; else as the original names them.
-        told: whether findings are kept.
+        legacy: whether these are the original's commands: named as there, and asked for nothing but an exit code.
+        python: the interpreter's words.
+        result_line: the pattern of a line that tells a result of an inference, "" for the usual ones.
     """
 
-    def __init__(self, head: Plan, place: Slot, options: Options, *, named: bool, told: bool) -> None:
+    def __init__(
+        self, head: Plan, place: Slot, options: Options, *, legacy: bool, python: Words, result_line: str = ""
+    ) -> None:
         self.head, self.out, self.run, self.options = head, head.out, head.run, options
-        self.place, self.named, self.told = place._replace(line=0, key=""), named, told
+        self.place, self.legacy, self.result_line = place._replace(line=0, key=""), legacy, result_line
+        self.python: Words = (options.python,) if options.python else python
         self.commands: list[Command] = []
         self.counts: Counter[str] = Counter()
         self.latest: dict[str, str] = {}
@@ -245,7 +250,7 @@ class PlanDraft:
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file, once."""
         finding = LintFinding.at(slot or self.place, code, message, severity)
-        if self.told and finding not in self.findings:
+        if not self.legacy and finding not in self.findings:
             self.findings.append(finding)
 
     def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
@@ -262,16 +267,43 @@ class PlanDraft:
         self.counts[name] += 1
         name = name if self.counts[name] == 1 else f"{name}#{self.counts[name]}"
         path = None
-        if self.named:
+        if self.legacy:
+            command = command._replace(leaves=(), finds=())
+            if log:
+                command, path = self.redirected(command, f"{self.run}/{log}")
+        else:
             file = self.unused(slug(name), ".log")
             path = f"{self.run}/{file}"
             usual = usual or log
             if usual and "/" not in usual:
                 self.latest[usual] = file
-        elif log:
-            command, path = self.redirected(command, f"{self.run}/{log}")
         self.commands.append(command._replace(id=name, log=path, timeout_s=self.limit_s))
         return name
+
+    def export(self, label: str, argv: Words, folder: str, *, log: str, usual: str = "", **more: Json) -> str:
+        """Append an export into ``folder``, "" for one that is not known; return its id."""
+        command = Command(id=label, step="export", argv=argv, leaves=exported_files(folder), **more)
+        return self.add(command, log=log, usual=usual)
+
+    def inference(
+        self, label: str, kind: str, argv: Words, *, log: str, result: str = "", given: str = "", **more: Json
+    ) -> Command:
+        """Append an inference and return it.
+
+        Args:
+            label: how its id names the model and the settings.
+            kind: the kind of its device, "" for the file's own.
+            argv: its words.
+            log: the original's name of its log.
+            result: pattern of the file that it must write, "" for a line that tells a result.
+            given: the data that it gets, "" where that is not known.
+            more: the command's other parts.
+        """
+        line = Artifact(what="result line", in_log=True, line=self.result_line, reads=True, given=given)
+        leaves = (Artifact(what="result", files=(result,)) if result else line,)
+        command = Command(id=label, step="infer", argv=argv, on_gpu=kind == "gpu", leaves=leaves, **more)
+        self.add(command, log=log)
+        return command
 
     def redirected(self, command: Command, log: str) -> tuple[Command, str]:
         """Return a command of the original's and the path of its log."""
@@ -284,11 +316,11 @@ class PlanDraft:
         self.taken.add(name)
         return name
 
-    def seen_from(self, cwd: str, python: Words) -> Words:
-        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        program, *more = python or ("",)  # an original runs the script itself where there is none
+    def interpreter(self, cwd: str) -> Words:
+        """Return the interpreter's words in ``cwd``: a relative path is one from the root; the original looks for it there."""
+        program, *more = self.python or ("",)  # an original runs the script itself where there is none
         here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
-        return python if here else (posixpath.join(self.options.root, program), *more)
+        return self.python if here or self.legacy else (posixpath.join(self.options.root, program), *more)
 
     def finished(self) -> Plan:
         """Return the plan."""
@@ -305,10 +337,8 @@ class Expansion(PlanDraft):
     """The plan of a spec as it is built: templates filled in, arguments, the inferences with a model."""
 
     def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
-        self.spec, self.options, self.suite = spec, options, spec.suite
-        self.legacy = spec.legacy
+        self.spec, self.options, self.suite, self.legacy = spec, options, spec.suite, spec.legacy
         self.filler = Filler(suite=spec.suite, slots=spec.slots, legacy=spec.legacy)
-        self.python: Words = (options.python,) if options.python else spec.python
         self.base, out, run = self._place()
         self.above_inference = posixpath.relpath(".", self.suite.infer.cwd)
         self.facts: Facts = self._facts()
@@ -328,7 +358,8 @@ class Expansion(PlanDraft):
             redirected=spec.suite.redirected,
             data=options.data,
         )
-        super().__init__(head, spec.slots["model_name"], options, named=not spec.legacy, told=not spec.legacy)
+        place, line = spec.slots["model_name"], spec.suite.result_line
+        super().__init__(head, place, options, legacy=spec.legacy, python=spec.python, result_line=line)
 
     def _place(self) -> tuple[str, str, str]:
         """Return where the output goes: ``base`` as commands name it, ``out`` and ``run`` for people."""
@@ -368,10 +399,6 @@ class Expansion(PlanDraft):
         command = command._replace(argv=(*command.argv, *more)) if command.step == "infer" else command
         return command, posixpath.normpath(first)
 
-    def interpreter(self, cwd: str) -> Words:
-        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        return self.python if self.legacy else self.seen_from(cwd, self.python)
-
     def visible(self, fixed: str | None) -> dict[str, str]:
         """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
         found = self.exported if self.legacy else fixed
@@ -400,12 +427,6 @@ class Expansion(PlanDraft):
         if slot is not None and slot.line:
             self.tell("default", message, slot)
         return False
-
-    def exported_files(self, folder: str, argv: Words) -> tuple[Artifact, ...]:
-        """Return what an export into ``folder`` must leave."""
-        if self.legacy:
-            return ()
-        return exported_files(folder if self.is_told(argv, folder, "export_save") else "")
 
     def infer(self, source: Source) -> None:
         """Add the inferences with a model, on each device of the list."""
@@ -485,24 +506,20 @@ class Expansion(PlanDraft):
             if facts.get(role, "") not in NOTHING and spec.axes[role].slot.key not in NOTHING
         ]
         gpu = source.gpu if kind == "gpu" else None
-        file = self.filler.choose(self.suite.infer.result_file, facts)
-        given = source.data[-1].rpartition("=")[2] if source.data else ""
-        line = Artifact(what="result line", in_log=True, line=self.suite.result_line, reads=True, given=given)
-        result = Artifact(what="result", files=(file,)) if file else line
-        command = Command(
-            id=";".join(parts),
-            step="infer",
-            argv=argv,
+        self.inference(
+            ";".join(parts),
+            kind,
+            argv,
+            log=self.filler.fill(rule.log, facts),
+            result=self.filler.choose(self.suite.infer.result_file, facts),
+            given=source.data[-1].rpartition("=")[2] if source.data else "",
             cwd=source.cwd,
             env=self.visible(source.gpu),
             needs=source.needs,
-            on_gpu=kind == "gpu",
             leg=source.leg,
             gpus=() if gpu is None else (gpu,),
-            leaves=() if self.legacy else (result,),
             links=self.links(source),
         )
-        self.add(command, log=self.filler.fill(rule.log, facts))
 
     def links(self, source: Source) -> tuple[tuple[str, str], ...]:
         """Return the names under which a quantized program is looked for, as the original links them."""

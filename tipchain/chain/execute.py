@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from tipchain.chain.artifacts import (
     stamp,
 )
 from tipchain.chain.plan import Command, Result, Speed
-from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call, last_lines, log_end
+from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name, signal_within
@@ -36,8 +37,7 @@ from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
 #
-# The suites print ``name: value`` pairs, each in its own words.
-# The last value of a name counts. In a training's log the lines of evaluations (``[Eval]``, ``[EVAL]``, ``val step``)
+# The suites print ``name: value`` pairs, each in its own words. The last value of a name counts. In a training's log the lines of evaluations (``[Eval]``, ``[EVAL]``, ``val step``)
 # give metrics only, and these count more than the training's own. Metrics stand as printed: some suites print
 # percent, some fractions. ``nan`` and ``inf`` are figures too.
 
@@ -138,7 +138,7 @@ class FigureReader:
         self.last: dict[str, float] = {}
         self.parts: dict[str, float] = {}
         self.evaluated: dict[str, float] = {}
-        self.means = {"ips": _MeanAfterFirst(), "avg_ips": _MeanAfterFirst()}
+        self.rates: dict[str, list[float]] = {"ips": [], "avg_ips": []}
 
     def read(self, line: str) -> None:
         """Take note of a line."""
@@ -148,7 +148,9 @@ class FigureReader:
         is_evaluation = self.trains and ("val" in text or "test:" in text) and bool(_EVALUATION.search(text))
         if self.speed and not is_evaluation and (told := _IPS.search(text)):
             self.unit = self.unit or (told["unit"] or "")
-            if self._begins_epoch(text, self.speed.each_epoch):
+            if epoch := _EPOCH.search(text):
+                self.epoch, self.in_epoch = epoch[0], self.in_epoch + 1 if epoch[0] == self.epoch else 1
+            if epoch and self.in_epoch <= self.speed.each_epoch:
                 self.begun += 1
             else:
                 self.speeds.append(float(told["value"]))
@@ -157,18 +159,8 @@ class FigureReader:
                 self._note(figure, float(value), is_evaluation=is_evaluation)
             elif "loss" in name and "scal" not in name and not is_evaluation:
                 self.parts[name] = float(value)
-        if any(hint in text for hint in _HINTS):
-            self._read_sentences(text, is_evaluation=is_evaluation)
-
-    def _begins_epoch(self, text: str, count: int) -> bool:
-        if not (found := _EPOCH.search(text)):
-            return False
-        self.epoch, self.in_epoch = found[0], self.in_epoch + 1 if found[0] == self.epoch else 1
-        return self.in_epoch <= count
-
-    def _read_sentences(self, line: str, *, is_evaluation: bool) -> None:
-        for figure, pattern in _SENTENCES:
-            for found in pattern.finditer(line):
+        for figure, pattern in _SENTENCES if any(hint in text for hint in _HINTS) else ():
+            for found in pattern.finditer(text):
                 which = found.groupdict().get("which", "")
                 name = figure.format("" if ":" in which else which)
                 if name in self.wanted:
@@ -180,17 +172,17 @@ class FigureReader:
                 self.evaluated[figure] = value
             return
         self.last[figure] = value
-        if figure in self.means:
-            self.means[figure].add(value)
+        if figure in self.rates:
+            self.rates[figure].append(value)
 
     def figures(self) -> dict[str, float]:
         """Return what has been found so far."""
         found = self.last | self.evaluated
-        own, single = self.means["avg_ips"], self.means["ips"]
-        mean = own if own.count else single
-        if mean.count and self.names.get("avg_ips"):
-            found["avg_ips"] = mean.value()
-            found.setdefault("ips", own.last)
+        rates = self.rates["avg_ips"] or self.rates["ips"]
+        if rates and self.names.get("avg_ips"):
+            steady = rates[1:] or rates
+            found["avg_ips"] = sum(steady) / len(steady)
+            found.setdefault("ips", rates[-1])
         if self.speed:
             found.pop("avg_ips", None)
             if measured := self.speeds[self.speed.warm_up :]:
@@ -211,23 +203,6 @@ class FigureReader:
         count = len(self.speeds) + self.begun
         more = f", as are the first {self.speed.each_epoch} of each epoch" if self.begun else ""
         return f"{count} lines tell a speed, and the first {self.speed.warm_up} are warm-up{more}"
-
-
-class _MeanAfterFirst:
-    """The mean of numbers without the first, which stands only where it is alone."""
-
-    def __init__(self) -> None:
-        self.count, self.total, self.first, self.last = 0, 0.0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        if self.count:
-            self.total += value
-        else:
-            self.first = value
-        self.count, self.last = self.count + 1, value
-
-    def value(self) -> float:
-        return self.total / (self.count - 1) if self.count > 1 else self.first
 
 
 CHUNK = 1 << 18
@@ -251,15 +226,12 @@ def log_lines(path: Path) -> Iterator[str]:
             *lines, rest = _ENDS.split(rest + chunk)
             yield from filter(None, map(_text, lines))
             rest = rest[:LONGEST]
-        if last := _text(rest):
-            yield last
+        yield from filter(None, [_text(rest)])
 
 
 def _text(line: bytes) -> str:
     text = line[:LONGEST].decode("utf-8", errors="replace")
-    if "\0" in text:  # UTF-16, or a hole in the file
-        text = text.replace("\0", "")
-    return without_escapes(text).rstrip()
+    return without_escapes(text.replace("\0", "")).rstrip()  # of UTF-16, or a hole in the file
 
 
 def without_escapes(text: str) -> str:
@@ -279,7 +251,7 @@ _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)|error)
 _ABSENT = re.compile(r"(\S+): (?:command )?not found")
 _BROKEN = re.compile(
     r"command not found|No such file or directory|can't open file|CUDA (?:error|out of)|CUDA\w*\(\d+\)|[Oo]ut of memory"
-    r"|Cannot allocate memory|No space left|Permission denied"
+    r"|Cannot allocate memory|No space left|Permission denied|terminate called|^Fatal|\bSIG[A-Z]{3,}\b"
 )
 _NO_DATA = re.compile(r"(?!.*can't open file)(?:No such file or directory|FileNotFoundError)")
 _SECONDHAND = re.compile(
@@ -321,10 +293,6 @@ class ErrorReader:
         """Return the last error near the log's end, or the one that it tells of."""
         return self.last if self.number - self.at <= LAST_LINES else ""
 
-    def complaint(self) -> str:
-        """Return what a program that ended well complained of, "" for nothing."""
-        return self.headline() or self.complained
-
 
 def shortened(text: str) -> str:
     """Return a line of a log for a reason: its blanks are one, and its end is left out where it is very long."""
@@ -334,34 +302,14 @@ def shortened(text: str) -> str:
 
 # Logs of the worker processes that ``paddle.distributed.launch`` starts.
 #
-# Without more ado every launch writes to ``./log/workerlog.N``, over what the one before wrote there. The launcher
+# By default every launch writes to ``./log/workerlog.N``, over what the one before wrote there. The launcher
 # reads ``PADDLE_LOG_DIR`` as the default of ``--log_dir`` (paddle/distributed/launch/context/args_envs.py), so each
 # command gets a folder of its own beside its log.
 
 
 VARIABLE = "PADDLE_LOG_DIR"
 LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
-TAIL_BYTES, WORKER_LINES = 65536, 20
-_ERROR = re.compile(
-    r"Traceback \(most recent call last\)|\w*(?:Error|Exception)\b|\bFatal\b|terminate called|\bSIG[A-Z]{3,}\b"
-    r"|[Oo]ut of memory"
-)
-
-
-def worker_error(folder: Path) -> tuple[str, tuple[str, ...]]:
-    """Return name and last lines of the first worker's log that tells of an error; ("", ()) if none does."""
-    for path in sorted(folder.glob("workerlog.*"), key=_number):
-        lines: tuple[str, ...] = ()
-        with suppress(OSError):
-            lines = last_lines(log_end(path, TAIL_BYTES), 1000)
-        if any(map(_ERROR.search, lines)):
-            return path.name, lines[-WORKER_LINES:]
-    return "", ()
-
-
-def _number(path: Path) -> tuple[int, str]:
-    digits = path.name.rpartition(".")[2]
-    return (int(digits) if digits.isdecimal() else 1 << 30), path.name
+WORKER_LINES = 20
 
 
 RESULT_FILES = frozenset(
@@ -429,14 +377,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a command left.
-
-    Attributes:
-        figures: numbers in its log.
-        error: the line of its log that says what went wrong, "" for none.
-        missing: what it should have left besides, if it ended well.
-        workers: the last lines of a worker's log, below its name, if it did not.
-    """
+    """What a command left: figures and an error in its log, what is missing, the end of a worker's log."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
@@ -495,15 +436,10 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     names_folder = any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in words)
     if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
-    known = [one if _is_file(one.given, command, place) else one._replace(given="") for one in command.leaves]
+    here = place.root / command.cwd
+    known = [one if os.path.isfile(here / one.given) else one._replace(given="") for one in command.leaves]  # noqa: PTH113
     before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
-
-
-def _is_file(given: str, command: Command, place: Place) -> bool:
-    with suppress(OSError):
-        return (place.root / command.cwd / given).is_file()
-    return False
 
 
 def _link(name: Path, target: Path) -> None:
@@ -587,17 +523,32 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
     if ending.exit_code == 0:
         missing = missing_files(ready.command.leaves, place.root, ready.before, ready.start)
         log = os.path.relpath(ready.log, place.run)
-        missing += (*lines.missing(log), *_raised_by_worker(ready, place))
+        missing += lines.missing(log)
+        for name, path in _worker_logs(ready, place):
+            check = LineCheck(())
+            for line in log_lines(path):
+                check.read(line)
+            if raised := check.missing(name):
+                missing += raised
+                break
         if any(one.why.endswith(USUAL) for one in missing) and _wrote_a_result(ready, place):
             missing = tuple(one for one in missing if not one.why.endswith(USUAL))
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
             missing += (Missing(what="finite loss or metric", looked=log, why=f" in {log}: {lost}"),)
-        return ending, Findings(figures=figures.figures(), error=errors.complaint(), missing=missing)
-    workers = _worker_lines(ready, place)
-    for line in workers:
-        errors.read(line)
+        return ending, Findings(
+            figures=figures.figures(), error=errors.headline() or errors.complained, missing=missing
+        )
+    workers: tuple[str, ...] = ()
+    for name, path in _worker_logs(ready, place):
+        own, last = ErrorReader(place.root), deque[str](maxlen=WORKER_LINES)
+        for line in log_lines(path):
+            own.read(line)
+            last.append(line)
+        if own.last:
+            workers, errors = (f"---- {name} ----", *last), own
+            break
     return ending, Findings(figures=figures.figures(), error=errors.headline(), workers=workers)
 
 
@@ -612,24 +563,12 @@ def _wrote_a_result(ready: _Ready, place: Place) -> bool:
     return False
 
 
-def _raised_by_worker(ready: _Ready, place: Place) -> tuple[Missing, ...]:
+def _worker_logs(ready: _Ready, place: Place) -> Iterator[tuple[str, Path]]:
+    """Yield the workers' logs, by their numbers, each with its name in the run's folder."""
     folder = Path(ready.env[VARIABLE]) if VARIABLE in ready.env else None
-    for path in sorted(folder.glob("workerlog.*"), key=_number) if folder else ():
-        check = LineCheck(())
-        with suppress(OSError):
-            for line in log_lines(path):
-                check.read(line)
-        if check.raised:
-            return check.missing(os.path.relpath(path, place.run))
-    return ()
-
-
-def _worker_lines(ready: _Ready, place: Place) -> tuple[str, ...]:
-    if VARIABLE not in ready.env:
-        return ()
-    folder = Path(ready.env[VARIABLE])
-    name, lines = worker_error(folder)
-    return (f"---- {os.path.relpath(folder / name, place.run)} ----", *lines) if lines else ()
+    logs = [path for path in folder.glob("workerlog.*") if path.is_file()] if folder else []
+    for path in sorted(logs, key=lambda one: (len(one.name), one.name)):
+        yield os.path.relpath(path, place.run), path
 
 
 def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tuple[Outcome, str]:
@@ -638,9 +577,10 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     if trouble := _trouble(command, ending, seen.error):
         return Outcome.ERROR, trouble
     if code == 0:
-        told = re.sub(r" \([^()]+:\d+\)$", "", seen.error) in explain(seen.missing)
-        more = "" if told else f"; its log has: {seen.error}"
-        return (Outcome.FAIL, explain(seen.missing) + more) if seen.missing else (Outcome.PASS, "")
+        missing = explain(seen.missing)
+        told = re.sub(r" \([^()]+:\d+\)$", "", seen.error) in missing
+        first = "" if told else f"its log has: {seen.error}; "
+        return (Outcome.FAIL, f"exit 0, but {first}{missing}") if missing else (Outcome.PASS, "")
     tail = seen.workers or ending.tail
     said = f": {_said(command, tail, seen.error)}" if tail else ""
     if absent := code == 127 and is_interpreter(command.argv[0]) and _ABSENT.search(said):

@@ -8,11 +8,12 @@ import re
 from itertools import groupby, product
 from typing import NamedTuple
 
-from tipchain.chain.build import AMP, ChainSpec, InferModel, Leg, TrainerSpec
+from tipchain.chain.build import AMP, AMP_ON_CPU, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.emitter import VISIBLE, Expansion, Facts, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
 from tipchain.chain.suites import Step
+from tipchain.core.json_text import Json
 from tipchain.modes import INFO, SCRIPTS, Mode, parse_device
 
 
@@ -164,7 +165,7 @@ class _Trainings:
         argv = (*self.plan.python, *self.launched_program(run, trainer.train))
         argv += self.plan.filler.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or self.plan.legacy else "AMP on a CPU: Paddle ignores it there"
+        skip = "" if leg.on_gpu or not amp or self.plan.legacy else AMP_ON_CPU
         command = Command(
             id=run.label,
             step="train",
@@ -228,24 +229,20 @@ class _Trainings:
         """Add an evaluation or an export of what a training left."""
         roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
         argv = (*self.plan.python, *program, *self.plan.filler.words(rule.arguments, run.facts, roles))
-        leaves: tuple[Artifact, ...] = ()
-        if not self.plan.legacy and step == "eval":
-            leaves = (Artifact(what="result line", in_log=True),)
-        elif step == "export":
-            leaves = self.plan.exported_files(run.save, argv)
-        command = Command(
-            id=run.label,
-            step=step,
-            argv=argv,
-            env=self.plan.visible(run.first_gpu),
-            needs=needs,
-            on_gpu=run.leg.on_gpu,
-            leg=run.label,
-            gpus=run.leg.gpus[:1],
-            leaves=leaves,
-            finds=self.finds(run.facts["weights"]),
-        )
         log, usual = (self.plan.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
+        more: dict[str, Json] = {
+            "env": self.plan.visible(run.first_gpu),
+            "needs": needs,
+            "on_gpu": run.leg.on_gpu,
+            "leg": run.label,
+            "gpus": run.leg.gpus[:1],
+            "finds": self.finds(run.facts["weights"]),
+        }
+        if step == "export":
+            folder = run.save if self.plan.is_told(argv, run.save, "export_save") else ""
+            return self.plan.export(run.label, argv, folder, log=log, usual=usual, **more)
+        leaves = (Artifact(what="result line", in_log=True),) if step == "eval" else ()
+        command = Command(id=run.label, step=step, argv=argv, leaves=leaves, **more)
         return self.plan.add(command, log=log, usual=usual)
 
     def export_and_infer(self, run: TrainingRun, program: Words, trained: tuple[str, ...]) -> None:
@@ -387,15 +384,14 @@ class _GivenModels:
         if whole.style == "quantize":  # named from where inference runs
             folder = posixpath.normpath(f"{self.plan.suite.infer.cwd}/{folder}")
         argv = (*self.plan.python, *program, *self.plan.filler.words(whole.export, facts, roles))
-        command = Command(
-            id=label or spec.mode.value,
-            step="export",
-            argv=argv,
+        return self.plan.export(
+            label or spec.mode.value,
+            argv,
+            folder if self.plan.is_told(argv, folder, "export_save") else "",
+            log=self.plan.filler.fill(whole.log, facts),
             env={} if self.plan.options.gpu_id is None else {VISIBLE: self.plan.options.gpu_id},
             leg=label or "whole_infer",
-            leaves=self.plan.exported_files(folder, argv),
         )
-        return self.plan.add(command, log=self.plan.filler.fill(whole.log, facts))
 
     def whole_folder(self, index: int, path: str, facts: Facts) -> str:
         """Return where a mode without training exports to; the originals write beside the weights."""

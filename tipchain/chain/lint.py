@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tipchain.chain.build import OTHER_MODES, SpecReader, legacy_spec
+from tipchain.chain.build import MODE_NAMES, SpecReader, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
@@ -64,24 +64,14 @@ from tipchain.modes import CHAIN_MODES, Mode
 if TYPE_CHECKING:
     from tipchain.chain.kinds.base import Planner, Request
 
-# Look at parameter files without running anything: what each line means, what is wrong, useless or missing.
-
-
 Plans = Mapping[Mode, Plan]
 NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
 MOST_IDS = 2
+NOT_READ = "for another driver, not read here"
 
 
 class Line(NamedTuple):
-    """One line of a file.
-
-    Attributes:
-        line: its number, 1-based.
-        text: what stands there.
-        role: what the engine calls it, "" for a header or a comment.
-        meaning: what it is for.
-        use: what becomes of it, "" where there is nothing to say.
-    """
+    """One line of a file; its role is "" for a header or a comment, its use where there is nothing to say."""
 
     line: int
     text: str
@@ -99,12 +89,7 @@ def explain(
 ) -> tuple[Line, ...]:
     """Return the lines of ``file`` with what they are for, and which commands get them.
 
-    Args:
-        file: the file.
-        slots: its slots.
-        plans: what is planned of it.
-        ours: sections whose lines are read.
-        meanings: what roles are for, where that is another thing than in a training chain.
+    ``ours`` are the sections whose lines are read; ``meanings`` says what roles are for in another kind of chain.
     """
     by_line = {slot.line: slot for slot in slots.values()}
     commands = list({one.id: one for plan in plans for one in plan.commands}.values())
@@ -117,48 +102,25 @@ def explain(
         if slot is not None:
             said = (meanings or {}).get(slot.role) or meaning(slot.role)
             lines.append(Line(number, text, slot.role, said, _use(slot, commands)))
-        elif text.strip() and (header or section in ours):
-            lines.append(Line(number, text, "", _beside(text, section, ours, is_header=header is not None), ""))
+        elif header:
+            said = "section" if section in ours else "section of another driver, which chains do not read"
+            lines.append(Line(number, text, "", said, ""))
+        elif text.strip() and section in ours:
+            comment = "a comment; the original counts it as a line" if text.strip().strip("#") else "separator"
+            read = "what to align with the reference, before the chain" if section == ALIGNMENT_SECTION else NOT_READ
+            lines.append(Line(number, text, "", comment if text.strip().startswith("#") else read, ""))
     return tuple(lines)
 
 
 def _use(slot: Slot, commands: Sequence[Command]) -> str:
     if slot.absent and slot.role not in NAMES:
         return "left out"
-    key, value = _words(slot, slot.key, (slot.key,)), _words(slot, slot.value, (slot.value,))
+    key, value = (" ".join(_words(slot, text, (text,))) for text in (slot.key, slot.value))
+    texts = [key and f" {key}=", key and f" {key} ", value and slot.role not in NAMES and f" {value} "]
     ids = [
-        one.id
-        for one in commands
-        if (key and any(_flags(one.argv, key))) or (value and slot.role not in NAMES and _has(one.argv, value))
+        one.id for one in commands if any(text in f" {' '.join(one.argv)} " for text in texts if text and text.strip())
     ]
     return f"in {listed(ids, MOST_IDS)}" if ids else ""
-
-
-def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
-    bare = text.strip()
-    if is_header:
-        return "section" if section in ours else "section of another driver, which chains do not read"
-    if bare.startswith("#"):
-        return "a comment; the original counts it as a line" if bare.strip("#") else "separator"
-    if section == ALIGNMENT_SECTION:
-        return "what to align with the reference, before the chain"
-    return "for another driver, not read here"
-
-
-def _flags(argv: Sequence[str], key: Sequence[str]) -> Iterator[str]:
-    for index in range(len(argv) - len(key) + 1):
-        *head, last = argv[index : index + len(key)]
-        if list(key[:-1]) != head:
-            continue
-        if last.startswith(f"{key[-1]}="):
-            yield " ".join((*head, last))
-        elif last == key[-1]:
-            yield " ".join(argv[index : index + len(key) + 1])
-
-
-def _has(argv: Sequence[str], words: Sequence[str]) -> bool:
-    size = len(words)
-    return any(tuple(argv[start : start + size]) == tuple(words) for start in range(len(argv) - size + 1))
 
 
 def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
@@ -204,7 +166,11 @@ def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> 
 
     Without sign that ``root`` is the suite's checkout, by its folders or by one of the programs, nothing is said.
     """
-    yield from _interpreter(slots["python"], disk)
+    python = slots["python"]
+    words = _words(python, python.value)
+    if words and words != ("null",) and not disk.finds(words[0]):
+        message = f"{words[0]} cannot be started here; --python PATH names another interpreter"
+        yield LintFinding.at(python, PATHS_CODE, message, "info")
     if root is None:
         return
     found = [
@@ -221,14 +187,6 @@ def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> 
     for slot, path, there in found:
         if not there:
             yield LintFinding.at(slot, PATHS_CODE, f"{path} is not in {root}")
-
-
-def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
-    words = _words(slot, slot.value)
-    if words and words != ("null",) and not disk.finds(words[0]):
-        yield LintFinding.at(
-            slot, PATHS_CODE, f"{words[0]} cannot be started here; --python PATH names another interpreter", "info"
-        )
 
 
 def _named(slot: Slot, suite: Suite) -> Iterator[str]:
@@ -256,27 +214,17 @@ def _paths(words: Words) -> Iterator[str]:
 
 USELESS_CODE = "useless"
 EVERY_MODE = frozenset(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
-WITHOUT_TRAINING = tuple(mode.value for mode in CHAIN_MODES if not mode.trains)
 
 
 def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
     """Yield what in ``slots`` does nothing in any of ``plans``."""
-    names = slots["trainer"].values
-    for rule in suite.trainers:
-        slot = slots.get(rule.key)
-        if slot is None or rule.key != rule.command[0] or slot.absent or slot.key in NOTHING:
-            continue
-        taken = rule.kind == "norm" and suite.amp_trainer in names
-        if slot.key not in names and rule.kind not in names and not taken:
-            yield _value_finding(slot, "is never trained with: trainer does not name it", "info")
-    yield from _mode_entries(slots, suite)
+    for slot in (slots[role] for role in ("epoch", "batch") if role in slots and role not in suite.mode_lists):
+        if any(one.partition("=")[0] in MODE_NAMES for one in slot.values if "=" in one):
+            yield _value_finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
     yield from _lengths(slots, suite)
     yield from _devices(slots, suite)
     yield from _axis_values(slots, suite, plans)
     yield from _quantized(slots, suite)
-    skipped = {one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip}
-    for reason in sorted(skipped):
-        yield _value_finding(slots.get("autocast", slots["trainer"]), f"is skipped: {reason}", "info")
     eval_, extra = slots["eval"], slots.get("extra_eval")
     if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
         yield _value_finding(extra, "is never passed: eval is null")
@@ -292,21 +240,8 @@ def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> It
             )
 
 
-def _value_finding(slot: Slot, message: str, severity: str = "warning") -> LintFinding:
-    return LintFinding.at(slot, USELESS_CODE, message, severity)
-
-
-def _mode_entries(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    for slot in slots.values():
-        names = [part.partition("=")[0] for part in slot.values if "=" in part]
-        if slot.role in suite.mode_lists:
-            for name in names:
-                if name in OTHER_MODES:
-                    yield _value_finding(slot, f"has a value for {name}, a mode of other drivers", "info")
-                elif name in WITHOUT_TRAINING:
-                    yield _value_finding(slot, f"has a value for {name}, which does not train", "info")
-        elif slot.role in ("epoch", "batch") and any(name in {mode.value for mode in CHAIN_MODES} for name in names):
-            yield _value_finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
+def _value_finding(slot: Slot, message: str) -> LintFinding:
+    return LintFinding.at(slot, USELESS_CODE, message)
 
 
 def _lengths(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
@@ -326,8 +261,6 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
     gpus, devices = slots["gpu_list"], slots.get("use_gpu")
     if suite.devices.parameter != "each" or devices is None:
         return
-    if len(devices.values) > len(gpus.values):
-        yield _value_finding(devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info")
     for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
         wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
         if wrong and devices.key not in NOTHING:
@@ -347,12 +280,8 @@ def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iter
         )
         if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
             continue
-        if not devices & kinds:
-            where = " or ".join(sorted(one.upper() for one in devices))
-            yield _value_finding(slot, f"does nothing: nothing is inferred on the {where}", "info")
-            continue
         name = SHORT_NAMES.get(role, role)
-        for value in dict.fromkeys(slot.values):
+        for value in dict.fromkeys(slot.values) if devices & kinds else ():
             if value not in NOTHING and f"{name}={value}" not in used:
                 yield _value_finding(slot, f"{value!r} is in no command: no combination with it can be")
 
@@ -376,8 +305,6 @@ def _axes(suite: Suite) -> dict[str, set[str]]:
     return axes
 
 
-# Look at parameter files without running anything: what is wrong, what is useless, what differs from the original.
-#
 # Every mode that the suite has is planned; what is found in all of them is said once.
 
 
@@ -393,31 +320,14 @@ HARMLESS: Mapping[str, str] = {"model_name": "model", "python": "python", "gpu_l
 
 
 class Found(NamedTuple):
-    """A finding and where it holds.
-
-    Attributes:
-        finding: the finding.
-        modes: the modes that have it; () for all that were looked at.
-    """
+    """A finding, and the modes that have it; () for all that were looked at."""
 
     finding: LintFinding
     modes: tuple[str, ...] = ()
 
 
 class Linted(NamedTuple):
-    """What was found in one file.
-
-    Attributes:
-        file: the file.
-        readable: whether it could be read at all.
-        suite: the profile's name, "" where none was looked for.
-        chain: the kind of chain.
-        title: whose driver the profile is of.
-        reason: why it was taken for that suite.
-        modes: the modes that were looked at.
-        found: the findings, by line.
-        lines: what each line means, () unless asked for.
-    """
+    """What was found in one file: findings by line, and its lines where they are explained."""
 
     file: str
     readable: bool = True
@@ -438,19 +348,18 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield ``paths``; of a folder the parameter files below it, without those of drivers that tipchain does not run."""
     for path in paths:
         if path.is_dir():
-            yield from (one for one in sorted(path.rglob("*.txt")) if _is_of_a_chain(one))
+            yield from (
+                one for one in sorted(path.rglob("*.txt")) if one.match(PATTERN) or _section(one) in OTHER_SECTIONS
+            )
         else:
             yield path
 
 
-def _is_of_a_chain(path: Path) -> bool:
-    if path.match(PATTERN):
-        return True
-    try:
-        headers = read_params(path).headers
-    except ParamsError:
-        return False
-    return bool(headers) and headers[0][0] in OTHER_SECTIONS
+def _section(path: Path) -> str:
+    """Return the section that a text begins with, "" for none."""
+    with suppress(ParamsError):
+        return next((name for name, _ in read_params(path).headers), "")
+    return ""
 
 
 def lint_file(

@@ -18,23 +18,17 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Protocol
 
-from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
-from tipchain.chain.execute import Place, run_command
+from tipchain.chain.execute import Place, is_interpreter, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
 from tipchain.chain.params import read_text
 from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
-from tipchain.core.files import DATA_VARIABLE, local_time, sha256_of
+from tipchain.core.files import DATA_VARIABLE, sha256_of
 from tipchain.core.json_text import Json, parse_as
 from tipchain.errors import BAD, Outcome, ParamsError
 
-# What a run has done so far, and what each result depends on, so that ``--resume`` does not do it again.
-
-
-# What a command's result depends on, as far as its words and its environment tell.
-#
-# These are its words, its environment, its folder, and the files and folders that they name: as a word, as the part of
+# A command's result depends on its words, its environment, its folder, and the files and folders that they name: as a word, as the part of
 # a word after ``=``, or as the stem of a weight file. Files count by their bytes, large ones by size and time of
 # change, folders by a listing. What a program imports or reads besides is not known here: resume in an unchanged
 # checkout.
@@ -51,13 +45,7 @@ Listing = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of one command at one time.
-
-    Attributes:
-        call: a digest of its words, as planned and as they would be settled, its environment and its folder.
-        files: a digest of each file, by path.
-        folders: the entries of each folder, by path.
-    """
+    """The inputs of one command at one time: digests of its call and of each file, and the entries of each folder."""
 
     call: str
     files: Mapping[str, str] = field(default_factory=dict)
@@ -100,10 +88,6 @@ class InputReader:
             elif state := self._state(path):
                 files[text] = state
         return Inputs(call=call, files=files, folders=folders)
-
-    def folders_again(self, before: Inputs, command: Command, place: Place) -> dict[str, Listing]:
-        """Return the folders of ``before`` as they are now."""
-        return {text: _list(_path(text, command, place)) for text in before.folders}
 
     def _state(self, path: Path) -> str:
         """Return the state of a file, or of the weights whose stem it is; "" for neither."""
@@ -155,11 +139,9 @@ def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-# What a run has done so far, so that ``--resume`` does not do it again.
-#
 # ``journal.jsonl`` in the run's folder has one JSON object a line:
 #
-# - ``{"journal": 1, "params", "sha256", "mode", "suite", "tipchain", "time"}`` for each attempt at the run;
+# - ``{"journal": 1, "params", "mode", "suite"}`` for each attempt at the run;
 # - ``{"started": id}`` before a command starts, so that an earlier pass of it, and of what needs it, no longer counts;
 # - ``{"ended": id, "result": {...}, "inputs": {...}, "artifacts": {...}}`` after it ended, safely on the disk.
 #
@@ -218,9 +200,7 @@ class Journal:
 
     def start(self, plan: Plan) -> None:
         """Begin an attempt at ``plan``."""
-        now = local_time()
-        head = _identity(plan) | {"sha256": _content_hash(Path(plan.params)), "tipchain": __version__, "time": now}
-        self._append({"journal": FORMAT, **head}, whole=True)
+        self._append({"journal": FORMAT, **_identity(plan)}, whole=True)
 
     def before(self, command: Command, place: Place) -> None:
         """Take note of the inputs of ``command``, as planned, which is about to start."""
@@ -239,7 +219,7 @@ class Journal:
             before = self._before.pop(result.command.id, None)
         if result.outcome is Outcome.PASS and before is not None:
             # The words as they were planned are in ``before``; those in the result may be settled.
-            later = self._reader.folders_again(before, result.command, place)
+            later = {text: _list(_path(text, result.command, place)) for text in before.folders}
             line["inputs"] = {"call": before.call, "files": before.states(later)}
             line["artifacts"] = _artifacts(result, place)
         self._append(line, whole=True)
@@ -298,8 +278,7 @@ def _artifacts(result: Result, place: Place) -> dict[str, str]:
 def resumable(out: Path, plan: Plan) -> Path | None:
     """Return the latest run below ``out`` that was an attempt at the same file, mode and suite; None if none was.
 
-    The file's text may have changed since: commands that differ are not the same commands. Whether that run
-    still goes on is not looked at.
+    The file's text may have changed since: commands that differ are not the same commands.
     """
     wanted = _identity(plan)
     for run in sorted((out / "runs").glob("*/"), reverse=True):
@@ -338,18 +317,6 @@ def _lines(path: Path) -> Iterator[dict[str, Json]]:
         return
 
 
-def _content_hash(path: Path) -> str:
-    try:
-        return sha256_of(path)
-    except OSError:
-        return ""
-
-
-# Run a plan: what may start when, one command or several at once, each judged by its own exit status.
-
-
-# What of a plan may start when: pure bookkeeping, nothing is run here.
-#
 # Commands of one leg run one after the other, in the plan's order; a command starts when those that it needs have
 # passed. What cannot run gets its result without being started, so that every command ends with one.
 
@@ -359,7 +326,7 @@ class Policy:
     """How a plan shall be run.
 
     Attributes:
-        jobs: how many commands of different legs may run at once.
+        jobs: number of commands of different legs that may run at once.
         require_gpu: whether a GPU that is not there is an ERROR; it is a SKIP otherwise.
         fail_fast: whether the first FAIL or ERROR ends the run.
     """
@@ -397,11 +364,9 @@ class Schedule:
 
         Each must then be started (`start`) or settled (`settle`), or is yielded again next time.
         """
-        heads = sorted((leg[0] for leg in self._legs.values()), key=lambda head: head[0])
-        for number, command in heads:
-            if command.id in self.running:
-                continue
-            if self.halt or all(need in self.results for need in command.needs):
+        for number, command in sorted((leg[0] for leg in self._legs.values()), key=lambda head: head[0]):
+            free = self.halt or all(need in self.results for need in command.needs)
+            if free and command.id not in self.running:
                 yield number, command
 
     def start(self, command: Command) -> None:
@@ -424,12 +389,10 @@ class Schedule:
             return _not_run(command, reason)
         if reason := self.gpus.why_not(command):
             return _not_run(command, reason, Outcome.ERROR if self.policy.require_gpu else Outcome.SKIP)
-        for need in command.needs:
-            outcome = self.results[need].outcome
-            if outcome is Outcome.SKIP:
-                return _not_run(command, f"{need} was not run")
-            if outcome is not Outcome.PASS:
-                return _not_run(command, f"{need} failed")
+        bad = (need for need in command.needs if self.results[need].outcome is not Outcome.PASS)
+        if need := next(bad, ""):
+            why = "was not run" if self.results[need].outcome is Outcome.SKIP else "failed"
+            return _not_run(command, f"{need} {why}")
         return None
 
     def must_repeat(self, command: Command) -> bool:
@@ -483,19 +446,12 @@ def forecast(
 
 def unaccounted(planned: Sequence[Command], results: Mapping[str, Result]) -> tuple[Result, ...]:
     """Return an ERROR for every planned command without a result: executed must equal planned."""
-    seen: set[str] = set()
-    missing = []
-    for command in planned:
-        if command.id not in results or command.id in seen:
-            missing.append(
-                Result(command=command, outcome=Outcome.ERROR, reason="planned, but there is no result of it")
-            )
-        seen.add(command.id)
-    return tuple(missing)
+    first = {command.id: at for at, command in reversed(tuple(enumerate(planned)))}
+    lost = (command for at, command in enumerate(planned) if command.id not in results or first[command.id] < at)
+    reason = "planned, but there is no result of it"
+    return tuple(Result(command=command, outcome=Outcome.ERROR, reason=reason) for command in lost)
 
 
-# Run a plan: its commands, one or several at once, each judged by its own exit status.
-#
 # Commands are run by worker threads, each of which waits for one program at a time. The thread that calls
 # `run_plan` alone decides what starts, keeps the books and tells the observer; signals only leave it a message.
 
@@ -534,15 +490,8 @@ def run_plan(
 ) -> tuple[tuple[Result, ...], bool]:
     """Run the plan's commands; return their results, in the plan's order, and whether the user interrupted.
 
-    A command whose needs did not pass is not run; a failed alignment stops nothing.
-
-    Args:
-        plan: the plan.
-        place: where to run it.
-        observer: who is told.
-        policy: how to run it; one command at a time if None.
-        record: where ended commands are written down, and passed ones of an earlier attempt are found.
-        leases: those of GPUs that the run takes part in; this user's if None.
+    A command whose needs did not pass is not run; a failed alignment stops nothing. ``record`` is where ended commands
+    are written down, and passed ones of an earlier attempt are found.
     """
     takes_gpus = any(command.on_gpu for command in plan.commands)
     runner = _Runner(
@@ -674,14 +623,15 @@ class _Runner:
 def check_programs(plan: Plan, root: Path) -> None:
     """Refuse a plan with a program that is not in the checkout ``root``, before anything starts.
 
-    Where none of them is, the programs may be those of an interpreter that is no Python.
+    Of an interpreter that is no Python they may all be somewhere else.
 
     Raises:
         ParamsError: it is not there; names the line of the parameter file.
     """
     named = [one for one in plan.commands if "".join(one.argv[1:2]).endswith(".py") and one.step != "align"]
     absent = [one for one in named if not (root / one.cwd / one.argv[1]).is_file()]
-    if not absent or {one.argv[1] for one in absent} == {one.argv[1] for one in named}:
+    python = all(is_interpreter(one.argv[0]) for one in named)
+    if not absent or (not python and {one.argv[1] for one in absent} == {one.argv[1] for one in named}):
         return
     command, script = absent[0], absent[0].argv[1]
     lines = read_text(Path(plan.params)).splitlines()
@@ -724,16 +674,13 @@ def link_latest(plan: Plan, place: Place, out: Path, results: Sequence[Result] =
         if not goal.exists():
             continue
         try:
-            _replace_link(path, Path(os.path.relpath(goal, path.parent)))
+            if path.exists() and not path.is_symlink():
+                problems.append(f"{path} still names another run's file: it is no link")
+                continue
+            beside = path.with_name(f".{os.getpid()}.{path.name}")
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(os.path.relpath(goal, path.parent))
+            beside.replace(path)
         except OSError as error:
             problems.append(f"{path} still names another run's file: {error.strerror}")
     return tuple(problems)
-
-
-def _replace_link(path: Path, goal: Path) -> None:
-    if path.exists() and not path.is_symlink():
-        raise FileExistsError(17, "it is no link")
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(goal)
-    beside.replace(path)

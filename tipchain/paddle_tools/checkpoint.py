@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -27,24 +27,14 @@ from tipchain.weights.files import read_paddle_file
 def train_batches(
     dataset: Dataset, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int
 ) -> tuple[Iterable[Nested], int]:
-    """Return the batches of this rank's share of one epoch, and their number.
+    """Return the batches of this rank's share of one epoch after the first ``skip``, and the number of all.
 
     The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen. A data set
     that takes other samples in every epoch has a ``set_epoch``, as torch's samplers do.
-
-    Args:
-        dataset: of (image, label, file name).
-        batch_size: samples per step and device.
-        seed: the run's seed.
-        epoch: number of the epoch, from 0.
-        skip: batches at the epoch's beginning that were trained on before.
-        num_workers: loader processes; 0 loads in this one.
     """
     from paddle.io import DistributedBatchSampler
 
     class Rest(DistributedBatchSampler):  # type: ignore[misc]
-        """The epoch's batches after the first ``skip``."""
-
         def __iter__(self) -> Iterator[list[int]]:
             return islice(super().__iter__(), skip, None)
 
@@ -107,11 +97,8 @@ class Position:
         best: best value so far of the first metric; None before the first evaluation.
         metric: metric values of the last evaluation.
         seed: seed of the run; with ``step`` it gives the state of every random generator.
-        batch_size: samples per step and device.
         learning_rate: the initial one, before it is scaled.
-        amp_level: O0, O1 or O2.
         devices: number of processes.
-        lr_scaling: what they make of the learning rate; checkpoints that do not say were not scaled.
     """
 
     case: str
@@ -125,7 +112,7 @@ class Position:
     learning_rate: float
     amp_level: str
     devices: int
-    lr_scaling: str = "none"
+    lr_scaling: str
 
 
 def save_latest(folder: Path, model: Model, optimizer: Optimizer, scaler: Stateful | None, position: Position) -> None:
@@ -179,12 +166,10 @@ def load_position(prefix: Path) -> Position:
     path = member(prefix, "json")
     expected = "the prefix of a checkpoint, such as output/latest"
     try:
-        data = json.loads(path.read_text())
-        names = [field.name for field in fields(Position) if field.default is MISSING or field.name in data]
-        return Position(**{name: data[name] for name in names})
+        return Position(**json.loads(path.read_text()))
     except FileNotFoundError as error:
         raise WeightsError("no complete checkpoint", file=path, expected=expected) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise WeightsError("cannot be read", file=path, found=repr(error), expected=expected) from error
 
 

@@ -173,28 +173,22 @@ def nudge(inputs: Mapping[str, Array], random: Array) -> dict[str, Array]:
     }
 
 
-def incomparable(expected: Array, actual: Array, nearby: Sequence[Array]) -> str:
-    """Return why two outputs cannot be compared; "" if they can."""
-    if expected.shape != actual.shape:
-        if any(run.shape != expected.shape for run in nearby):
-            return f"its shape depends on rounding, so {NOTHING}"
-        return f"shapes differ: {list(expected.shape)} and {list(actual.shape)}"
-    if not expected.size:
-        return f"is empty, {list(expected.shape)}, so {NOTHING}"
-    finite = expected.dtype.kind != "f" or (np.isfinite(expected).all() and np.isfinite(actual).all())
-    return "" if finite else "has values that are not finite"
-
-
 def compare(expected: Array, actual: Array, nearby: Sequence[Array], other: Array) -> tuple[str, bool, float]:
     """Return what is to be said about one output, whether it agrees, and its difference as a part of what may be.
 
-    Args:
-        expected: Paddle's.
-        actual: onnxruntime's.
-        nearby: Paddle's on inputs that are hardly different.
-        other: Paddle's on another input; an output that this does not change by more than may be proves nothing.
+    ``nearby`` are Paddle's outputs on inputs that are hardly different. An output that another input does not change by
+    more than may be, as ``other`` shows, proves nothing.
     """
-    if why := incomparable(expected, actual, nearby):
+    why, finite = "", expected.dtype.kind != "f" or (np.isfinite(expected).all() and np.isfinite(actual).all())
+    if expected.shape != actual.shape and any(run.shape != expected.shape for run in nearby):
+        why = f"its shape depends on rounding, so {NOTHING}"
+    elif expected.shape != actual.shape:
+        why = f"shapes differ: {list(expected.shape)} and {list(actual.shape)}"
+    elif not expected.size:
+        why = f"is empty, {list(expected.shape)}, so {NOTHING}"
+    elif not finite:
+        why = "has values that are not finite"
+    if why:
         return why, False, float("inf")
     # By columns where these are rows of a detector, else all together.
     axis = 0 if expected.ndim == 2 and expected.shape[1] == COLUMNS and expected.dtype.kind == "f" else None

@@ -21,9 +21,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,14 +56,12 @@ class Tally:
     ties: int = 0
     error2: float = 0.0
     size2: float = 0.0
-    kinds: set[int] | None = None
+    kinds: set[int] = field(default_factory=set)
 
     def decide(self, left: np.ndarray, right: np.ndarray) -> None:
         """Count decisions of both models, arrays of one shape."""
         self.decisions += left.size
         self.differ += int((left != right).sum())
-        if self.kinds is None:
-            self.kinds = set()
         self.kinds.update(np.unique(left)[:2].tolist())
 
     def measure(self, left: np.ndarray, right: np.ndarray) -> None:
@@ -84,7 +83,7 @@ class Tally:
                 self.differ += 1
         self.differ += len(free)
         self.decisions += len(left) + len(free)
-        self.kinds = {0, 1} if self.decisions else self.kinds
+        self.kinds |= {0, 1} if self.decisions else set()
 
 
 def overlap(one: np.ndarray, other: np.ndarray) -> float:
@@ -96,7 +95,7 @@ def overlap(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def is_boxes(array: np.ndarray) -> bool:
-    """Return whether an output is a list of boxes with classes and scores."""
+    """Tell a list of boxes with classes and scores."""
     return bool(array.ndim == 2 and array.shape[1] == BOX_COLUMNS and array.dtype.kind == "f")
 
 
@@ -104,13 +103,6 @@ def axis_of(array: np.ndarray) -> int | None:
     """Return the axis of an output along which one is chosen, None where nothing is."""
     axis = {2: 1, 3: 2, 4: 1}.get(array.ndim) if array.dtype.kind == "f" else None
     return axis if axis is not None and array.shape[axis] > 1 else None
-
-
-def margins(array: np.ndarray, axis: int) -> np.ndarray:
-    """Return by how much the largest score is above the next, as a share of itself."""
-    largest = np.moveaxis(np.partition(array.astype(np.float64), -2, axis=axis), axis, -1)
-    first, second = largest[..., -1], largest[..., -2]
-    return np.asarray((first - second) / np.maximum(np.abs(first), np.finfo(np.float32).tiny))
 
 
 def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray]) -> Tally:
@@ -145,7 +137,9 @@ def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
         raise IncomparableError(f"{name}: shape {right.shape} instead of {left.shape}")
     axis = axis_of(left)
     if axis is not None:
-        sure = margins(left, axis) > TIE
+        largest = np.moveaxis(np.partition(left.astype(np.float64), -2, axis=axis), axis, -1)
+        first, second = largest[..., -1], largest[..., -2]
+        sure = first - second > TIE * np.maximum(np.abs(first), np.finfo(np.float32).tiny)
         tally.ties += int((~sure).sum())
         tally.decide(left.argmax(axis=axis)[sure], right.argmax(axis=axis)[sure])
     if left.dtype.kind in "iub":
@@ -161,93 +155,61 @@ class NoMetricError(Exception):
     """The labels say nothing about these outputs."""
 
 
-@dataclass(slots=True)
-class Accuracy:
-    """Top-1 accuracy: whether each model is right, by image, and the classes that are."""
+class Metric(NamedTuple):
+    """Top-1 accuracy or mean intersection over union of both models, and how sure their difference is."""
 
-    name: str = "top1"
-    right: dict[str, tuple[bool, bool]] = field(default_factory=dict)
-    truth: dict[str, int] = field(default_factory=dict)
+    name: str
+    reference: float
+    quantized: float
+    spread: float = 0.0
 
-    def values(self) -> tuple[float, float]:
-        """Return the unquantized model's and the quantized one's.
-
-        Raises:
-            NoMetricError: the unquantized model is no better than one that always gives the most frequent class.
-        """
-        found = np.array(list(self.right.values()), dtype=float)
-        reference, quantized = found.mean(axis=0)
-        chance = np.unique(list(self.truth.values()), return_counts=True)[1].max() / len(found)
-        if reference <= chance:
-            raise NoMetricError(
-                f"the unquantized model is right on {100 * reference:.3g} % of {len(found)} images, no more than one class is"
-            )
-        return float(reference), float(quantized)
-
+    @property
     def drop(self) -> float:
-        """Return by how much the accuracy drops, 0.01 for one point."""
-        reference, quantized = self.values()
-        return reference - quantized
+        """By how much the metric drops, 0.01 for one point."""
+        return self.reference - self.quantized
 
     def within(self, limit: float) -> bool | None:
         """Return whether the drop is within a limit, None where so few images cannot tell."""
-        pairs, drop = np.array(list(self.right.values()), dtype=int), self.drop()
-        changed = int((pairs[:, 0] != pairs[:, 1]).sum())
-        count = len(pairs)
-        spread = SURE * np.sqrt(max(changed - count * drop**2, 1)) / count
-        if drop + spread <= limit:
+        if self.drop + self.spread <= limit:
             return True
-        return False if drop - spread > limit else None
+        return False if self.drop - self.spread > limit else None
 
 
-@dataclass(slots=True)
-class Overlap:
-    """Mean intersection over union: pixels by class of the label and of the model, ``[models, labels, decisions]``."""
+def accuracy(right: np.ndarray, truth: Sequence[int]) -> Metric:
+    """Return the top-1 accuracy of both models, of where each is right, ``[images, models]``.
 
-    name: str = "miou"
-    pixels: np.ndarray = field(default_factory=lambda: np.zeros((2, IGNORED, IGNORED), np.int64))
-
-    def add(self, label: np.ndarray, pair: tuple[np.ndarray, np.ndarray]) -> None:
-        """Count a label and what both models make of it, each ``[H, W]``."""
-        counted = label != IGNORED
-        for model, decided in enumerate(pair):
-            truth, found = (np.minimum(one[counted], IGNORED - 1).astype(np.int64) for one in (label, decided))
-            where = truth * IGNORED + found
-            self.pixels[model] += np.bincount(where, minlength=IGNORED**2).reshape(IGNORED, IGNORED)
-
-    def values(self) -> tuple[float, float]:
-        """Return the unquantized model's and the quantized one's, over the classes that labels or models have.
-
-        Raises:
-            NoMetricError: the unquantized model is no better than one that gives the most frequent class everywhere.
-        """
-        reference, quantized = (_mean_overlap(one) for one in self.pixels)
-        labels = self.pixels[0].sum(axis=1)
-        always = np.zeros_like(self.pixels[0])
-        always[:, labels.argmax()] = labels
-        if reference <= _mean_overlap(always):
-            raise NoMetricError(
-                f"the unquantized model's mIoU is {reference:.4g}, no more than one class everywhere has"
-            )
-        return reference, quantized
-
-    def drop(self) -> float:
-        """Return by how much the mean intersection over union drops, 0.01 for one point."""
-        reference, quantized = self.values()
-        return reference - quantized
-
-    def within(self, limit: float) -> bool | None:
-        """Return whether the drop is within a limit."""
-        return self.drop() <= limit
+    Raises:
+        NoMetricError: the unquantized model is no better than one that always gives the most frequent class.
+    """
+    count = len(right)
+    reference, quantized = (float(one) for one in right.mean(axis=0))
+    if reference <= np.unique(truth, return_counts=True)[1].max() / count:
+        raise NoMetricError(
+            f"the unquantized model is right on {100 * reference:.3g} % of {count} images, no more than one class is"
+        )
+    changed = int((right[:, 0] != right[:, 1]).sum())
+    spread = SURE * np.sqrt(max(changed - count * (reference - quantized) ** 2, 1)) / count
+    return Metric("top1", reference, quantized, float(spread))
 
 
-Metric = Accuracy | Overlap
+def mean_overlap(pixels: np.ndarray) -> Metric:
+    """Return both models' mean intersection over union, of pixels ``[models, labels, decisions]``.
 
-
-def _mean_overlap(pixels: np.ndarray) -> float:
-    both = np.diag(pixels)
-    either = pixels.sum(axis=0) + pixels.sum(axis=1) - both
-    return float((both[either > 0] / either[either > 0]).mean())
+    Raises:
+        NoMetricError: the unquantized model is no better than one that gives the most frequent class everywhere.
+    """
+    labels = pixels[0].sum(axis=1)
+    always = np.zeros_like(pixels[0])
+    always[:, labels.argmax()] = labels
+    means = []
+    for one in (*pixels, always):
+        both = np.diag(one)
+        either = one.sum(axis=0) + one.sum(axis=1) - both
+        means.append(float((both[either > 0] / either[either > 0]).mean()))
+    reference, quantized, chance = means
+    if reference <= chance:
+        raise NoMetricError(f"the unquantized model's mIoU is {reference:.4g}, no more than one class everywhere has")
+    return Metric("miou", reference, quantized)
 
 
 def read_labels(path: Path, root: Path) -> dict[str, int | Path]:
@@ -277,34 +239,44 @@ def measure(
     """Return what labels say of two records.
 
     Raises:
-        NoMetricError: the records' outputs or images are not the labels'.
+        NoMetricError: the records' outputs or images are not the labels', or the unquantized model is no good.
     """
-    accuracy, overlap, maps = Accuracy(), Overlap(), set[str]()
-    for image, left, right in labelled(reference, quantized):
+    right: dict[str, tuple[bool, bool]] = {}
+    pixels = np.zeros((2, IGNORED, IGNORED), np.int64)
+    maps = set[str]()
+    for image, *pair in labelled(reference, quantized):
         label = labels.get(image)
-        if isinstance(label, Path) and left.ndim == 2 and image not in maps:
+        if isinstance(label, Path) and pair[0].ndim == 2 and image not in maps:
             maps.add(image)
-            # Image of classes, ``[H, W]``, as the suites read it: the numbers, not the colors of a palette.
-            try:
-                from PIL import Image
-
-                found = np.asarray(Image.open(label))
-            except ImportError:
-                raise NoMetricError("labels are images, which PIL would read; it is not installed") from None
-            except OSError as error:
-                raise NoMetricError(f"{label}: {error}") from error
-            if found.ndim != 2:
-                raise NoMetricError(f"{label}: has {found.ndim} axes instead of 2")
-            rows, columns = (np.arange(new) * old // new for new, old in zip(left.shape, found.shape, strict=True))
-            overlap.add(np.asarray(found[rows][:, columns]), (left, right))
-        elif isinstance(label, int) and left.ndim == 0:
-            accuracy.truth[image] = label
-            accuracy.right[image] = (int(left) == label, int(right) == label)
-    if accuracy.right:
-        return accuracy
-    if not maps:
+            truth = _map(label, pair[0].shape)
+            counted = truth != IGNORED
+            for model, decided in enumerate(pair):
+                places = (np.minimum(one[counted], IGNORED - 1).astype(np.int64) for one in (truth, decided))
+                where = next(places) * IGNORED + next(places)
+                pixels[model] += np.bincount(where, minlength=IGNORED**2).reshape(IGNORED, IGNORED)
+        elif isinstance(label, int) and pair[0].ndim == 0:
+            right[image] = (int(pair[0]) == label, int(pair[1]) == label)
+    if not right and not maps:
         raise NoMetricError("no output is a decision on a labelled image")
-    return overlap
+    if not right:
+        return mean_overlap(pixels)
+    return accuracy(np.array(list(right.values())), [int(str(labels[image])) for image in right])
+
+
+def _map(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Return an image of classes in another size, as the suites read it: the numbers, not the colors of a palette."""
+    try:
+        from PIL import Image
+
+        found = np.asarray(Image.open(path))
+    except ImportError:
+        raise NoMetricError("labels are images, which PIL would read; it is not installed") from None
+    except OSError as error:
+        raise NoMetricError(f"{path}: {error}") from error
+    if found.ndim != 2:
+        raise NoMetricError(f"{path}: has {found.ndim} axes instead of 2")
+    rows, columns = (np.arange(new) * old // new for new, old in zip(shape, found.shape, strict=True))
+    return np.asarray(found[rows][:, columns])
 
 
 def labelled(
@@ -331,8 +303,7 @@ def labelled(
         yield from zip(images, left, right, strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How far a quantized model may be away: a drop of the metric, a share of decisions, a relative error."""
 
     drop: float
@@ -345,11 +316,7 @@ def judge(
 ) -> tuple[list[str], bool, bool]:
     """Return what was found, the verdict last; whether it is within the limits; whether the metric decided.
 
-    Args:
-        tally: what the outputs have apart.
-        limits: what is allowed.
-        metric: what labels say, None where they say nothing.
-        unlabelled: why they do not.
+    ``unlabelled`` says why there is no metric.
     """
     error = (tally.error2 / tally.size2) ** 0.5 if tally.size2 else float("nan")
     lines = [f"relative_error: {error:.6g}"] if tally.size2 else []
@@ -359,34 +326,31 @@ def judge(
         lines.append(f"note: {tally.ties} more are ties of the unquantized model itself")
     within: bool | None = None
     if metric is not None:
-        reference, quantized = metric.values()
-        lines += [f"unquantized_{metric.name}: {reference:.6g}", f"{metric.name}: {quantized:.6g}"]
-        lines.append(f"metric_drop: {metric.drop():.6g}")
+        lines += [f"unquantized_{metric.name}: {metric.reference:.6g}", f"{metric.name}: {metric.quantized:.6g}"]
+        lines.append(f"metric_drop: {metric.drop:.6g}")
         within = metric.within(limits.drop)
-        text = f"{metric.name} is {100 * quantized:.4g} % instead of {100 * reference:.4g} %"
-        text += f", {100 * metric.drop():.3g} points less; allowed {100 * limits.drop:.3g}"
+        text = f"{metric.name} is {100 * metric.quantized:.4g} % instead of {100 * metric.reference:.4g} %"
+        text += f", {100 * metric.drop:.3g} points less; allowed {100 * limits.drop:.3g}"
         unlabelled = f"so few images cannot tell a drop of {100 * limits.drop:.3g} points"
     decided = within is not None
     if within is None:
         lines.append(f"note: {unlabelled}, so {'agreement' if tally.decisions else 'distance'} is judged")
-        more, within, text = _agreement(tally, error, limits)
-        lines += more
+        if not tally.decisions:
+            text, within = (
+                f"the outputs are {100 * error:.3g} % apart; allowed {100 * limits.error:.3g} %",
+                error <= limits.error,
+            )
+        else:
+            if len(tally.kinds) < 2 and tally.decisions > 1:
+                lines.append("note: the unquantized model decides the same everywhere, so agreement proves little")
+            share = tally.differ / tally.decisions
+            within = share <= limits.disagreement
+            text = f"the models disagree on {tally.differ} of {tally.decisions} decisions"
+            text += f", {100 * share:.3g} %; allowed {100 * limits.disagreement:.3g} %"
     finite = bool(np.isfinite(error)) or (tally.decisions > 0 and tally.size2 == 0)
     if not finite:
         text, within = "an output is not finite, or all outputs are 0", False
     return [*lines, f"quantized model {'passed' if within else 'failed'}: {text}"], within, decided
-
-
-def _agreement(tally: Tally, error: float, limits: Limits) -> tuple[list[str], bool, str]:
-    if not tally.decisions:
-        text = f"the outputs are {100 * error:.3g} % apart; allowed {100 * limits.error:.3g} %"
-        return [], error <= limits.error, text
-    notes, share = [], tally.differ / tally.decisions
-    if tally.kinds is not None and len(tally.kinds) < 2 and tally.decisions > 1:
-        notes = ["note: the unquantized model decides the same everywhere, so agreement proves little"]
-    text = f"the models disagree on {tally.differ} of {tally.decisions} decisions"
-    text += f", {100 * share:.3g} %; allowed {100 * limits.disagreement:.3g} %"
-    return notes, share <= limits.disagreement, text
 
 
 def main() -> int:
@@ -408,7 +372,6 @@ def main() -> int:
         tally = compare(reference, quantized)
         if args.labels:
             metric = measure(reference, quantized, read_labels(args.labels, args.root))
-            metric.values()
     except NoMetricError as error:
         metric, why = None, str(error)
     except (IncomparableError, OSError, KeyError, ValueError) as error:

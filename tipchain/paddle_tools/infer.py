@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,8 +37,6 @@ from tipchain.paddle_tools.program import (
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
-# What inference reads: a model's card, the images of a folder or the case's own samples.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
@@ -48,7 +46,7 @@ class ModelCard:
         case: id of the case it was exported from.
         inputs: name, shape (None: any) and dtype of each input, in order.
         class_names: by label.
-        transform: builder of what makes the model's inputs of images, or of other samples; empty where there is none.
+        transform: builder of what makes the model's inputs of samples; empty where there is none.
         paddle: version that exported it.
     """
 
@@ -95,11 +93,7 @@ class Images:
 
 
 class FakeSamples:
-    """The case's fake inputs, sample by sample, where there is no data set.
-
-    Attributes:
-        arrays: one for each of the model's inputs.
-    """
+    """The case's fake inputs, sample by sample, where there is no data set."""
 
     def __init__(self, case: Case) -> None:
         self.arrays = [array for name, array in make_inputs(case).items() if name != LABEL]
@@ -156,9 +150,6 @@ def sample_spec(case: Case) -> str | None:
     module = dataset.partition(":")[0]
     found = next((name for name in (OWN, TRANSFORM) if hasattr(sys.modules[module], name)), None)
     return None if found is None else f"{module}:{found}"
-
-
-# The program.
 
 
 def add_arguments(parser: Parser) -> None:
@@ -230,13 +221,19 @@ def classify(predictor: Predictor, samples: Dataset, card: ModelCard, args: argp
     if args.benchmark:
         predictor(*_load(samples, range(min(args.batch_size, len(samples))))[0])
     times = Times()
-    for numbers in _batches(len(samples), args.batch_size):
+    for first in range(0, len(samples), args.batch_size):
+        numbers = range(first, min(first + args.batch_size, len(samples)))
         start = time.perf_counter()
         batch, names = _load(samples, numbers)
         loaded = time.perf_counter()
         logits = predictor(*batch)[0]
         computed = time.perf_counter()
-        rows = _by_sample(logits, names)
+        axis = next((at for at, length in enumerate(logits.shape) if length == len(names)), None)
+        if axis is None:
+            raise ProgramError(
+                f"the model's output is {list(logits.shape)}: none of its axes has the batch's {len(names)} samples"
+            )
+        rows = np.moveaxis(logits, axis, 0)
         lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, rows, strict=True)]
         times.postprocess_s += time.perf_counter() - computed
         times.preprocess_s += loaded - start
@@ -247,11 +244,6 @@ def classify(predictor: Predictor, samples: Dataset, card: ModelCard, args: argp
     return times
 
 
-def _batches(length: int, size: int) -> Iterator[range]:
-    for start in range(0, length, size):
-        yield range(start, min(start + size, length))
-
-
 def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
     try:
         loaded = [samples[number] for number in numbers]
@@ -259,15 +251,6 @@ def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
         raise ProgramError(str(error)) from error
     parts = [one[0] if isinstance(one[0], tuple) else (one[0],) for one in loaded]
     return [np.stack(arrays) for arrays in zip(*parts, strict=True)], [str(one[2]) for one in loaded]
-
-
-def _by_sample(output: Array, names: Sequence[str]) -> Array:
-    axis = next((at for at, length in enumerate(output.shape) if length == len(names)), None)
-    if axis is None:
-        raise ProgramError(
-            f"the model's output is {list(output.shape)}: none of its axes has the batch's {len(names)} samples"
-        )
-    return np.moveaxis(output, axis, 0)
 
 
 def _line(path: str, output: Array, names: Sequence[str], top_k: int) -> str:
@@ -287,12 +270,8 @@ def report(times: Times, args: argparse.Namespace, device: str, versions: dict[s
     """Return environment, settings, milliseconds per batch and memory, as TIPC's benchmark logs have them."""
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     milliseconds = {
-        f"{part}_time(ms)": 1000 * seconds / times.batches
-        for part, seconds in (
-            ("preprocess", times.preprocess_s),
-            ("inference", times.inference_s),
-            ("postprocess", times.postprocess_s),
-        )
+        f"{part}_time(ms)": 1000 * getattr(times, f"{part}_s") / times.batches
+        for part in ("preprocess", "inference", "postprocess")
     }
     software = ", ".join(f"{name}: {version}" for name, version in versions.items())
     return [

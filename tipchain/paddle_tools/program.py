@@ -14,11 +14,11 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
 
 from tipchain.commands.options import Parser, add_root
 from tipchain.core.blame import serving
 from tipchain.core.files import DATA_VARIABLE
+from tipchain.core.json_text import Json
 from tipchain.core.machine import core_count, paddle_kernels
 from tipchain.errors import TipchainError, UsageError
 from tipchain.framework_types import Dataset, Function, Model
@@ -37,16 +37,6 @@ class ProgramError(TipchainError):
     exit_code = 1
 
 
-class Program(Protocol):
-    """What a module of a program offers."""
-
-    def add_arguments(self, parser: Parser) -> None:
-        """Declare the program's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do the work and return the exit code."""
-
-
 def run_program(name: str, argv: Sequence[str] | None = None) -> int:
     """Run the program ``tipchain.paddle_tools.<name>`` with command line arguments; return its exit code."""
     from tipchain.core.guard import guarded
@@ -55,12 +45,11 @@ def run_program(name: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, argv: Sequence[str]) -> int:
-    program: Program = import_module(f"tipchain.paddle_tools.{name}")
+    program: Json = import_module(f"tipchain.paddle_tools.{name}")
     summary = (program.__doc__ or "").strip().splitlines()[0]
     parser = Parser(prog=Path(sys.argv[0]).name, description=summary, allow_abbrev=False)
     program.add_arguments(parser)
-    args = parser.parse_args(argv)
-    return program.run(args)
+    return int(program.run(parser.parse_args(argv)))
 
 
 def quiet(stage: str) -> Callable[[Run], Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -45,8 +46,6 @@ from tipchain.weights.files import load_paddle_weights
 
 __all__ = ["Session", "add_arguments", "run", "start_session"]
 
-# Averages over the steps between two log lines of training.
-
 T = TypeVar("T")
 
 
@@ -54,29 +53,20 @@ class TrainingMeter:
     """Collects losses, samples and times until `take` renders and forgets them."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.begin()
 
-    def _reset(self) -> None:
-        self.start = time.perf_counter()
-        self.reader_s = 0.0
-        self.losses: list[float] = []
-        self.samples = 0
+    def begin(self) -> None:
+        """Forget all."""
+        self.start, self.reader_s = time.perf_counter(), 0.0
+        self.losses, self.samples = list[float](), 0
 
     def reading(self, batches: Iterable[T]) -> Iterator[T]:
         """Yield ``batches``, timing how long each takes to come."""
-        iterator = iter(batches)
-        while True:
-            start = time.perf_counter()
-            batch = next(iterator, None)
-            if batch is None:
-                return
+        start = time.perf_counter()
+        for batch in batches:
             self.reader_s += time.perf_counter() - start
             yield batch
-
-    def add(self, loss: float, samples: int) -> None:
-        """Count one step."""
-        self.losses.append(loss)
-        self.samples += samples
+            start = time.perf_counter()
 
     def take(self) -> str:
         """Return the averages since the last call, in the words that TIPC's tools look for, and start anew."""
@@ -86,7 +76,7 @@ class TrainingMeter:
             f"avg_batch_cost: {seconds / steps:.5f} sec, avg_samples: {self.samples / steps:g}, "
             f"avg_ips: {self.samples / seconds:.5f} images/sec"
         )
-        self._reset()
+        self.begin()
         return text
 
 
@@ -95,6 +85,8 @@ class TrainingMeter:
 AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
 """Paddle's levels, and the words of a TIPC parameter file's precision list for them."""
 
+INFINITE = float("inf")
+POSITIVE = re.compile(r"(?=.*[1-9])\d+(?:\.\d*)?(?:e[-+]?\d{1,2})?")
 LR_SCALINGS = ("none", "linear")
 """What several processes make of the learning rate. Source: the linear scaling rule of Goyal et al. 2017."""
 
@@ -105,18 +97,9 @@ class TrainingSettings:
 
     Attributes:
         epochs: epochs in all, those before a resume included.
-        batch_size: samples per step and device.
-        learning_rate: initial learning rate, before it is scaled.
-        lr_scaling: ``"linear"`` multiplies it by ``processes``, ``"none"`` does not.
-        processes: how many train together.
-        seed: of initialization, order and dropout.
+        learning_rate: the initial one; ``"linear"`` in ``lr_scaling`` multiplies it by ``processes``.
         max_steps: steps after which training stops, those before a resume included; None for no limit.
-        print_freq: steps between log lines.
-        num_workers: loader processes.
-        amp_level: O0 (float32), O1 or O2.
         scaling: arguments of ``paddle.amp.GradScaler``.
-        output_dir: where checkpoints go.
-        pretrained: weights to start from, or None.
         resume: prefix of the checkpoint to go on from, or None.
     """
 
@@ -204,7 +187,7 @@ def parse_scaling(words: Sequence[str]) -> dict[str, float | bool]:
     scaling: dict[str, float | bool] = {}
     for word in words:
         key, _, value = word.partition("=")
-        if key == "Global.scale_loss" and _is_positive(value):
+        if key == "Global.scale_loss" and POSITIVE.fullmatch(value):
             scaling["init_loss_scaling"] = float(value)
         elif key == "Global.use_dynamic_loss_scaling" and value in ("True", "False"):
             scaling["use_dynamic_loss_scaling"] = value == "True"
@@ -214,13 +197,6 @@ def parse_scaling(words: Sequence[str]) -> dict[str, float | bool]:
                 "Global.use_dynamic_loss_scaling=True|False"
             )
     return scaling
-
-
-def _is_positive(text: str) -> bool:
-    try:
-        return 0 < float(text) < float("inf")
-    except ValueError:
-        return False
 
 
 def read_settings(args: argparse.Namespace, case: Case, position: Position | None) -> TrainingSettings:
@@ -246,9 +222,6 @@ def read_settings(args: argparse.Namespace, case: Case, position: Position | Non
     )
 
 
-# The command.
-
-
 @quiet("training")
 def run(args: argparse.Namespace) -> int:
     """Train, evaluating and saving after every epoch."""
@@ -264,7 +237,9 @@ def run(args: argparse.Namespace) -> int:
     position = load_position(args.resume) if args.resume else None
     if position and args.seed is not None and args.seed != position.seed:
         raise UsageError(f"--seed {args.seed} differs from the checkpoint's seed {position.seed}; leave it out")
-    bench = open_bench(args.case, args.data_path, _local_device(args.device), position.seed if position else args.seed)
+    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112  (the launcher's name)
+    device = f"gpu:{selected}" if args.device == "gpu" and selected else args.device
+    bench = open_bench(args.case, args.data_path, device, position.seed if position else args.seed)
     settings = read_settings(args, bench.case, position)
     if args.test_only:
         if bench.paddle.distributed.get_rank() > 0:
@@ -278,11 +253,6 @@ def run(args: argparse.Namespace) -> int:
     if settings.processes > 1:
         leave_group(ExitCode.PASSED)
     return ExitCode.PASSED
-
-
-def _local_device(device: str) -> str:
-    selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112  (the launcher's name)
-    return f"gpu:{selected}" if device == "gpu" and selected else device
 
 
 def start_session(bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> Session:
@@ -350,12 +320,7 @@ def _optimizer(bench: PaddleBench, model: object, settings: TrainingSettings) ->
 class Session:
     """One training run; ``position`` moves on, the rest stays.
 
-    Attributes:
-        model: the plain model, whose weights are saved.
-        network: what is trained: ``model``, or ``DataParallel`` around it.
-        schedule: the learning rate schedule, or None.
-        scaler: the loss scaler of mixed precision, or None.
-        rank: this process among several; only rank 0 evaluates and saves.
+    ``model`` is saved, ``network``, it or ``DataParallel`` around it, is trained; only rank 0 evaluates and saves.
     """
 
     bench: PaddleBench
@@ -392,8 +357,8 @@ class Session:
             self.network.train()
             loss_of, meter = self.bench.builder("loss")(), TrainingMeter()
             for image, label, _ in meter.reading(reading(batches, self.train_set)):
-                value = self._step(image, label, loss_of, epoch)
-                meter.add(value, len(label))
+                meter.losses.append(self._step(image, label, loss_of, epoch))
+                meter.samples += len(label)
                 at = self.position
                 if self.rank == 0 and (at.iteration % settings.print_freq == 0 or at.iteration == length):
                     print(
@@ -419,7 +384,7 @@ class Session:
         with self._precision():
             loss = loss_of(self.network(image), label)
         value = float(loss)
-        if not abs(value) < float("inf"):
+        if not abs(value) < INFINITE:
             raise ProgramError(
                 f"training stopped: the loss is {value} in epoch {epoch}, step {at.iteration + 1}\n"
                 "  nothing of this step was saved; a smaller --lr often helps"

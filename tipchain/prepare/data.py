@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.core.files import files_below
 from tipchain.core.images import LAYOUT, SPLITS, SUFFIXES, class_names, read_split, split_file
@@ -44,8 +43,7 @@ WHOLE_VAL = 360
 LITE_PER_CLASS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
+class Image(NamedTuple):
     """One image: its place below the data folder, its label, and its number in ``load_digits``."""
 
     path: str
@@ -83,7 +81,8 @@ def choose_images(kind: str, labels: Sequence[int]) -> tuple[Image, ...]:
     """
     images = []
     for split, numbers in split_whole(labels).items():
-        chosen = numbers if kind == "whole" else _first_per_class(numbers, labels)
+        by_class = [[number for number in numbers if labels[number] == label] for label in sorted(set(labels))]
+        chosen = numbers if kind == "whole" else [number for own in by_class for number in own[:LITE_PER_CLASS]]
         images += [
             Image(path=f"{split}/{labels[number]}/{number:04d}.png", label=labels[number], number=number)
             for number in sorted(chosen, key=lambda number: (labels[number], number))
@@ -92,12 +91,9 @@ def choose_images(kind: str, labels: Sequence[int]) -> tuple[Image, ...]:
 
 
 def split_whole(labels: Sequence[int]) -> Mapping[str, tuple[int, ...]]:
-    """Return the numbers of the training and validation scans, stratified, in a seeded order.
-
-    The order is that of a hash, so that it depends on no library's random generator.
-    """
+    """Return the numbers of the training and validation scans, stratified, in a seeded order."""
     by_class: dict[int, list[int]] = defaultdict(list)
-    for number in sorted(range(len(labels)), key=_rank):
+    for number in _order(len(labels)):
         by_class[labels[number]].append(number)
     # Divided in proportion to the classes by the largest remainders.
     counts = {label: WHOLE_VAL * len(numbers) // len(labels) for label, numbers in by_class.items()}
@@ -125,18 +121,9 @@ def encode_png(scan: NDArray[np.float64]) -> bytes:
     return buffer.getvalue()
 
 
-def _rank(number: int) -> bytes:
-    return hashlib.sha256(f"{SEED}:{number}".encode()).digest()
-
-
-def _first_per_class(numbers: Sequence[int], labels: Sequence[int]) -> list[int]:
-    taken: dict[int, int] = defaultdict(int)
-    chosen = []
-    for number in numbers:
-        if taken[labels[number]] < LITE_PER_CLASS:
-            taken[labels[number]] += 1
-            chosen.append(number)
-    return chosen
+def _order(count: int, what: str = "") -> tuple[int, ...]:
+    """Return the numbers below ``count`` in an order that a hash gives: it depends on no library's generator."""
+    return tuple(sorted(range(count), key=lambda one: hashlib.sha256(f"{SEED}:{what}{one}".encode()).digest()))
 
 
 # Videos whose class is a motion: scanned digits that move over a still background, in UCF-101's raw-frames layout.
@@ -164,17 +151,16 @@ QUALITY = 90
 Place = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VideoStart:
+class VideoStart(NamedTuple):
     """What the videos of one group and clip number have in common, whatever moves.
 
     Attributes:
         scan: number of the digit in ``load_digits``.
-        frames: how many there are.
+        frames: their number.
         place: x and y of the digit's left upper corner in the first frame, pixels.
         turns: share of the way once across the picture, or once around, that the video shows.
         radius: of the way around, pixels.
-        angle: where on the way around the digit starts, radians.
+        angle: of the digit's start on the way around, radians.
         colour: of the digit, RGB in 0..255.
     """
 
@@ -217,16 +203,10 @@ MOTIONS: Mapping[str, Callable[[VideoStart, float], Place]] = {
 
 
 def start_of(group: int, clip: int, scans: int) -> VideoStart:
-    """Return how the videos ``g<group>_c<clip>`` start, drawn from a hash: it depends on no library's generator.
-
-    Args:
-        group: from 1; every group has a scan of its own.
-        clip: from 1.
-        scans: number of scans there are.
-    """
+    """Return how the videos ``g<group>_c<clip>`` start, drawn from a hash: it depends on no library's generator."""
     draw = _draws(f"{group}:{clip}")
     return VideoStart(
-        scan=_order(scans)[group - 1],
+        scan=_scan_order(scans)[group - 1],
         frames=16 + int(9 * next(draw)),
         place=(SIDE * next(draw), SIDE * next(draw)),
         turns=0.8 + 0.4 * next(draw),
@@ -237,8 +217,8 @@ def start_of(group: int, clip: int, scans: int) -> VideoStart:
 
 
 @lru_cache(maxsize=1)
-def _order(scans: int) -> tuple[int, ...]:
-    return tuple(sorted(range(scans), key=lambda number: hashlib.sha256(f"{SEED}:scan:{number}".encode()).digest()))
+def _scan_order(scans: int) -> tuple[int, ...]:
+    return _order(scans, "scan:")
 
 
 def _draws(name: str) -> Iterator[float]:
@@ -257,14 +237,7 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
 
 
 def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> PillowImage:
-    """Return ``picture`` with the digit at ``place``, as a Pillow image.
-
-    Args:
-        picture: the background, ``[SIDE, SIDE, 3]``.
-        digit: how much it covers, 0 to 1, ``[DIGIT, DIGIT]``.
-        start: gives the colour.
-        place: x and y of its left upper corner, pixels, taken modulo `SIDE`.
-    """
+    """Return ``picture``, ``[SIDE, SIDE, 3]``, with a digit, how much it covers, at a place modulo `SIDE`."""
     import numpy as np
 
     cover = np.zeros((SIDE, SIDE, 1), np.float32)
@@ -276,14 +249,7 @@ def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: Vi
 
 
 def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> Iterator[PillowImage]:
-    """Yield the frames of a video as Pillow images of `SIDE` x `SIDE` pixels.
-
-    Args:
-        motion: a name in `MOTIONS`.
-        group: from 1.
-        clip: from 1.
-        scans: the digits, ``[n, 8, 8]``, 0 to 16.
-    """
+    """Yield the frames of a video, one of `MOTIONS`, as Pillow images of `SIDE` x `SIDE` pixels."""
     import numpy as np
 
     start = start_of(group, clip, len(scans))
@@ -304,8 +270,7 @@ def _pillow() -> ModuleType:
     return Image
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
+class Clip(NamedTuple):
     """One video of the data: ``rawframes/<name>``."""
 
     split: str
@@ -339,16 +304,6 @@ def split_name(folder: str, split: str) -> str:
     return f"{folder}_{split}_split_1_rawframes.txt"
 
 
-def file_names(kind: str, folder: str, scans: int) -> frozenset[str]:
-    """Return the names of all files of the data, below their folder, which is called ``folder``."""
-    frames = {
-        f"rawframes/{clip.name}/img_{number:05d}.jpg"
-        for clip in choose_clips(kind)
-        for number in range(1, start_of(clip.group, clip.clip, scans).frames + 1)
-    }
-    return frozenset(frames | {split_name(folder, split) for split in ("train", "val")})
-
-
 def make_files(kind: str, folder: str, scans: NDArray[np.float64]) -> Iterator[tuple[str, bytes]]:
     """Yield name and content of all files of the data: every frame, then the split files."""
     labels = {motion: label for label, motion in enumerate(MOTIONS)}
@@ -373,15 +328,14 @@ PARAMS: Mapping[str, str] = {
 KINDS = ("lite", "whole")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataRecipe:
+class DataRecipe(NamedTuple):
     """How the folder of one kind of a data set is made.
 
     Attributes:
         facts: what the folder's manifest says about it.
         names: the files that it holds, besides the manifest.
         make: yields name and content of each of them, always the same.
-        said: what there is in it, for messages.
+        said: its contents, for messages.
     """
 
     facts: JsonObject
@@ -394,11 +348,9 @@ def recipe_of(data_set: str, kind: str) -> DataRecipe:
     """Return how the ``"lite"`` or ``"whole"`` data of a data set are made.
 
     Raises:
-        UsageError: no such kind, or a data set that is not made here.
+        UsageError: a data set that is not made here.
         DataError: scikit-learn is missing.
     """
-    if kind not in KINDS:
-        raise UsageError(f"unknown data {kind!r}, expected one of: {', '.join(KINDS)}")
     if data_set not in PARAMS:
         raise UsageError(f"the data set {data_set!r} is not made here, only {', '.join(PARAMS)}")
     folder = DATA_SETS[data_set][kind]
@@ -439,6 +391,11 @@ def _digits(kind: str, folder: str) -> DataRecipe:
 def _motions(kind: str, folder: str) -> DataRecipe:
     scans, _ = load_scans()
     clips = choose_clips(kind)
+    frames = {
+        f"rawframes/{clip.name}/img_{number:05d}.jpg"
+        for clip in clips
+        for number in range(1, start_of(clip.group, clip.clip, len(scans)).frames + 1)
+    }
     facts = {
         "source": SOURCE,
         "kind": kind,
@@ -450,20 +407,17 @@ def _motions(kind: str, folder: str) -> DataRecipe:
     }
     return DataRecipe(
         facts=facts,
-        names=file_names(kind, folder, len(scans)),
+        names=frozenset(frames | {split_name(folder, split) for split in ("train", "val")}),
         make=lambda: make_files(kind, folder, scans),
         said=f"{len(clips)} videos",
     )
 
 
-# Data folders that a mode needs: made whole or not at all, and checked before they are used.
-#
 # A folder is made beside its place and renamed into it, so a folder under its own name is a whole one. Its
 # ``manifest.json`` (recipe, size and SHA-256 of every file) tells whether it still is. A damaged folder is made
 # again, but only if nothing in it is anybody else's.
 
 
-FORMAT = 1
 MANIFEST = "manifest.json"
 Say = Callable[[str], None]
 
@@ -471,14 +425,7 @@ Say = Callable[[str], None]
 def prepare_data(
     root: Path, kind: str, data_set: str = DIGITS, *, force: bool = False, say: Say = lambda _: None
 ) -> Path:
-    """Return the folder of the ``kind`` data below the project's ``root``, made if missing or damaged.
-
-    Args:
-        root: the project's root.
-        kind: ``"lite"`` or ``"whole"``.
-        data_set: one of ``tipchain.prepare.data.PARAMS``.
-        force: make it again even where it is whole.
-        say: called with one line on what was done.
+    """Return the folder of the ``kind`` data below the project's ``root``, made if missing, damaged or with ``force``.
 
     Raises:
         UsageError: no such kind.
@@ -534,15 +481,6 @@ def check_data(folder: Path) -> None:
     manifest = _read_manifest(folder)
     if manifest is None:
         raise DataError("is half-made: it has no readable manifest.json", file=folder, hint=hint)
-    if manifest.get("format") != FORMAT:
-        raise DataError(
-            "was made by another version of tipchain",
-            file=folder / MANIFEST,
-            key="format",
-            found=manifest.get("format"),
-            expected=FORMAT,
-            hint=hint,
-        )
     files = manifest["files"]
     for name, entry in files.items():
         path = folder / name
@@ -580,10 +518,9 @@ def _read_manifest(folder: Path) -> dict[str, Json] | None:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
-        return None
-    whole = all(isinstance(entry, dict) and {"size", "sha256"} <= set(entry) for entry in found["files"].values())
-    return found if whole else None
+    files = found.get("files") if isinstance(found, dict) else None
+    entries = files.values() if isinstance(files, dict) else [None]
+    return found if all(isinstance(one, dict) and {"size", "sha256"} <= set(one) for one in entries) else None
 
 
 @contextmanager
@@ -618,7 +555,7 @@ def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
         for number, (path, content) in enumerate(recipe.make()):
             pace.tell(f"making {name}", number, len(recipe.names))
             files[path] = _write(folder / path, content)
-    manifest = {"format": FORMAT, "recipe": dict(recipe.facts), "files": files}
+    manifest = {"recipe": dict(recipe.facts), "files": files}
     _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
@@ -655,20 +592,15 @@ def check_image_folder(folder: Path) -> tuple[str, ...]:
 
 
 def _classes(folder: Path, layout: str) -> tuple[str, ...]:
-    if not folder.is_dir():
-        raise DataError("is missing", file=folder, expected=layout)
-    classes = tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")))
+    entries = sorted(folder.iterdir()) if folder.is_dir() else ()
+    classes = tuple(one.name for one in entries if one.is_dir() and not one.name.startswith("."))
     if not classes:
-        raise DataError("has no class folders", file=folder, expected=layout)
+        raise DataError("has no class folders" if folder.is_dir() else "is missing", file=folder, expected=layout)
     return classes
 
 
 def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:
     """Return the class names of ``folder``, by label; none for a data set whose layout is the user's own.
-
-    Args:
-        folder: the data folder.
-        data_set: a name in ``tipchain.modes.DATA_SETS``: images in class folders, videos as raw frames, or anything.
 
     Raises:
         DataError: it is missing, or is not laid out as data of that set are.

@@ -13,12 +13,14 @@ import textwrap
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.load import checkout as checkout_of
@@ -33,8 +35,6 @@ from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.prepare.keep import left_aside, put_back, start_keeping
 
-# What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
-#
 # The suites' ``prepare.sh`` neither stop at an error nor check a download, so their exit status tells nothing about the
 # steps before the last. The programs that they call do say so, in words that hardly change.
 
@@ -72,14 +72,8 @@ SAVED = re.compile(r" - (?P<name>.+) saved \[\d+")
 QUOTES = "\u2018\u2019'`\""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogTrouble:
-    """A line of a log that tells of a failure.
-
-    Attributes:
-        line: its number, from 1.
-        text: what it says.
-    """
+class LogTrouble(NamedTuple):
+    """A line of a log that tells of a failure, and its number."""
 
     line: int
     text: str
@@ -87,32 +81,22 @@ class LogTrouble:
 
 def find_troubles(log: str) -> tuple[LogTrouble, ...]:
     """Return the lines of a script's output that tell of a failure."""
-    lines = _lines(log)
-    return tuple(
-        LogTrouble(line=index + 1, text=line.strip())
-        for index, line in enumerate(lines)
-        if (TROUBLE.search(line) and not HARMLESS.search(line))
-        or (UNCONNECTED.search(line) and not _connects_later(lines[index + 1 :]))
-    )
-
-
-def _connects_later(lines: Sequence[str]) -> bool:
-    for line in lines:
+    found: list[LogTrouble] = []
+    unconnected: list[LogTrouble] = []  # of a download, of which another address may still answer
+    for number, line in enumerate(_lines(log), 1):
         if REQUEST.match(line):
-            return False
-        if CONNECTED.search(line):
-            return True
-    return False
+            found, unconnected = found + unconnected, []
+        elif CONNECTED.search(line):
+            unconnected = []
+        if TROUBLE.search(line) and not HARMLESS.search(line):
+            found.append(LogTrouble(number, line.strip()))
+        elif UNCONNECTED.search(line):
+            unconnected.append(LogTrouble(number, line.strip()))
+    return tuple(sorted(found + unconnected))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Download:
-    """A file that wget began to write.
-
-    Attributes:
-        name: as wget tells it, relative to where the script was then.
-        began: when, in seconds since the epoch.
-    """
+class Download(NamedTuple):
+    """A file that wget began to write, as it names it, and when, in seconds since the epoch."""
 
     name: str
     began: float
@@ -134,7 +118,7 @@ def unfinished_downloads(log: str) -> tuple[Download, ...]:
 
 
 def _lines(log: str) -> list[str]:
-    """Return what the lines say: a progress bar returns to the line's start and is written over."""
+    """Return the lines of a log as a terminal shows them: a progress bar is written over."""
     return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in log.split("\n")]
 
 
@@ -158,47 +142,31 @@ exec {command} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
-    """An interpreter of Python.
-
-    Attributes:
-        path: the program, absolute.
-        prefix: its environment.
-        own: whether that is the environment that tipchain runs in, in which nothing may be installed.
-    """
+class Interpreter(NamedTuple):
+    """An interpreter of Python; ``own`` is that of tipchain, in whose environment nothing may be installed."""
 
     path: str
     prefix: str
     own: bool
 
-    def describe(self) -> str:
-        """Return it for reading."""
-        if not self.own:
-            return f"python: {self.path}"
-        return f"python: {self.path}: tipchain's own, so nothing is installed; --python names the suite's"
+    def __str__(self) -> str:
+        own = ": tipchain's own, so nothing is installed; --python names the suite's" if self.own else ""
+        return f"python: {self.path}{own}"
 
 
 def find_interpreter(root: Path, given: str | None, files: str) -> Interpreter | None:
-    """Return the interpreter for the script of a checkout; None if there is none.
-
-    Args:
-        root: the checkout.
-        given: what the user names; relative to the current folder if it has a ``/``.
-        files: what the parameter file names; where that is not here, ``python`` or ``python3`` is taken.
+    """Return the interpreter for the script of a checkout, that of the user or of the file; None if there is none.
 
     Raises:
         UsageError: what the user names is no interpreter.
     """
-    if given is not None:
-        found = _look_up(given, root)
-        interpreter = _examine(found, root) if found else None
-        if interpreter is None:
-            what = "is no interpreter of Python" if found else "there is no such program"
-            raise UsageError(f"--python {given}: {what}")
-        return interpreter
-    programs = (_look_up(name, root) for name in (files, "python", "python3"))
-    return next(filter(None, (_examine(path, root) for path in programs if path)), None)
+    named = (files, "python", "python3") if given is None else (given,)
+    paths = [path for path in (_look_up(name, root) for name in named) if path]
+    interpreter = next(filter(None, (_examine(path, root) for path in paths)), None)
+    if given is not None and interpreter is None:
+        what = "is no interpreter of Python" if paths else "there is no such program"
+        raise UsageError(f"--python {given}: {what}")
+    return interpreter
 
 
 def _look_up(name: str, root: Path) -> str | None:
@@ -217,8 +185,8 @@ def _examine(path: str, root: Path) -> Interpreter | None:
     prefix = done.stdout.strip()
     if done.returncode != 0 or not prefix:
         return None
-    same = os.path.realpath(prefix) == os.path.realpath(sys.prefix)
-    return Interpreter(path=path, prefix=prefix, own=same and not has_own_python(root))
+    own = os.path.realpath(prefix) == os.path.realpath(sys.prefix) and not has_own_python(root)
+    return Interpreter(path=path, prefix=prefix, own=own)
 
 
 @contextmanager
@@ -247,8 +215,7 @@ def environment(interpreter: Interpreter | None, folder: Path, given: dict[str, 
     """Return ``given`` with the programs of `programs` in front of PATH."""
     path = [str(folder), given.get("PATH", os.defpath)]
     if interpreter is not None and not interpreter.own:
-        own = str(Path(interpreter.path).parent)
-        path[1:1] = [own] if own not in path[1].split(os.pathsep) else []
+        path.insert(1, str(Path(interpreter.path).parent))
         given = {**given, "VIRTUAL_ENV": interpreter.prefix}
     return {**given, "PATH": os.pathsep.join(path)}
 
@@ -265,31 +232,12 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 """A file's times may be so many seconds behind the clock: they are of the kernel's last tick, of which a second has at least a hundred (time(7))."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptEnd:
-    """How a script ended.
-
-    Attributes:
-        ending: of the program.
-        faults: what is wrong besides that: files half-made or not put back.
-    """
-
-    ending: Ending
-    faults: tuple[str, ...]
-
-
 def run_script(
     root: Path, argv: Sequence[str], log: Path, interpreter: Interpreter | None, *, keep: bool, limit_s: float | None
-) -> ScriptEnd:
-    """Run a script in ``root`` and return how it ended.
+) -> tuple[Ending, Sequence[str]]:
+    """Run a script in ``root``; return how it ended, and which files are half-made or not put back.
 
-    Args:
-        root: the checkout.
-        argv: the call; its first word is looked for on PATH.
-        log: where the output goes.
-        interpreter: what it calls Python by; its own if None.
-        keep: whether what it deletes of what is there is put back, not only moved aside.
-        limit_s: seconds until it is ended.
+    With ``keep`` what it deletes of what is there is put back, not only moved aside.
 
     Raises:
         UsageError: there is no bash, or the script calls ``tipchain prepare`` again.
@@ -313,8 +261,7 @@ def run_script(
         with _told(log) as hear:
             # User's environment with messages in English, which is what is looked for.
             given = dict(os.environ)
-            if whole := given.pop("LC_ALL", ""):
-                given["LC_CTYPE"] = whole
+            given |= {"LC_CTYPE": whole} if (whole := given.pop("LC_ALL", "")) else {}
             ending = call(
                 (bash, *argv[1:]),
                 cwd=root,
@@ -329,13 +276,14 @@ def run_script(
         else:
             faults = []
             for place, aside in left_aside(root / LOGS):
-                name = os.path.relpath(place, root)
-                print(say(f"moved aside: {name}, which the script deleted, is {aside.name} now"))
+                print(
+                    say(f"moved aside: {os.path.relpath(place, root)}, which the script deleted, is {aside.name} now")
+                )
         faults += _set_half_made_aside(root, log, time.time())
         after = _changed_files(root)
-    if changed := sorted(name for name in after if after[name] != before.get(name)):
+    if changed := sorted({name for name, _ in after - before}):
         print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
-    return ScriptEnd(ending=replace(ending, interrupted=ending.interrupted or stop.is_set()), faults=tuple(faults))
+    return replace(ending, interrupted=ending.interrupted or stop.is_set()), faults
 
 
 def _put_back(root: Path) -> Iterator[str]:
@@ -353,20 +301,13 @@ def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
     except OSError:
         return
     for download in unfinished_downloads(text):
-        for path in _found_below(root, download.name):
+        tail = os.path.normpath(download.name)
+        folders = (Path(folder, os.path.basename(tail)) for folder, _, _ in os.walk(root))  # noqa: PTH119
+        for path in [one for one in folders if one.is_file() and str(one).endswith(f"/{tail.lstrip('./')}")]:
             if download.began - TICK_S <= path.stat().st_ctime <= ended + CLOCK_S:
                 aside = path.with_name(f"{path.name}.half-made")
                 path.replace(aside)
                 yield f"{os.path.relpath(path, root)} is half-made; it is called {aside.name} now"
-
-
-def _found_below(root: Path, name: str) -> Iterator[Path]:
-    tail = os.path.normpath(name)
-    for folder, _, files in os.walk(root):
-        if os.path.basename(tail) in files:  # noqa: PTH119 - for each folder
-            path = Path(folder, os.path.basename(tail))  # noqa: PTH119
-            if str(path).endswith(f"/{tail.lstrip('./')}"):
-                yield path
 
 
 @contextmanager
@@ -415,27 +356,16 @@ def _told(log: Path) -> Iterator[Callable[[str], None]]:
             screen.draw([])
 
 
-def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
-    words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
+def _changed_files(root: Path) -> set[tuple[str, int]]:
+    """Return the tracked files that differ from the commit, each with the time of its change."""
+    words = ("git", "--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
     try:
-        done = subprocess.run(
-            ["git", *words, "--untracked-files=no", "--", "."], capture_output=True, timeout=60.0, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    if done.returncode != 0:
-        return {}
-    names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
+        done = subprocess.run([*words, "-uno", "--", "."], capture_output=True, timeout=60.0, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return set()
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
-    return {name: _stamp(top / name) for name in names}
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.lstat()
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)
+    names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
+    return {(name, (top / name).lstat().st_mtime_ns if os.path.lexists(top / name) else 0) for name in names}
 
 
 INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
@@ -451,15 +381,8 @@ CONFIG = (".yml", ".yaml")
 PROGRAM = (".py", ".sh", *CONFIG)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedPath:
-    """A path that a command reads.
-
-    Attributes:
-        path: relative to the checkout, or absolute.
-        key: the argument that names it, as ``--image_dir`` or ``Global.infer_imgs``.
-        command: id of the first command that does.
-    """
+class NamedPath(NamedTuple):
+    """A path that a command reads, by the argument that names it; ``command`` is the id of the first that does."""
 
     path: str
     key: str
@@ -473,54 +396,39 @@ class NamedPath:
             found = [path for path in place.parent.glob("*") if path.name.startswith(f"{place.name}.pd")]
         if not found:
             return "is a link to nothing" if place.is_symlink() else "is missing"
-        if any(_holds_something(path) for path in found):
+        below = (
+            Path(folder, name) for one in found for folder, _, names in os.walk(one, followlinks=True) for name in names
+        )
+        if any(path.is_file() and path.stat().st_size > 0 for path in (*found, *below)):
             return ""
         return "is an empty folder" if found[0].is_dir() else "is an empty file"
 
 
-def _holds_something(path: Path) -> bool:
-    if not path.is_dir():
-        return path.stat().st_size > 0
-    files = (Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names)
-    return any(file.exists() and file.stat().st_size > 0 for file in files)
-
-
 def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
-    """Return the local paths of data, images and weights in the words of ``plan``, each once, in order.
-
-    What stands in an argument called after data or a model counts; not URLs, configurations, and what the chain
-    itself writes.
-    """
+    """Return the local paths of data, images and weights in the words of ``plan``, each once; not what the chain writes."""
     found: dict[str, NamedPath] = {}
     made = {_normal(".", path) for path in (plan.out, plan.run)}
     for command in plan.commands:
         pairs = list(_arguments(command.argv))
         for key, value in pairs:
-            path = _place(command, value)
-            if _is_input(key, value) and not any(
-                path == folder or path.startswith(f"{folder}/") for folder in made if folder != "."
-            ):
+            path, is_named = _place(command, value), "/" in value.rstrip("/") or ENDING.search(value)
+            other = OUTPUT.search(key) or NO_INPUT.search(key) or NO_PATH.search(value) or value.endswith(PROGRAM)
+            own = any(path == folder or path.startswith(f"{folder}/") for folder in made if folder != ".")
+            if INPUT.search(key) and is_named and not other and not own:
                 found.setdefault(path, NamedPath(path=path, key=key, command=command.id))
         made |= {_normal(command.cwd, value) for key, value in pairs if OUTPUT.search(key)}
-        made |= set(_folders_left(command))
+        patterns = [pattern for one in command.leaves for pattern in one.files]
+        made |= {_normal(".", re.split(r"[*?\[]", one, maxsplit=1)[0].rpartition("/")[0]) for one in patterns}
     return tuple(found.values())
 
 
-def _arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
-    flag = ""
-    for word in argv:
+def _arguments(argv: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for before, word in pairwise(("", *argv)):
         key, equals, value = word.partition("=")
         if equals:
             yield key, value
-        elif flag and not word.startswith("-"):
-            yield flag, word
-        flag = word if word.startswith("-") and not equals else ""
-
-
-def _is_input(key: str, value: str) -> bool:
-    if not INPUT.search(key) or OUTPUT.search(key) or NO_INPUT.search(key) or NO_PATH.search(value):
-        return False
-    return ("/" in value.rstrip("/") or bool(ENDING.search(value))) and not value.endswith(PROGRAM)
+        elif before.startswith("-") and "=" not in before and not word.startswith("-"):
+            yield before, word
 
 
 def _place(command: Command, value: str) -> str:
@@ -541,15 +449,6 @@ def _normal(cwd: str, path: str) -> str:
     return os.path.normpath(PurePosixPath(cwd, path))
 
 
-def _folders_left(command: Command) -> Iterator[str]:
-    for artifact in command.leaves:
-        for pattern in artifact.files:
-            fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-            yield os.path.normpath(fixed.rpartition("/")[0] or ".")
-
-
-# A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left.
-#
 # Its exit status is judged, and because such scripts end with 0 whatever happens, so are the lines of its output and
 # the data and weights that the parameter file's commands will read. Each call runs it again and judges anew.
 
@@ -558,8 +457,7 @@ MOST_LINES = 20
 MOST_CHARACTERS = 160
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
+class Preparation(NamedTuple):
     """What a suite's preparation of one mode runs and checks.
 
     Attributes:
@@ -567,7 +465,7 @@ class Preparation:
         argv: the script's call, None if the checkout has no script.
         log: its log, relative to ``checkout``.
         paths: what must be there afterwards.
-        interpreter: what the script calls Python by; None if none was found, or there is no script.
+        interpreter: what the script calls Python by, None for nothing.
         keep: whether what it deletes of what is there is put back.
     """
 
@@ -587,12 +485,9 @@ def foreign_checkout(params: Path) -> Path | None:
     checkout = checkout_of(params) or Path.cwd()
     if (checkout / "tipchain" / "__main__.py").is_file():
         return None
-    return checkout if (checkout / SCRIPT).is_file() or _bears_marks(checkout) else None
-
-
-def _bears_marks(checkout: Path) -> bool:
-    folders = (folder for suite in all_suites() for folder in suite.marks.folders)
-    return (checkout / OWN).is_file() or any((checkout / folder).is_dir() for folder in folders)
+    is_suites = any((checkout / one).is_file() for one in (SCRIPT, OWN))
+    marks = (folder for suite in all_suites() for folder in suite.marks.folders)
+    return checkout if is_suites or any((checkout / folder).is_dir() for folder in marks) else None
 
 
 def plan_preparation(
@@ -605,16 +500,7 @@ def plan_preparation(
     python: str | None = None,
     keep: bool = False,
 ) -> Preparation:
-    """Return what to run and what to check; nothing is run.
-
-    Args:
-        checkout: the suite's folder.
-        params: the parameter file.
-        mode: the mode.
-        suite: whose layout the file has; told from it if None.
-        chain: the kind of chain; told from the file and the mode if None.
-        python: the interpreter that the script runs with; the file's if None.
-        keep: whether what the script deletes is put back.
+    """Return what to run and what to check for a parameter file in a suite's ``checkout``; nothing is run.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
@@ -650,11 +536,9 @@ def _announce(preparation: Preparation) -> Iterator[str]:
     python = preparation.interpreter
     yield f"$ {shlex.join(preparation.argv)}"
     yield f"  log: {preparation.log}"
-    yield f"  {python.describe() if python else 'python: there is none on PATH; --python names one'}"
-    if preparation.keep:
-        yield "  --keep-data: what it deletes of what is there is put back"
-    else:
-        yield "  what it deletes of what is there is moved aside"
+    yield f"  {python or 'python: there is none on PATH; --python names one'}"
+    kept = "--keep-data: what it deletes of what is there is put back"
+    yield f"  {kept if preparation.keep else 'what it deletes of what is there is moved aside'}"
 
 
 def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode:
@@ -669,7 +553,7 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
         print(say(f"{preparation.checkout}: has no {SCRIPT}; only what is there is checked"))
     else:
         print(say("\n".join([f"in {preparation.checkout}:", *_announce(preparation)])), flush=True)
-        ran = run_script(
+        ending, more = run_script(
             preparation.checkout,
             preparation.argv,
             preparation.checkout / preparation.log,
@@ -677,10 +561,10 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
             keep=preparation.keep,
             limit_s=timeout_s,
         )
-        if ran.ending.interrupted:
-            print(say("\n".join([*ran.faults, f"interrupted; log: {preparation.log}"])), file=sys.stderr)
+        if ending.interrupted:
+            print(say("\n".join([*more, f"interrupted; log: {preparation.log}"])), file=sys.stderr)
             return ExitCode.INTERRUPTED
-        faults += [*_script_faults(preparation, ran.ending, timeout_s), *ran.faults]
+        faults += [*_script_faults(preparation, ending, timeout_s), *more]
     for one in preparation.paths:
         if fault := one.fault(preparation.checkout):
             faults.append(f"{one.path} {fault} ({one.key} of {one.command})")
@@ -701,10 +585,8 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
 
 
 def _script_faults(preparation: Preparation, ending: Ending, timeout_s: float | None) -> Iterator[str]:
-    if ending.failure:
-        yield ending.failure
-    elif ending.timed_out:
-        yield f"{SCRIPT} timed out after {timeout_s:g} s"
+    if ending.failure or ending.timed_out:
+        yield ending.failure or f"{SCRIPT} timed out after {timeout_s:g} s"
     elif ending.signal:
         yield f"{SCRIPT} was ended by signal {ending.signal}"
     log = preparation.checkout / preparation.log

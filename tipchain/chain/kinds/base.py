@@ -191,8 +191,6 @@ class Chain(PlanDraft):
         if not request.legacy:
             check_folder_name(name, name.value)
         self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value
-        self.legacy = request.legacy
-        self.python: Words = (options.python,) if options.python else split_words(python.value, python)
         folder, run = folders(options, self.model, request.mode)
         if request.legacy:
             folder = run = posixpath.normpath(out.replace("{model}", self.model) or folder)
@@ -207,12 +205,8 @@ class Chain(PlanDraft):
             run=run,
             data=options.data,
         )
-        super().__init__(head, python, options, named=not request.legacy, told=not request.legacy)
+        super().__init__(head, python, options, legacy=request.legacy, python=split_words(python.value, python))
         self.limit_s = None if request.legacy else self.limit_s
-
-    def interpreter(self, cwd: str) -> Words:
-        """Return the interpreter's words for a command that runs in ``cwd``; the original looks for it there."""
-        return self.python if self.request.legacy else self.seen_from(cwd, self.python)
 
     def words(self, role: str, value: str | None = None) -> Words:
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""

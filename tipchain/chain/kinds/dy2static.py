@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.chain.build import build_spec, legacy_spec
+from tipchain.chain.build import AMP_ON_CPU, build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Layout, Request, choose_layout, suite_data
 from tipchain.chain.load import changed_text, device_changes
@@ -220,7 +220,7 @@ def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection
         return []
     dynamic, static = (one for one in trained if one is not None)
     amp = name.startswith("amp") or "AMP.use_amp=True" in dynamic.argv
-    skip = why or ("AMP on a CPU: Paddle ignores it there" if amp and not dynamic.on_gpu else dynamic.skip)
+    skip = why or (AMP_ON_CPU if amp and not dynamic.on_gpu else dynamic.skip)
     losses = Artifact(what="losses", in_log=True, line=rule.losses)
 
     def training(command: Command, which: str, wrapper: tuple[str, ...] = ()) -> Command:

@@ -12,7 +12,6 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tipchain.chain.emitter import exported_files
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
 from tipchain.chain.params import Slot, Words, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
@@ -98,7 +97,7 @@ class _OnnxChain(Chain):
         modes = slots["infer_modes"].values
         for mode in modes:
             label = mode if len(modes) > 1 else ""
-            needs = (self.export(mode, label, folder),) if mode != "null" else ()
+            needs = (self.exported(mode, label, folder),) if mode != "null" else ()
             self.one(label, folder, f"{folder}/{slots['save_file'].value}", needs)
 
     def recognition(self) -> None:
@@ -133,9 +132,7 @@ class _OnnxChain(Chain):
         for on, device in self.devices_of(slots["infer_device"], slots["infer_device"].checked_values()):
             given = (*self.words("infer_device", device), *self.words("infer_data"), *onnx_words, "--use_onnx=True")
             argv = (*self.interpreter("."), *self.split(slots["inference"]), *given)
-            leaves = (Artifact(what="result line", in_log=True, reads=True),) if not self.legacy else ()
-            command = Command(id=on, step="infer", argv=argv, needs=tuple(converted), leaves=leaves, on_gpu=on == "gpu")
-            self.add(command, log=f"paddle2onnx_infer_{on}.log")
+            self.inference(on, on, argv, log=f"paddle2onnx_infer_{on}.log", needs=tuple(converted))
         for one in models if not self.legacy else ():
             folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value
             self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
@@ -147,7 +144,7 @@ class _OnnxChain(Chain):
             return ("det",)
         return ("rec",) if "rec" in self.model else ()
 
-    def export(self, mode: str, label: str, folder: str) -> str:
+    def exported(self, mode: str, label: str, folder: str) -> str:
         """Add the export of one of PaddleDetection's models; return its id.
 
         Raises:
@@ -160,10 +157,7 @@ class _OnnxChain(Chain):
             raise program.error(f"infer_mode names {mode}, whose export is null")
         named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("extra_export"))
         argv = (*self.python, *self.split(program), *named, *self.on_cpu(), *self.words("export_save"))
-        return self.add(
-            Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if not self.legacy else ()),
-            log="export.log",
-        )
+        return self.export(label, argv, folder, log="export.log")
 
     def on_cpu(self) -> Words:
         if self.request.options.device != "cpu" or self.legacy:
@@ -190,7 +184,7 @@ class _OnnxChain(Chain):
         return (*self.words("model_filename"), *self.words("params_filename"))
 
     def conversion(self, label: str, folder: str, onnx: str, argv: Words, needs: Words, log: str) -> str:
-        leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),) if not self.legacy else ()
+        leaves = (Artifact(what="ONNX model", files=(glob.escape(onnx),)),)
         env = {} if self.legacy else NO_INSTALLS
         finds = self.program(folder)
         command = Command(id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=finds)
@@ -200,7 +194,7 @@ class _OnnxChain(Chain):
         """Return what settles the name of the program, or its path: Paddle 2 and 3 write it by different endings."""
         slot = self.slots["model_filename"]
         stem, ending = posixpath.splitext(slot.value)
-        if self.legacy or ending not in ENDINGS:
+        if ending not in ENDINGS:
             return ()
         files = tuple(glob.escape(posixpath.join(folder, stem)) + one for one in ENDINGS)
         return (Find(text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True),)
@@ -215,11 +209,7 @@ class _OnnxChain(Chain):
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
         argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
-        leaves = (Artifact(what="result line", in_log=True, reads=True),) if not self.legacy else ()
-        self.add(
-            Command(id=label, step="infer", argv=argv, cwd=cwd, needs=(converted,), leaves=leaves),
-            log="paddle2onnx_infer_cpu.log",
-        )
+        self.inference(label, "", argv, log="paddle2onnx_infer_cpu.log", cwd=cwd, needs=(converted,))
 
     def arguments(self, folder: str, onnx: str) -> Words:
         """Return the arguments of inference, in the suite's order."""

@@ -232,7 +232,7 @@ def plan(request: Request) -> Plan:
 class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
         suite = get_suite(rule.layout.suite)
-        self.result_line, self.filler = suite.result_line, Filler(suite=suite, slots=slots, legacy=request.legacy)
+        self.filler = Filler(suite=suite, slots=slots, legacy=request.legacy)
         values = self.filler.values
         self.facts: dict[str, object] = {
             "root": request.options.root,
@@ -243,7 +243,7 @@ class _Quantization(Chain):
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)
-        self.rule = rule
+        self.rule, self.result_line = rule, suite.result_line
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.devices = self._devices()
@@ -319,7 +319,7 @@ class _Quantization(Chain):
             env=self.visible(),
             on_gpu=program[0] == rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
             leg=label or NAME,
-            leaves=() if self.request.legacy else exported_files(self.fill(rule.quantized)),
+            leaves=exported_files(self.fill(rule.quantized)),
         )
         return self.add(command, log=self.fill(rule.log))
 
@@ -355,7 +355,7 @@ class _Quantization(Chain):
                 settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes)
                 message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
                 self.tell("default", message, self.slots["device"])
-            found += [self.inference(kind, device, {**one, "device": value}, label, needs) for one in points]
+            found += [self.infer_at(kind, device, {**one, "device": value}, label, needs) for one in points]
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
 
@@ -364,30 +364,26 @@ class _Quantization(Chain):
         lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
         return self.filler.points(device, lists, {})
 
-    def inference(
+    def infer_at(
         self, kind: str, device: InferRule, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
-        line = Artifact(what="result line", in_log=True, line=self.result_line, reads=True)
-        command = Command(
-            id=";".join(filter(None, (label, kind, *shown))),
-            step="infer",
-            argv=(*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
+        self.point = (device, point)
+        return self.inference(
+            ";".join(filter(None, (label, kind, *shown))),
+            kind,
+            (*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
+            log=device.log.format_map(point),
             cwd=self.cwd(),
             env=self.visible(),
             needs=needs,
-            on_gpu=kind == "gpu",
             gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
             leg=label or NAME,
-            leaves=() if self.request.legacy else (line,),
             links=slim_links(posixpath.normpath(self.fill(self.rule.quantized)))
             if self.rule.links and not self.request.legacy
             else (),
         )
-        self.add(command, log=device.log.format_map(point))
-        self.point = (device, point)
-        return command
 
     def inference_words(
         self, device: InferRule, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
@@ -416,7 +412,7 @@ class _Quantization(Chain):
     def compare(
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
-        exported = needs if self.rule.source else self.export(program, label, first, needs)
+        exported = needs if self.rule.source else self.exported(program, label, first, needs)
         device, point = self.point if first.on_gpu else self.point_of(first)
         labels, why = self.labels(allowed)
         files, ids = [], []
@@ -499,7 +495,7 @@ class _Quantization(Chain):
                 folder, _, name = text.rpartition("/")
                 yield Find(text=text, files=(f"{glob.escape(folder)}/{name}",))
 
-    def export(self, program: Words, label: str, first: Command, needs: tuple[str, ...]) -> tuple[str, ...]:
+    def exported(self, program: Words, label: str, first: Command, needs: tuple[str, ...]) -> tuple[str, ...]:
         """Add the export of the model without quantization, for a suite whose program quantizes what it trained."""
         words = [word.replace("tools/post_quant.py", "tools/export_model.py") for word in program]
         if "--slim_config" in words:
@@ -510,16 +506,9 @@ class _Quantization(Chain):
         words += self.flag(self.slots["filename"], self.model)
         words += self.rule.cpu_words.split() if self.cpu_only else ()
         words += self.flag(self.slots["export_save"], folder)
-        command = Command(
-            id=";".join(filter(None, (label, "unquantized"))),
-            step="export",
-            argv=(*self.python, *words),
-            env=self.visible(),
-            needs=needs,
-            leg=first.leg,
-            leaves=exported_files(folder)[:1],
-        )
-        return (self.add(command),)
+        label = ";".join(filter(None, (label, "unquantized")))
+        argv = (*self.python, *words)
+        return (self.export(label, argv, folder, log="", env=self.visible(), needs=needs, leg=first.leg),)
 
 
 def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
