@@ -99,6 +99,17 @@ NAMES = {
     "lambd": "threshold",
 }
 """Paddle's names of settings that torch calls otherwise."""
+_POOLED = {"exclusive": False}
+DEFAULTS: Mapping[str, Options] = {
+    "avg_pool1d": _POOLED,
+    "avg_pool2d": _POOLED,
+    "avg_pool3d": _POOLED,
+    "grid_sample": {"align_corners": False},
+    "affine_grid": {"align_corners": False},
+}
+"""What torch's functions do where nothing is passed, under Paddle's names, where Paddle's do something else (3.3)."""
+OPPOSITES = {"count_include_pad": "exclusive"}
+"""Flags of torch's that mean the opposite of Paddle's."""
 
 
 # Functions of one name that compute something else in Paddle 3.3, for arguments where that shows.

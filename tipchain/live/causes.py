@@ -51,7 +51,8 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     # What a container lacks or has too much of is told beside one of its layers.
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
     path = next((one for one in named if one in port.layers), cause.port_path)
-    ours = reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
+    ours = _quoted_of(cause.message, reference.files, quoted)
+    ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
     if ours is None and quoted:
         ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
     return replace(
@@ -67,7 +68,10 @@ def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[obje
     for one in diagnoses:
         words = ARGUMENT.findall(one.fix)
         ours, theirs = (place_callable(piece, words) for piece in pieces.get(one.port_path, (None, None)))
-        placed.append(replace(one, place=one.place or theirs, reference_place=one.reference_place or ours))
+        place = one.place or theirs
+        if place is not None and ours is not None and theirs is not None and place.file == ours.file != theirs.file:
+            place, ours = theirs, place  # the words name the reference's line alone
+        placed.append(replace(one, place=place, reference_place=one.reference_place or ours))
     return placed
 
 
@@ -94,6 +98,16 @@ def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | Non
     inside = range(1, len(lines))
     at = next((one for one in inside if any(word.search(lines[one]) for word in given)), 0)
     return SourceLine(file=str(Path(file).resolve()), line=number + at, code=lines[at].strip())
+
+
+def _quoted_of(message: str, files: Sequence[str], known: SourceLine | None) -> SourceLine | None:
+    """Return the last line of some files that a message names, but for one that is known."""
+    for name, number in reversed(QUOTED.findall(message)):
+        for file in files:
+            line = SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
+            if Path(file).name == name and (known is None or str(line) != str(known)):
+                return line
+    return None
 
 
 def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:

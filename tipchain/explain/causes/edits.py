@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
-
-import numpy as np
 
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -34,6 +32,7 @@ from tipchain.explain.causes.program import (
     constant,
     numpy_of,
     signature_of,
+    then,
     then_first,
     with_argument,
     with_argument_detached,
@@ -44,7 +43,7 @@ from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.matching import common_path
-from tipchain.facts.functions import LIKES, NAMES
+from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
 from tipchain.facts.layers import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
@@ -54,6 +53,8 @@ ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
 """Settings that say where a result is kept, not what it is."""
+MOST_RESULTS = 4
+"""Results of one call whose orders are tried."""
 FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
@@ -76,6 +77,8 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
     if walk.leaves:
         yield _other_leaves(piece, walk)
+    yield from _result_orders(piece, walk)
+    yield from _other_turns(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
         yield from _arguments_of_layer(group)
@@ -87,6 +90,8 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
+    yield from _arguments_everywhere(piece, walk)
+    yield from _exchanged_tensors(piece, walk)
     yield from _extra_behind(piece, walk)
 
 
@@ -115,9 +120,7 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
             acts.setdefault(op.number, {}).update(places)
     key, (old, _) = next(iter(walk.leaves.items()))
     theirs = numpy_of(old)
-    given = zip(piece.theirs.call.input_names, piece.theirs.inputs, strict=False)
-    name = next((name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), "")
-    name = _argument_of(piece, name) if name else ""
+    name = piece.argument_of(theirs)
     what = f"`{name}`" if name else walk.told(key)
     message = (
         f"it is given another {what} than the reference"
@@ -134,15 +137,6 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
         changes=len(walk.leaves),
         evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
     )
-
-
-def _argument_of(piece: Piece, name: str) -> str:
-    """Return what forward calls an argument that is known by its number (``0.1``) or by its name (``1.mask``)."""
-    which, _, rest = name.partition(".")
-    parameters = list(inspect.signature(piece.port.forward).parameters)
-    if which == "0" and rest.isdigit() and int(rest) < len(parameters):
-        return parameters[int(rest)]
-    return rest or name
 
 
 def missing_inputs(piece: Piece) -> Iterator[Hypothesis]:
@@ -182,7 +176,7 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
             ]
             for size in range(1, min(len(changes), 3) + 1):
                 for chosen in combinations(changes, size):
-                    yield _with_arguments(op, chosen, numbers, piece)
+                    yield _with_arguments(op, step, chosen, numbers, piece)
             for slot, name, present, value in changes:
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
@@ -240,8 +234,34 @@ def _arguments_in_turn(
     )
 
 
+def _arguments_everywhere(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield all calls that part with the reference's arguments at once, where several lines have others."""
+    acts: dict[int, Act] = {}
+    words: dict[str, str] = {}
+    for one in walk.partings:
+        op, step = one.op, one.step
+        changes = differences(op, step, walk) if op.name == step.name != LAYER else []
+        if changes:
+            acts[op.number] = with_arguments({slot: value for slot, _, _, value in changes})
+            told = _with_arguments(op, step, changes, [op.number], piece)
+            words[told.message] = told.fix
+    if len(words) > 1:
+        yield Hypothesis(
+            code="argument",
+            confirmed=True,
+            changes=len(words),
+            acts=acts,
+            message="; ".join(words),
+            fix="; ".join(words.values()),
+        )
+
+
 def _with_arguments(
-    op: Op, chosen: Sequence[tuple[int | str, str, object, object]], numbers: Sequence[int], piece: Piece
+    op: Op,
+    step: ReferenceCall,
+    chosen: Sequence[tuple[int | str, str, object, object]],
+    numbers: Sequence[int],
+    piece: Piece,
 ) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
@@ -260,7 +280,7 @@ def _with_arguments(
     return Hypothesis(
         code="argument",
         name=name,
-        message=_counted(message, numbers),
+        message=_counted(f"{message}{_at(step)}", numbers),
         confirmed=True,
         changes=len(chosen),
         acts={number: with_arguments(values) for number in numbers},
@@ -375,7 +395,9 @@ def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
         settings = {"end": settings["0"]}
     if step.name == "smooth_l1_loss" and "beta" in settings:
         settings["delta"] = settings.pop("beta")
-    return {NAMES.get(name, name): one for name, one in settings.items()}
+    told = {NAMES.get(name, name): one for name, one in settings.items() if name not in OPPOSITES}
+    told |= {OPPOSITES[name]: not one for name, one in settings.items() if name in OPPOSITES}
+    return {**DEFAULTS.get(step.name, {}), **{name: one for name, one in told.items() if one is not None}}
 
 
 def _as_ports(value: object, present: object) -> object:
@@ -462,10 +484,9 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
         op, step = one.op, one.step
         tensors = piece.tensors((op.args, {}))
         matched = [set(walk.matched_given(op, each)) for each in tensors]
-        order = [
-            next((at for at, found in enumerate(matched) if number in found and at not in step.given[:place]), -1)
-            for place, number in enumerate(step.given)
-        ]
+        order = []
+        for number in step.given:
+            order.append(next((at for at, found in enumerate(matched) if number in found and at not in order), -1))
         if op.name != step.name or sorted(order) != list(range(len(tensors))) or order == sorted(order):
             return
         acts[op.number] = with_tensors(op.args, {id(old): tensors[at] for old, at in zip(tensors, order, strict=True)})
@@ -481,6 +502,34 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
         ),
         fix=f"give {called(op)}{where} its tensors in the order {order}: `{op.line}`",
     )
+
+
+def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls that are right and give several tensors of one shape, which the code takes in another order."""
+    calls: dict[tuple[str, str], list[Op]] = {}
+    for op in walk.ops:
+        made = walk.made(op)
+        shapes = {tuple(one.shape) for one in made.values()}
+        if isinstance(op.result, list | tuple) and 1 < len(made) <= MOST_RESULTS and len(shapes) == 1:
+            calls.setdefault((op.name, op.place), []).append(op)
+    for several in calls.values() if walk.partings else ():
+        op, count = several[0], len(walk.made(several[0]))
+        if op.name == LAYER or not all(walk.matched[key] for key in walk.given(op)):
+            continue
+        where = place_of(op, piece)
+        for order in list(permutations(range(count)))[1:]:
+            yield Hypothesis(
+                code="operand-order",
+                name=op.name,
+                confirmed=True,
+                acts=dict.fromkeys((one.number for one in several), then(partial(_in_order, order))),
+                message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
+                fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
+            )
+
+
+def _in_order(order: Sequence[int], made: Nested) -> Nested:
+    return [made[at] for at in order]
 
 
 def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -530,7 +579,7 @@ class _Exchange:
         return "call-order" if late else "operand", what, wanted
 
 
-def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_Exchange, dict[int, Act]] | None:
+def _exchange(parting: Parting, walk: Walk, *, healed: bool) -> tuple[_Exchange, dict[int, Act]] | None:
     """Return the one tensor that a stretch of calls is given otherwise, and the calls with the reference's; else None."""
     taken, wanted = walk.stretch(parting)
     wrong = [key for key in taken if not wanted.intersection(walk.matched[key])]
@@ -539,6 +588,11 @@ def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_E
     if new is None:
         return None
     tensor, old = walk.right(new), wrong[0]
+    maker, step = walk.makers_of.get(old), next((one for one in parting.steps if missing[0] in one.given), parting.step)
+    if maker is not None and step is not parting.step and maker.name == step.name and maker not in parting.ops:
+        given = list(walk.given(maker))  # the call that both make in between is given another tensor
+        if len(given) == len(step.given) == 1:
+            return _Exchange(maker, given[0], new), {maker.number: with_tensors(maker.args, {given[0][0]: tensor})}
     if list(tensor.shape) == list(walk.tensor_of(old).shape):
         acts = {op.number: with_tensors(op.args, {old[0]: tensor}) for op in taken[old]}
         return _Exchange(taken[old][0], old, new), acts
@@ -550,12 +604,21 @@ def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_E
 
 
 def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call."""
-    found = [one for one in (_exchange(each, walk) for each in group) if one is not None]
-    if len(found) < len(group):
-        return
-    # Of several turns one tells best that what it is given is made of what it should be given.
-    late = [one for one, _ in found if walk.rests(one.new, one.old)]
+    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call.
+
+    That tensor may be right only once what came before is: a state that is not carried on.
+    """
+    for healed in (False, True)[: 1 if _turned_round(walk) else 2]:
+        found = [one for one in (_exchange(each, walk, healed=healed) for each in group) if one is not None]
+        if len(found) == len(group):
+            yield from _with_exchanges(found, piece, walk)
+
+
+def _with_exchanges(
+    found: Sequence[tuple[_Exchange, dict[int, Act]]], piece: Piece, walk: Walk
+) -> Iterator[Hypothesis]:
+    # Of several turns one tells best that what it should be given is made of what it gives.
+    late = [one for one, _ in found if any(walk.rests(one.new, key) for key in walk.made(one.op))]
     shown = (late or [found[0][0]])[0]
     if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
         return
@@ -563,6 +626,50 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
     code, what, wanted = shown.words(piece, walk, late=bool(late))
     fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
     yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
+
+
+def _exchanged_tensors(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield all calls at once that are given other tensors than the reference's: two that are exchanged, or a state and its start."""
+    found = [one for one in (_exchange(each, walk, healed=True) for each in walk.partings) if one is not None]
+    told = [(walk.told(one.old), walk.told(one.new)) for one, _ in found]
+    pair = next((one for one in told if one[0] != one[1] and one[::-1] in told), None)
+    if pair is not None:
+        both = [one for one, names in zip(found, told, strict=True) if names in (pair, pair[::-1])]
+        op = both[0][0].op
+        yield Hypothesis(
+            code="operand-order",
+            name=op.name,
+            confirmed=True,
+            acts={number: act for _, several in both for number, act in several.items()},
+            changes=len(both),
+            message=f"{pair[0]} and {pair[1]} are exchanged{place_of(op, piece)}",
+            fix=f"exchange {pair[0]} and {pair[1]}{place_of(op, piece)}: `{op.line}`",
+        )
+    elif len(found) > 1 and not _turned_round(walk):
+        yield from _with_exchanges(found, piece, walk)
+
+
+def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a layer's call with the tensor that the reference gives to the layer's counterpart in the call of that turn."""
+    for op in walk.ops:
+        step, given = walk.partner(op), list(walk.given(op))
+        if step is None or len(given) != 1 or len(step.given) != 1 or not walk.matched[given[0]]:
+            continue
+        wanted = walk.values[step.given[0]].array
+        if step.given[0] in walk.matched[given[0]] or wanted is None or wanted.shape != tuple(op.args[0].shape):
+            continue
+        tensor, key = piece.sides.port.tensor(wanted, gradient=False), walk.key_of(step.given[0])
+        new = walk.told_value(wanted) if key is None else walk.told(key)
+        told, where = walk.told(given[0]), place_of(op, piece)
+        yield Hypothesis(
+            code="operand",
+            name=class_of(op.layer),
+            confirmed=True,
+            acts={op.number: with_argument(0, tensor)},
+            message=f"it gives {called(op)}{where} {told} in place of {new}{_at(step)}",
+            fix=f"give {called(op)}{where} {new}: `{op.line}`",
+        )
+        return
 
 
 def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -816,7 +923,7 @@ def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor]
 # Gradients.
 
 
-def cut_gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> Iterator[Hypothesis]:
     """Yield backward without calls that cut it, or cut where the reference cuts it."""
     side: Any = piece.sides.port
     cut: dict[int, Act] = {}
@@ -843,6 +950,7 @@ def cut_gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
+        yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)
     if len(cut) > 1:
         places = list(dict.fromkeys(f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in cut))[:3]
@@ -851,6 +959,26 @@ def cut_gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             acts=cut,
             message=f"{len(cut)} of its calls stop the gradient: {', '.join(places)}",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
+        )
+
+
+def _detached_outputs(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
+    """Yield the outputs without their gradients that the reference detaches."""
+    cut = [
+        number
+        for number, one in enumerate(outputs)
+        if any(sketch.close(Sketch(one), SAME_SINGLE) for sketch in piece.truth.record.detached)
+    ]
+    if cut and len(cut) < len(outputs):
+        ends = dict(piece.ends or ())
+        shown = ", ".join(str(ends.get(number, number)) for number in cut)
+        yield Hypothesis(
+            code="cut-gradient",
+            name="detach",
+            edit=lambda given: [one.detach() if number in cut else one for number, one in enumerate(given)],
+            message=f"the reference stops the gradient of its outputs {shown}",
+            fix=f"detach the outputs {shown} of {piece.shown}",
+            place="",
         )
 
 
@@ -896,11 +1024,8 @@ def _missing_detaches(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 # The place where the programs part, if no edit mends it: the reference's tensors put in.
 
 
-def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> Iterator[Hypothesis]:
-    """Yield the port with the reference's tensors wherever the two part: it proves the place, and both statements are shown.
-
-    ``every`` is where else they part, without effect: a tensor that is exchanged there with one that matters here tells why.
-    """
+def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield the port with the reference's tensors wherever the two part: it proves the place, and both statements are shown."""
     groups = alike(walk.partings)
     if not groups:
         return
@@ -917,12 +1042,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
         wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
         same = False
-    named = (
-        _left_unused(piece, walk, theirs)
-        or _turned_round(walk)
-        or _reordered(first, piece)
-        or _exchanged(first, piece, walk, every or walk.partings)
-    )
+    named = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     code, lead = named or ("parting", "")
     mine, others = _telling(op, step, ours, theirs)
     at = next((one for one in (others, *reversed(theirs)) if one.place), None)
@@ -945,7 +1065,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         confirmed=False,
         changes=len(groups),
         acts=acts_of(walk.partings, piece.paddle.assign),
-        message=f"{message}{beside}{only_in_one(ours, theirs)}",
+        message=f"{message}{beside}{only_in_one(ours, theirs, walk)}",
         fix=fix,
         evidence=f"with the reference's {proof} the error is gone; the port's {walk.statement(op, quoted=False)}; "
         f"the reference's {walk.statement(step, quoted=False)}",
@@ -974,30 +1094,6 @@ def _telling(
     if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
     return (alone or [op])[0], (missed or [step])[0]
-
-
-def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parting]) -> tuple[str, str] | None:
-    """Return the kind and words where the same function is given one other tensor, or one too few."""
-    op = parting.op
-    if op.name != parting.step.name:
-        return None
-    found = _exchange(parting, walk, healed=True)
-    if found is not None:
-        one, _ = found
-        given, wanted = walk.told(one.old), walk.told(one.new)
-        others = (each for each in map(partial(_exchange, walk=walk, healed=True), every) if each is not None)
-        if given == wanted:  # two steps of one line, which says nothing
-            return None
-        if any((walk.told(each.new), walk.told(each.old)) == (given, wanted) for each, _ in others):
-            return "operand-order", f"{given} and {wanted} are exchanged{place_of(op, piece)}: "
-        code, what, _ = one.words(piece, walk, late=False)
-        return code, f"{what}: "
-    taken, numbers = walk.stretch(parting)
-    missing = [number for number in numbers if not any(number in walk.matched[key] for key in taken)]
-    new = walk.key_of(missing[0], healed=True) if len(missing) == 1 and len(parting.ops) == 1 else None
-    if new is None or not all(numbers.intersection(walk.matched[key]) for key in taken):
-        return None
-    return "operand", f"it does not give {called(op)}{place_of(op, piece)} {walk.told(new)}, the reference does: "
 
 
 def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
@@ -1057,13 +1153,13 @@ def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
     return "call-order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
 
-def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> str:
-    """Return in words which functions only one of two stretches of code calls."""
-    mine = Counter(name for _, name in {(op.number, op.name) for op in ours if op.name != LAYER})
-    others = Counter(name for _, name in {(one.number, one.name) for one in theirs if one.name != LAYER})
+def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall], walk: Walk) -> str:
+    """Return in words which functions of two stretches of code the other program calls nowhere."""
+    every = {op.name for op in walk.ops}, {step.name for step in walk.steps}
+    mine, others = {op.name for op in ours} - every[1], {step.name for step in theirs} - every[0]
     words = []
-    for who, names in (("it alone", mine - others), ("the reference alone", others - mine)):
-        listed = sorted(names.keys() - CASTING)
+    for who, names in (("it alone", mine), ("the reference alone", others)):
+        listed = sorted(names - LAYOUT - {LAYER})
         if listed:
             words.append(f"{who} calls {', '.join(f'`{one}`' for one in listed)}")
     return f"; {', '.join(words)}" if words else ""

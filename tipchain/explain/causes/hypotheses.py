@@ -10,6 +10,7 @@ from math import isfinite
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import LAYER, Act, Op
@@ -291,16 +292,25 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
             explained=1.0,
             fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
         )
-    if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
-        told = name_number(values[0], ())
+    scaled = {name: one for name, one in factors.items() if abs(one - 1) > CONSTANT}
+    if (
+        not missing
+        and scaled
+        and max(scaled.values()) - min(scaled.values()) < CONSTANT * max(map(abs, scaled.values()))
+    ):
+        factor = next(iter(scaled.values()))
+        told = name_number(factor, ())
+        which = (
+            "its gradients are" if len(scaled) == len(factors) else f"the gradient of `{listed(list(scaled), 3)}` is"
+        )
         return Diagnosis(
             code="cut-gradient",
             name="scaled",
             port_path=piece.theirs.path,
-            message=f"{piece.shown}: its gradients are {told} times the reference's",
-            evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients",
+            message=f"{piece.shown}: {which} {told} times the reference's",
+            evidence=f"one factor, {factor:.9g}, explains {len(scaled)} of {len(values)} gradients, the others are equal",
             explained=1.0,
-            fix=f"remove what multiplies the gradient by {told} in the forward or backward of {piece.shown}",
+            fix=f"multiply that gradient by {name_number(1 / factor, ())} in the forward or backward of {piece.shown}, as the reference does",
         )
     return None
 
@@ -314,11 +324,6 @@ def class_of(layer: object) -> str:
         if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
             return str(one.__name__)
     return type(layer).__name__
-
-
-def has_own_backward(op: Op) -> bool:
-    """Tell whether what was called is a `PyLayer`."""
-    return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
 
 
 def called(op: Op) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,6 +30,8 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import NOISE, SAME_DOUBLE
 from tipchain.weights.sides import torch_view
 
+ROOMS = re.compile("^(fft|linalg|special)_")
+"""What torch puts before the names of functions that Paddle has in a module of that name."""
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23
@@ -177,7 +180,8 @@ class CallRecord:
                 self._alive.append(result)
                 self._numbers[id(result)] = number
             elif tensors and not self._depth:
-                self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)
+                told = OF_TORCH.get(name) or OF_TORCH.get(bare := ROOMS.sub("", name), bare)
+                self._note(told, name, _bound(function, args, kwargs), (args, kwargs), tensors)
         finally:
             self._live = True
 
@@ -363,6 +367,16 @@ class Piece:
     def paddle(self) -> ModuleType:
         """The port's framework."""
         return self.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
+
+    def argument_of(self, array: Array) -> str:
+        """Return what forward calls the argument that holds an array; empty where none does."""
+        given = zip(self.theirs.call.input_names, self.theirs.inputs, strict=False)
+        name = next((name for name, one in given if one.shape == array.shape and np.array_equal(one, array)), "")
+        which, _, rest = name.partition(".")
+        parameters = list(inspect.signature(self.port.forward).parameters)
+        if which == "0" and rest.isdigit() and int(rest) < len(parameters):
+            return parameters[int(rest)]
+        return rest or name
 
     def is_tensor(self, value: object) -> bool:
         """Tell whether a value is a tensor of the port's."""

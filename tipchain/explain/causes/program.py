@@ -184,6 +184,9 @@ class Tap:
             for holder in (functional, self.paddle, tensor, self.paddle.signal):
                 for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
                     self._wrap(holder, name, name)
+            for holder in (self.paddle.fft, self.paddle.linalg):
+                for name in holder.__all__:
+                    self._wrap(holder, name, name)
             for name, told in SPECIAL.items():
                 self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
             self._wrap_own_backward()
@@ -299,6 +302,11 @@ class Tap:
         vars(forward)["__wrapped__"] = original  # what inspect.signature follows
         object.__setattr__(layer, "forward", forward)
         self._undo.append((layer, "forward", None))
+
+
+def has_own_backward(op: Op) -> bool:
+    """Tell whether what was called is a `PyLayer`."""
+    return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
 
 
 def _is_of_own_backward(tensor: Tensor) -> bool:

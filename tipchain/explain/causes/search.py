@@ -29,13 +29,12 @@ from tipchain.explain.causes.hypotheses import (
     Trials,
     below,
     called,
-    has_own_backward,
     lower_precision,
     place_of,
     told_by_gradients,
 )
 from tipchain.explain.causes.piece import Piece, PieceOutcome, PieceSide
-from tipchain.explain.causes.program import LAYER
+from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
@@ -362,7 +361,7 @@ def _diagnose(
             unused = {name for name, one in own_tensors(piece) if id(one) not in used}
             direct = _told_by_ties(piece, trials.base, findings) or told_by_gradients(piece, trials.base, unused)
             if direct is not None:
-                return [direct]
+                return [_with_statements(direct, trials.walk)]
         if inside is not None and not piece.backward:
             told = _told_by_places(piece, trials, inside)
             if told:
@@ -375,6 +374,16 @@ def _diagnose(
         if not found and trials.pace.over:
             return [unsearched(verdict)]
         return [_told(found, trials) if found else _untold(verdict, piece, trials)]
+
+
+def _with_statements(cause: Diagnosis, walk: Walk) -> Diagnosis:
+    """Return a cause of gradients with the first calls that both programs make otherwise of one tensor."""
+    found = walk.used_otherwise()
+    if found is None or cause.code != "cut-gradient":
+        return cause
+    op, step = found
+    both = f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}"
+    return replace(cause, message=f"{cause.message}; of one tensor {both}")
 
 
 def _told_by_ties(piece: Piece, outcome: PieceOutcome, findings: Sequence[Finding]) -> Diagnosis | None:
@@ -474,7 +483,7 @@ def diagnose_loss(piece: Piece) -> Diagnosis | None:
         if piece.backward:
             if trials.before <= NOISE:
                 return None
-            trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops)))
+            trials.run(chain(by_meaning(piece, ops), cut_gradients(piece, ops, trials.base.outputs)))
             if not trials.settled():
                 trials.run(edits(piece, trials.walk))
             found = trials.found()
@@ -498,7 +507,7 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
     whole = list(by_substitution(piece, walk))
     if not whole or not explains(whole[0]):
         return []
-    groups, every = alike(walk.partings), walk.partings
+    groups = alike(walk.partings)
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
@@ -508,7 +517,7 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
             continue
         if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
-    return list(by_substitution(piece, walk, every))
+    return list(by_substitution(piece, walk))
 
 
 def unsearched(verdict: LayerVerdict) -> Diagnosis:
@@ -543,7 +552,7 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
 def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
     ops = trials.base.ops
     if piece.backward:
-        yield cut_gradients(piece, ops)
+        yield cut_gradients(piece, ops, trials.base.outputs)
     reference, port = (model.state_dict() for model in models)
     states = (
         {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
@@ -599,7 +608,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     """Return both statements at which the programs part, for no edit mends the error."""
     best = trials.best()
     tried = f"{len(trials.trials)} edits were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.truth.record.steps) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.truth.record.steps, trials.walk) if piece.backward else ""
     own = [f"{called(op)}{place_of(op, piece)}" for op in trials.base.ops if has_own_backward(op)]
     if piece.backward and own:
         tried += f"; its results agree, and {listed(own, TOLD)} has a backward of its own, which may be wrong"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -10,8 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
-from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
-from tipchain.explain.findings import Diagnosis, shown_path
+from tipchain.explain.causes.program import LAYER, Act, Op, has_own_backward, numpy_of
+from tipchain.explain.findings import Diagnosis, at_source, shown_path
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -111,6 +112,11 @@ class Walk:
                     self.shared.add(found[0])
         for op in self.ops:
             self._follow(op)
+        # What could not be told while another operand of what comes after was wrong may be told now.
+        for op in [one for one in self.ops if any(key in self.open for key in self.made(one))]:
+            if not any(key in self.healed for key in self.made(op)):
+                self._follow(op)
+        self.partings.sort(key=lambda one: one.op.number)
         last = {key: op for op in self.ops for key in self.made(op)}  # the last of those that hand a tensor on
         for key, op in last.items():
             self._end(op, key)
@@ -312,7 +318,12 @@ class Walk:
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
         if masked is not None:
             return masked
-        sized = sorted(self.sizes.get(array.size, ()), key=lambda one: (one in self.makers) is leaf)
+
+        def unlikely(number: int) -> tuple[bool, bool]:
+            maker = self.makers.get(number)
+            return (maker is not None) is leaf, maker is not None and maker.name != op.name
+
+        sized = sorted(self.sizes.get(array.size, ()), key=unlikely)
         for number in known if known is not None else sized:
             ours = self.values[number].array
             if number in self.shared or (number not in self.makers and not leaf) or ours is None:
@@ -467,19 +478,44 @@ class Walk:
         """Return what a tensor of the port's is called in messages."""
         maker = self.makers_of.get(key)
         if maker is not None:
-            return f"the result of `{maker.path or maker.line or maker.name}`"
+            made = list(self.made(maker))
+            number = "the result" if len(made) == 1 else f"result {made.index(key)}"
+            line = f" in `{maker.line}`" if maker.line and not maker.path else ""
+            return f"{number} of `{maker.path or maker.name}`{line}"
         taker = next((op for op in self.ops if key in self.given(op)), None)
+        name = "" if taker is None else self.piece.argument_of(numpy_of(self.tensor_of(key)))
+        if name:
+            return f"`{name}`"
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
+
+    def told_value(self, array: Array) -> str:
+        """Return what an array of the reference's is called, which no call of the port's is given."""
+        name = self.piece.argument_of(array)
+        return f"`{name}`" if name else "another tensor"
 
     def first_apart(self) -> tuple[Op, ReferenceCall]:
         """Return the first calls that make what the other program has not; the last ones where there are none."""
         if self.partings:
             return self.partings[0].op, self.partings[0].step
+        otherwise = self.used_otherwise() if self.ended_alike else None
+        if otherwise is not None:
+            return otherwise
         theirs, ours = self._unlike()
         if not theirs or not ours or self.ended_alike:
             theirs = [one for one in self.ops if one.name not in LAYOUT][-1:]
             ours = [one for one in self.steps if one.name not in LAYOUT][-1:]
         return theirs[0], ours[0]
+
+    def used_otherwise(self) -> tuple[Op, ReferenceCall] | None:
+        """Return the first calls of a tensor that both have which are not of the same functions; None where there are none."""
+        for key, found in self.matched.items():
+            theirs = [op for op in self.consumers.get(key, ()) if op.name not in LAYOUT]
+            ours = [step for step in self.steps if step.name not in LAYOUT and set(found).intersection(step.given)]
+            names, others = Counter(op.name for op in theirs), Counter(step.name for step in ours)
+            if theirs and ours and names != others:
+                op = next((one for one in theirs if one.name in names - others), theirs[0])
+                return op, next((one for one in ours if one.name in others - names), ours[0])
+        return None
 
     def _unlike(self) -> tuple[list[Op], list[ReferenceCall]]:
         """Return the calls of each program that make what the other has not."""
@@ -524,7 +560,10 @@ class Walk:
                 key,
                 op.number,
             ) not in written:  # what is used twice would be written twice, and what that uses four times
-                parts = [write(one, self._maker_before(one, op)) for one in self.given(op)]
+                keys = {key[0]: key for key in self.given(op)}
+                tensors = [id(one) for one in self.piece.tensors((op.args, dict(op.kwargs)))]
+                given = [keys[one] for one in tensors if one in keys] if op.written is None else list(self.given(op))
+                parts = [write(one, self._maker_before(one, op)) for one in given]
                 written[key, op.number] = _called(op.path if op.name == "layer" else op.name, parts)[: LONGEST + 1]
             return written[key, op.number]
 
@@ -561,9 +600,14 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
     after = walk.statements_after(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
     fix = f"do at {theirs.place or f'`{theirs.name}`'} what the reference does at {ours.place or f'`{ours.said}`'}"
+    own = next((op for op in walk.ops if has_own_backward(op)), None)
     if walk.ended_alike:
         statements = f"the values agree, and the gradients do not: {statements}"
         fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
+    if walk.ended_alike and own is not None:
+        where = at_source(getattr(own.function, "__self__").backward)  # noqa: B009  (a class that mypy does not know)
+        statements = f"the values agree, and the gradients do not: `{own.name}` has a backward of its own{where}"
+        fix = f"compare the backward of `{own.name}`{where} with the reference's"
     return Diagnosis(
         code="parting",
         port_path=path,

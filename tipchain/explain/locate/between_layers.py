@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf, prod
+from math import inf, isfinite, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -720,13 +720,26 @@ class CodeAtFault:
         elif actual and not expected:
             what = f"hands {receiver} a gradient, the reference none"
         else:
-            what = f"hands another gradient to {receiver}"
+            what = self._handed(receiver, ours, theirs)
         calls = self._taking(found.value) or found.calls
-        verdict = replace(self._code(calls, found.apart, what), direction="backward")
+        verdict = replace(self._code(calls, found.apart if expected else inf, what), direction="backward")
         if odd or not self._tied(ours, found.apart):
             return [verdict]
         reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
+
+    def _handed(self, receiver: str, ours: TracedValue, theirs: TracedValue) -> str:
+        """Say what gradient code hands to a layer: a multiple of the reference's, or another."""
+        layout = self.compare.layout(ours, theirs)
+        if layout is not None and ours.gradient is not None and theirs.gradient is not None:
+            expected, actual = (
+                layout.shared(self.store.get(ours.gradient)),
+                layout.back_shared(self.store.get(theirs.gradient)),
+            )
+            factor = float(np.vdot(expected, actual).real / np.vdot(expected, expected).real)
+            if relative(expected * factor, actual) <= SAME_SINGLE * abs(factor):
+                return f"hands {receiver} {factor:.6g} times the reference's gradient"
+        return f"hands another gradient to {receiver}"
 
     def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
         """Return the reference's tensor that belongs to an output of the port's, and that."""
@@ -810,6 +823,7 @@ class CodeAtFault:
         """Return the verdict about the code of two calls, which takes ``values`` apart."""
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
+        size = odd or (f"relative {apart:.3g}" if isfinite(apart) else "")
         return LayerVerdict(
             reference_path=ours.path,
             port_path=theirs.path,
@@ -820,7 +834,7 @@ class CodeAtFault:
             own=apart,
             closeness=Closeness.DIFFERS,
             method="float64" if self.exact else "float32",
-            reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",
+            reason=f"every layer before it agrees, but its own code {what}{f' ({size})' if size else ''}",
             nan=bool(odd),
         )
 
