@@ -98,6 +98,15 @@ def functional(x):
     return here(x).nn.functional
 
 
+def halves(m, x, first):
+    made = m.a(x).chunk(2, -1)
+    return made[first] * made[1 - first].sigmoid()
+
+
+def film(x, y):
+    return (x - x.mean(-1, keepdim=True)) * (1 + y * y)
+
+
 ROWS, SEQUENCE, IMAGE = random(4, 6), 2 * random(2, 5, 6), random(2, 3, 6, 7)
 GRID = (np.random.default_rng(3).random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
 EDITS = {
@@ -141,15 +150,43 @@ EDITS = {
     "a function too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.a(x).tanh())),
     "a layer too many": ("extra-call", "ReLU", "remove `relu`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.relu(m.a(x)))),
     "a last call too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x)).sigmoid().tanh()),
+    "a flag that nobody passes": (
+        "argument", "align_corners", "pass `align_corners=False`", (IMAGE, GRID),
+        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)), lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
+    ),
+    "an average of what is padded": (
+        "argument", "exclusive", "pass `exclusive=False` to `avg_pool2d`", (IMAGE,),
+        lambda m, x: m.b(functional(x).avg_pool2d(m.a(x), 3, 1, 1)), lambda m, x: m.b(functional(x).avg_pool2d(m.a(x), 3, 1, 1)),
+    ),
+    "a transform's scale": (
+        "argument", "norm", "pass `norm='ortho'` to `rfft`", (ROWS,),
+        lambda m, x: here(x).fft.rfft(m.a(x), norm="ortho").abs(), lambda m, x: here(x).fft.rfft(m.a(x)).abs(),
+    ),
+    "arguments of two lines": (
+        "argument", "y", "write 0.3, 0.7 for 0.2, 0.9", (ROWS,),
+        lambda m, x: m.norm(m.a(x).tanh() * 0.3 + m.b(x).sigmoid() * 0.7), lambda m, x: m.norm(m.a(x).tanh() * 0.2 + m.b(x).sigmoid() * 0.9),
+    ),
+    "results of one call": (
+        "operand-order", "chunk", "in the order [1, 0]", (ROWS,), lambda m, x: halves(m, x, 0), lambda m, x: halves(m, x, 1),
+    ),
+    "many tensors of a list": (
+        "operand-order", "stack", "in the order [0, 3, 1, 4, 2, 5]", (ROWS,),
+        lambda m, x: m.a(here(x).stack([m.b(x * (i + 3 * j + 1)) for i in range(3) for j in range(2)], 1)).tanh(),
+        lambda m, x: m.a(here(x).stack([m.b(x * (i + 3 * j + 1)) for j in range(2) for i in range(3)], 1)).tanh(),
+    ),
+    "two tensors exchanged": (
+        "operand-order", "", "exchange ", (ROWS,), lambda m, x: film(m.a(x), m.b(x)), lambda m, x: film(m.b(x), m.a(x)),
+    ),
     "layers exchanged": ("call-order", "", "", (ROWS,), lambda m, x: m.b(m.norm(m.a(x))), lambda m, x: m.b(m.a(m.norm(x)))),
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Default grid_sample")
 @pytest.mark.parametrize("fault", EDITS)
 def test_one_edit_is_named_with_both_lines(live, causes, pair, fault):
     kind, name, fix, inputs, ours, theirs = EDITS[fault]
     cause = causes.first(*pair(ours, theirs, images=inputs[0].ndim == 4), {"args": inputs})
-    assert cause.code == kind
+    assert cause.code == kind, cause
     assert name in cause.name
     assert fix in cause.fix
     assert "test_edits.py:" in cause.message + cause.fix
@@ -197,6 +234,27 @@ def test_another_tensor_as_one_of_several_outputs(live, causes, pair):
     assert (cause.code, cause.name) == ("operand", "outputs")
     assert "its output 0 is the result of `b`" in cause.message
     assert "the reference's the result of `a`" in cause.message
+
+
+def test_outputs_that_the_reference_alone_detaches(live, causes, pair):
+    def outputs(m, x, *, cut):
+        target = m.a(x)
+        return m.b(target), target.detach() if cut else target
+
+    found = causes.first(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
+    assert (found.code, found.name) == ("cut-gradient", "detach")
+    assert "detach the outputs 1 of" in found.fix
+
+
+def test_a_gradient_of_one_parameter_that_is_scaled_is_told_with_both_lines(live, causes, pair):
+    def scaled(m, x):
+        made = m.a(x)
+        return m.b(made * 0.1 + made.detach() * 0.9)
+
+    found = causes.first(*pair(scaled, lambda m, x: m.b(m.a(x).clone() * 1.0)), ROWS)
+    assert (found.code, found.name) == ("cut-gradient", "scaled")
+    assert "is 10 times the reference's" in found.message
+    assert "`return m.b(made * 0.1 + made.detach() * 0.9)`" in found.message
 
 
 @pytest.mark.parametrize("reference_cuts", [False, True])

@@ -658,8 +658,11 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         wanted = walk.values[step.given[0]].array
         if step.given[0] in walk.matched[given[0]] or wanted is None or wanted.shape != tuple(op.args[0].shape):
             continue
-        tensor, key = piece.sides.port.tensor(wanted, gradient=False), walk.key_of(step.given[0])
-        new = walk.told_value(wanted) if key is None else walk.told(key)
+        key = walk.key_of(step.given[0])
+        new = f"`{name}`" if (name := piece.argument_of(wanted)) else walk.told(key) if key is not None else ""
+        if not new:
+            continue  # the port makes no such tensor: something else is wrong
+        tensor = piece.sides.port.tensor(wanted, gradient=False)
         told, where = walk.told(given[0]), place_of(op, piece)
         yield Hypothesis(
             code="operand",

@@ -488,11 +488,6 @@ class Walk:
             return f"`{name}`"
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
-    def told_value(self, array: Array) -> str:
-        """Return what an array of the reference's is called, which no call of the port's is given."""
-        name = self.piece.argument_of(array)
-        return f"`{name}`" if name else "another tensor"
-
     def first_apart(self) -> tuple[Op, ReferenceCall]:
         """Return the first calls that make what the other program has not; the last ones where there are none."""
         if self.partings:
