@@ -1,7 +1,4 @@
-"""The page of live models in headless Chromium: keys, filters, charts, no scripts, print; what all pages have is tested with reports.
-
-Skipped where no Chromium is installed.
-"""
+"""The page of live models in headless Chromium: keys, filters, charts, no scripts, print; what all pages have is tested with reports."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,7 +1,4 @@
-"""The dashboard in headless Chromium: filters, details, links, both colour schemes, a narrow window, no scripts.
-
-Skipped where no Chromium is installed.
-"""
+"""The dashboard in headless Chromium: filters, details, links, both colour schemes, a narrow window, no scripts."""
 
 from __future__ import annotations
 
