@@ -1,7 +1,4 @@
-"""The dashboard in headless Chromium: filters, details, links, both colour schemes, a narrow window, no scripts.
-
-Skipped where no Chromium is installed.
-"""
+"""The dashboard in headless Chromium: filters, details, links, both colour schemes, a narrow window, no scripts."""
 
 from __future__ import annotations
 
@@ -104,41 +101,12 @@ def test_an_item_opens_by_its_name_even_if_a_filter_hides_it(page):
     assert page.run('document.querySelector(".item[open]").checkVisibility()')
 
 
-def test_everything_that_can_be_used_is_reached_by_tab_and_shows_it(page):
-    wanted = page.run(
-        '[...document.querySelectorAll("a, button, input, select, summary, .wide[tabindex]")]'
-        ".filter(one => one.checkVisibility() && one.tabIndex >= 0)"
-        ".map((one, place) => (window.ids ??= new Map()).set(one, place)).length"
-    )
-    page.run("document.body.focus()")
-    reached = set()
-    for _ in range(wanted + 20):
-        page.press("Tab")
-        told = page.run(
-            "(() => { const one = document.activeElement, style = getComputedStyle(one);"
-            " if (!ids.has(one)) ids.set(one, ids.size);"
-            " return [ids.get(one), one.localName, style.outlineStyle]; })()"
-        )
-        if told[1] in ("a", "button", "input", "select", "summary", "div"):
-            assert told[2] != "none", told
-            reached.add(told[0])
-    assert reached >= set(range(wanted))
-
-
 def test_outcomes_are_told_apart_without_colour(page):
     signs = page.run(
         'Object.fromEntries(["td:not([class])", ".cell.fail", ".cell.error", ".cell.skip"].map(one => [one, document.querySelector(`.matrix ${one}`).textContent]))'
     )
     assert len(set(signs.values())) == 4
     assert all(signs.values())
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast(browser, file, scheme):
-    browser.open(file, prefers_color_scheme=scheme)
-    found = browser.run(chromium.CONTRAST)
-    assert found["worst"] >= 4.5, found  # WCAG 2.1, 1.4.3
-    assert browser.complaints() == []
 
 
 def test_without_scripts_everything_but_filters_is_there(browser, file):

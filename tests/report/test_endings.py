@@ -226,8 +226,10 @@ NOT the same model: forward/logits: not close · mean 5.3 · worst at (1, 9):
 expected 17.4, actual 0.43
   why   not looked for: --no-locate
 
-FAIL   forward  logits: not close · mean 5.3 · worst at (1, 9): expected 17.4,…
-FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4,…
+FAIL   forward  logits: not close · mean 5.3 · worst at (1, 9): expected 17.4,
+                actual 0.43
+FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4,
+                actual 0.43
 
 2 failed in 326.0 s, exit code 1
 next  tipchain locate configs/net.yaml""",
@@ -239,7 +241,8 @@ NOT the same model once it is exported: inference/onnx/logits@batch=1: not close
 · mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43
   why   not looked for: inference tells itself what differs
 
-FAIL   inference  onnx/logits@batch=1: not close · mean 5.3 · worst at (1, 9):…
+FAIL   inference  onnx/logits@batch=1: not close · mean 5.3 · worst at (1, 9):
+                  expected 17.4, actual 0.43
 
 1 failed in 326.0 s, exit code 1
 next  tipchain align configs/net.yaml --only inference""",

@@ -86,7 +86,7 @@ def run_of(report: AlignmentReport) -> RunReport:
 
 
 def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
-    """Yield what live models showed beside stages and causes: layer by layer, along depth, in training."""
+    """Yield the findings beside stages and causes: layer by layer, along depth, in training."""
     if report.notes:
         yield PageSection("notes-live", "Notes", report.notes)
     if report.findings:
@@ -115,7 +115,7 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
 
 
 def _findings(found: Sequence[Finding]) -> Mapping[str, object]:
-    """Return the differences of construction, those that change nothing apart; what differs in the layer alone is one group."""
+    """Group differences of construction that differ in the layer alone; harmless ones stand apart."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for one in found:
         groups.setdefault((str(one.harmless), one.kind, one.code, one.reference, one.port), []).append(one)

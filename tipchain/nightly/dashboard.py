@@ -26,7 +26,7 @@ STATES = (("FAIL", "fail"), ("NOT FINISHED", "unknown"), ("PASS", "pass"))
 
 
 class Trend(NamedTuple):
-    """A figure over the nights: what is said of it, its path, and how wide that is."""
+    """A figure over the nights: its values in words, its path, and the width of that."""
 
     told: str
     path: str
@@ -114,14 +114,14 @@ class ManifestNights:
             yield PageSection(f"{name}-{self.place}", title, self, self.line.name)
 
     def told(self) -> str:
-        """Return what the latest night came to, in a few words."""
+        """Sum up the latest night in a few words."""
         results = self.latest.results
         bad, total = len(results.bad), many(sum(results.counts.values()), "item")
         word = f"{bad} of {total} did not pass" if bad else f"{results.counts[Outcome.PASS]} of {total} passed"
         return word + ("" if results.finished else ", so far: the night is not finished")
 
     def groups(self) -> Iterator[tuple[str, list[TimelineRow]]]:
-        """Yield what has begun to fail, what still fails, and what else changed."""
+        """Yield the items that begin to fail, still fail, or changed otherwise."""
         failing = [row for row in self.rows if row.bad and row.cells[-1]]
         yield "Newly failing:", [row for row in failing if row.newly_bad]
         yield ("Still failing:" if len(self.columns) > 1 else "Failing:", [row for row in failing if not row.newly_bad])
@@ -148,7 +148,7 @@ class ManifestNights:
         return f"{column.href}/items/{row.slug}/{row.latest.report}"
 
     def suspects(self, row: TimelineRow) -> list[str]:
-        """Return from which commit to which an item began to fail, and what may have changed the line at fault."""
+        """Name the commits between which an item began to fail, and the suspects among them."""
         if not row.newly_bad:
             return []
         ran = [self.line.columns[at].results for at, cell in enumerate(row.cells) if cell]
@@ -162,7 +162,7 @@ class ManifestNights:
         return [span, *told]
 
     def heads(self) -> Iterator[tuple[int, Column, list[str], str]]:
-        """Yield each night: its number, what it was, its day, with the time where another began on it, and all that is known."""
+        """Yield each night with its number, its day (and time, where another began on it), and its facts."""
         began = {number: column.results.night.began for number, column in self.columns}
         days = Counter(one.date() for one in began.values() if one)
         for number, column in self.columns:
@@ -173,7 +173,7 @@ class ManifestNights:
             yield number, column, words, "\n".join(told)
 
     def facts(self, row: TimelineRow) -> dict[str, str]:
-        """Return what the filters look for."""
+        """Return the values that filters compare."""
         item, latest = row.item, row.latest
         facts = {"kind": item.chain, "mode": item.mode, "device": item.device, "tag": " ".join(item.tags)}
         facts["outcome"] = latest.record.outcome.value if latest else ""

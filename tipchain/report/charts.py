@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import ceil, floor, inf, isfinite, log10
 
 SPAN, HEIGHT = 1000, 250
-"""Of what is stretched: units from side to side, and pixels from top to bottom."""
+"""Units of the stretched part from side to side, and pixels from top to bottom."""
 TOP, BOTTOM = 36, 44
 TICKS = 6
 LANE = 16
-"""Height of the lane below a logarithmic axis, for zeros; and above it, for what is not finite."""
+"""Height of the lane below a logarithmic axis, for zeros, and above it, for NaN and infinities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Chart:
 
     @property
     def lanes(self) -> tuple[bool, bool]:
-        """Whether there are zeros, and whether there is what is not finite."""
+        """Whether zeros are shown, and whether NaN or infinities are."""
         return any(not value for value in self.shown), not all(map(isfinite, self.shown))
 
     @property
@@ -170,7 +170,7 @@ class Chart:
             self.paths.append(("".join(steps), f"line {kind}"))
 
     def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float], kind: str) -> None:
-        """Fill what is between two lines."""
+        """Fill the room between two lines."""
         given = [one for one in zip(xs, low, high, strict=True) if all(map(isfinite, one))]
         there = [f"{self.across(x):.1f} {self.up(top):.1f}" for x, _, top in given]
         back = [f"{self.across(x):.1f} {self.up(bottom):.1f}" for x, bottom, _ in reversed(given)]

@@ -79,14 +79,14 @@ class StageRow(NamedTuple):
 
 
 def shown(value: object) -> object:
-    """Return a value as pages show it: text without control characters, for the template to escape."""
+    """Take control characters out of a text; the template escapes it."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return clean(value).encode(errors="backslashreplace").decode()
 
 
 def prose(text: str) -> Markup:
-    """Return a sentence in the reader's language, what stands between backticks as code."""
+    """Translate a sentence; text between backticks becomes code."""
     text = str(shown(say(text)))
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick that nothing ends
@@ -97,7 +97,7 @@ def prose(text: str) -> Markup:
 
 
 def path(text: str) -> Markup:
-    """Return a layer's path or an id, which may be broken after a mark; the model itself has words."""
+    """Let a layer's path or an id break after its marks; words for the model itself are translated."""
     first, *rest = re.split(r"(?<=[.;\[_])", str(shown(text)))
     return Markup("<wbr>").join((escape(say(first) if " " in first else first), *map(escape, rest)))
 
@@ -127,7 +127,7 @@ def explained(share: float) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         finalize=shown,
@@ -135,11 +135,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters.update(prose=prose, path=path, number=number, percent=percent, explained=explained, shell=shlex.join)
-    found.globals.update(
+    environment.filters.update(
+        prose=prose, path=path, number=number, percent=percent, explained=explained, shell=shlex.join
+    )
+    environment.globals.update(
         _=say, many=many, figures=figures_text, corrected=corrected_line, without_line=without_line, pieces=PIECES
     )
-    return found
+    return environment
 
 
 def fill(template: str, **values: object) -> str:
@@ -213,19 +215,19 @@ def render_run(
 
 
 def _tone(report: RunReport) -> tuple[str, str]:
-    """Return the tone of a report's page, and its first word."""
+    """Return the tone of a page and its first word."""
     if report.interrupted:
         return "unknown", "INTERRUPTED"
     if report.exit_code is ExitCode.PASSED:
         return "pass", "PASS"
     if report.exit_code is ExitCode.NOTHING_CHECKED:
         return "unknown", "INCONCLUSIVE"
-    failed = Outcome.FAIL in report.outcomes or any(one.outcome in BAD for one in report.results)
+    failed = Outcome.FAIL in report.outcomes or any(result.outcome in BAD for result in report.results)
     return ("fail", "FAIL") if failed else ("unknown", "ERROR")
 
 
 def _split(verdict: str) -> tuple[str, str]:
-    """Return what a verdict says in a few words, and the rest of it."""
+    """Split a verdict into its headline and the rest."""
     found = re.match(r"the chain FAILED(?= at )|(?:`[^`]*`|[^`])*?(?=: |：)", verdict)  # noqa: RUF001
     headline = found[0] if found else verdict
     return headline, verdict[len(headline) :].lstrip(": ：")  # noqa: RUF001
@@ -244,16 +246,16 @@ def _sections(report: RunReport, causes: Sequence[Diagnosis]) -> Iterator[PageSe
 
 
 def _stage_row(name: str, verdicts: Sequence[Verdict], causes: Sequence[Diagnosis]) -> StageRow:
-    bad = [one for one in verdicts if one.outcome in BAD]
+    bad = [verdict for verdict in verdicts if verdict.outcome in BAD]
     whole = len(verdicts) == 1 and verdicts[0].subject == name
-    shares = [one.share for one in verdicts if one.share is not None]
+    shares = [verdict.share for verdict in verdicts if verdict.share is not None]
     checks = many(len(verdicts), "check")
-    subjects = {one.subject for one in bad}
-    cause = next((at for at, one in enumerate(causes, 1) if subjects & set(one.explains)), 0)
+    subjects = {verdict.subject for verdict in bad}
+    cause = next((at for at, cause in enumerate(causes, 1) if subjects & set(cause.explains)), 0)
     first = verdicts[0] if whole else next(iter(bad), None) if not cause else None
-    ordered = [] if whole else sorted(verdicts, key=lambda one: one.outcome not in BAD)
+    ordered = [] if whole else sorted(verdicts, key=lambda verdict: verdict.outcome not in BAD)
     return StageRow(
-        outcome=worst(one.outcome for one in verdicts),
+        outcome=worst(verdict.outcome for verdict in verdicts),
         name=name,
         counted="" if whole else f"{len(bad)} of {checks} did not pass" if bad else checks,
         share=max(shares) if shares and not bad else None,

@@ -148,6 +148,8 @@ LINES, WIDTH = 30, 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
 HEAD_LINES, FIX_LINES, WHY_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 9, 8, 6
+ROW_LINES = 3
+"""Lines that a row may take."""
 TEXT_COLUMNS = 27
 """Columns that an outcome and what is said beside a name have at least."""
 LABEL = 6
@@ -199,13 +201,17 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     """Return the verdict with what explains it, a row for each stage or command, and how to go on."""
     outcome, text = _headline(report)
     head = wrapped(say(text), width, HEAD_LINES)
-    table = _table(_rows(report), color, width)
+    rows = _rows(report)
     # How many checks ended how, and what all of it took.
     told = counts_text(Counter(report.outcomes)) or "no checks"
     foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
-    # What explains the verdict may take what the rest leaves, blank lines counted.
-    room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
+    # Rows are whole where all of it has room; what explains the verdict may take what the rest leaves, blank lines counted.
+    for most in (ROW_LINES, 1):
+        table = _table(rows, color, width, most)
+        room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
+        if _height(details, width) <= room:
+            break
     while _height(details, width) > max(room, 0):
         details.pop()
     notes = _notes(report, min(room - _height(details, width), NOTE_LINES), width)
@@ -344,8 +350,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     lines: list[str] = []
     for label, place in (("at", cause.place), ("ref", cause.reference_place)):
         if place is not None:
-            line = _flat(f"{place}: {place.code}".removesuffix(": "))
-            lines.append(cut(f"  {_label(label)}{line}", width))
+            lines += _code(label, f"{place}: {place.code}".removesuffix(": "), width)
     others = len(cause.layers) - 1
     more = f", and in {many(others, 'more layer')}" if others else ""
     lines += _fix(cause, more, width) if cause.fix else []
@@ -367,8 +372,12 @@ def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:
         return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
-    line = cut(f"  {'':<{LABEL}}{_flat(wanted)}", width)
-    return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), line]
+    return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), *_code("", wanted, width)]
+
+
+def _code(label: str, text: str, width: int) -> list[str]:
+    """Return a line of code whole, in as many lines as it takes."""
+    return in_rows(_flat(text), width, f"  {_label(label)}", " " * (LABEL + 2))
 
 
 def _failed_command(report: RunReport, width: int) -> list[str]:
@@ -488,8 +497,8 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
         yield Row(outcome=worst(one.outcome for one in ones), name=clean(step), text=text)
 
 
-def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
-    """Return rows as lines of the width, each of one line."""
+def _table(rows: Sequence[Row], color: bool, width: int, most: int) -> list[str]:
+    """Return rows of a table, each in at most so many lines."""
     # A long name pushes what is said of it aside, and leaves the other rows their room.
     names = [cut(row.name, width - TEXT_COLUMNS) for row in rows]
     taken = {name: columns(name) for name in names}
@@ -501,8 +510,10 @@ def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
     for row, name in zip(rows, names, strict=True):
         head = mark(row.outcome, False)
         cell = padded(name, column if taken[name] <= column else longest)
-        rest = cut(f"{head}{cell}  {say(row.text)}".rstrip(), width)
-        lines.append(mark(row.outcome, color) + rest[len(head) :])
+        indent = columns(f"{head}{cell}  ")
+        first, *rest = wrapped(say(row.text), width - indent, most)
+        lines.append(f"{mark(row.outcome, color)}{cell}  {first}".rstrip())
+        lines += [" " * indent + line for line in rest]
     return lines
 
 

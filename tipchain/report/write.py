@@ -1,4 +1,4 @@
-"""Write a report to where the user wants it: as a page, JSON, JUnit XML, and its curves for viewers."""
+"""Write a report to where the user wants it: as text, a page, JSON, JUnit XML, on GitHub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's page in headless Chromium: it fits a phone, can be read in both colour schemes, and opens what a link leads to.
+"""Pages of every kind in headless Chromium: they fit a phone, can be read in both colour schemes, and are used by keys alone.
 
 Skipped where no Chromium is installed.
 """
@@ -8,24 +8,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import alignment_samples
 import chromium
 import pytest
+from dashboard_samples import make_nights, page_of
 from run_samples import NASTY, chain, misaligned
 
+from tipchain.live.html import render
 from tipchain.report.page import render_run
 
 pytestmark = chromium.needed
 LONG = "模型_对齐_视频分类_" + "features.denseblock3.denselayer24." * 6
 LINES_OF_HEADLINE = """(one => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight))(document.querySelector("h1"))"""
-PAGES = {"alignment": misaligned(), "chain": chain(), "nasty": misaligned(NASTY), "long": chain(LONG)}
+PAGES = {
+    "alignment": lambda _: render_run(misaligned(), verdict="NOT the same model: `exclusive`"),
+    "chain": lambda _: render_run(chain()),
+    "nasty": lambda _: render_run(misaligned(NASTY)),
+    "long": lambda _: render_run(chain(LONG), verdict=f"NOT the same model: {LONG}", command=f"tipchain align {LONG}"),
+    "live": lambda _: render(alignment_samples.failing(20)),
+    "live passing": lambda _: render(alignment_samples.passing()),
+    "live nasty": lambda _: render(alignment_samples.failing(nasty=alignment_samples.NASTY)),
+    "nights": lambda folder: page_of(make_nights(folder / "tipchain-nights"), folder),
+}
+USABLE = "a, button, input, select, summary, .wide[tabindex], pre[tabindex]"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    for name, report in PAGES.items():
-        words = f"NOT the same model: {LONG if name == 'long' else '`exclusive`'}"
-        (folder / f"{name}.html").write_text(render_run(report, verdict=words, command=f"tipchain align {LONG}"))
+    folder = tmp_path_factory.mktemp("pages")
+    for name, page in PAGES.items():
+        (folder / f"{name}.html").write_text(page(folder))
     return {name: folder / f"{name}.html" for name in PAGES}
 
 
@@ -47,6 +59,27 @@ def test_a_page_fits_its_window_and_can_be_read(page, files, name, width, scheme
     assert page.run(LINES_OF_HEADLINE) <= 3.1
     found = page.run(chromium.CONTRAST)
     assert found["worst"] >= 4.5, found
+
+
+@pytest.mark.parametrize("name", ["alignment", "live", "nights"])
+def test_everything_that_can_be_used_is_reached_by_tab_and_shows_it(page, files, name):
+    page.size(1200, 900)
+    page.open(files[name])
+    wanted = page.run(
+        f"[...document.querySelectorAll({USABLE!r})].filter(one => one.checkVisibility() && one.tabIndex >= 0)"
+        ".map((one, place) => (window.ids ??= new Map()).set(one, place)).length"
+    )
+    page.run("document.body.focus()")
+    reached = set()
+    for _ in range(wanted + 20):
+        page.press("Tab")
+        place, outline = page.run(
+            "[ids.get(document.activeElement), getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        if place is not None:
+            assert outline != "none", place
+            reached.add(place)
+    assert reached == set(range(wanted))
 
 
 def test_the_failed_steps_log_is_open_and_the_others_open_with_a_key(page, files):
