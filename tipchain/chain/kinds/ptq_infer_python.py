@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import glob
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,7 @@ WHY_DISAGREEMENT = (
     "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
     "calibration data change most of them"
 )
+DEVICES = ("cpu", "gpu")
 MAX_BASES = 10
 """Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
@@ -128,13 +130,9 @@ class PtqRule:
 
 
 def _rule(data: Json) -> PtqRule:
-    """Return a suite's rule."""
-    devices = {
-        kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in ("cpu", "gpu")
-    }
+    rules = {kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in DEVICES}
     evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
-    rules = {kind: InferRule(**own) for kind, own in devices.items()}
-    return PtqRule(**{**data, **rules, "evaluation": evaluation})
+    return PtqRule(**{**data, **{kind: InferRule(**own) for kind, own in rules.items()}, "evaluation": evaluation})
 
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
@@ -172,6 +170,7 @@ class PtqTolerance:
 
 
 SHARES = ("max_drop", "max_disagreement", "max_error")
+SHARE = re.compile(r"0?\.\d+|[01](\.0*)?|0\.|\d(\.\d+)?e-0*[1-9]\d*")
 
 
 def tolerance(request: Request) -> PtqTolerance:
@@ -187,7 +186,7 @@ def tolerance(request: Request) -> PtqTolerance:
         message, expected = "", ", ".join(allowed)
         if param.key not in allowed or param.key in found:
             message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
-        elif param.key in SHARES and not _is_share(param.value):
+        elif param.key in SHARES and not SHARE.fullmatch(param.value.strip()):
             message, expected = "is no share", "a number from 0 to 1"
         if message:
             raise ParamsError(
@@ -209,13 +208,6 @@ def tolerance(request: Request) -> PtqTolerance:
         )
     shares = {key: float(found.pop(key)) for key in SHARES if key in found}
     return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 1
-    except ValueError:
-        return False
 
 
 def plan(request: Request) -> Plan:
@@ -246,6 +238,7 @@ class _Quantization(Chain):
         self.rule, self.result_line = rule, suite.result_line
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
+        self.settings: dict[str, tuple[InferRule, Mapping[str, str]]] = {}
         self.devices = self._devices()
 
     def plan(self) -> Plan:
@@ -369,9 +362,10 @@ class _Quantization(Chain):
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
-        self.point = (device, point)
+        name = ";".join(filter(None, (label, kind, *shown)))
+        self.settings[name] = (device, point)
         return self.inference(
-            ";".join(filter(None, (label, kind, *shown))),
+            name,
             kind,
             (*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             log=device.log.format_map(point),
@@ -413,7 +407,7 @@ class _Quantization(Chain):
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
         exported = needs if self.rule.source else self.exported(program, label, first, needs)
-        device, point = self.point if first.on_gpu else self.point_of(first)
+        device, point = self.settings[first.id]
         labels, why = self.labels(allowed)
         files, ids = [], []
         for which, model, more in (
@@ -479,13 +473,6 @@ class _Quantization(Chain):
         if not images.startswith("/"):
             images = posixpath.relpath(images, self.rule.cwd)
         return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
-
-    def point_of(self, command: Command) -> tuple[InferRule, Mapping[str, str]]:
-        """Return the first setting of the device of a command."""
-        kind = "gpu" if command.on_gpu else "cpu"
-        device = self.rule.gpu if command.on_gpu else self.rule.cpu
-        value = next(value for one, value in self.devices if one == kind)
-        return device, {**next(self.points(device)), "device": value}
 
     def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
         """Yield the names of the unquantized model's files, which are known when they are there."""
