@@ -18,16 +18,7 @@ from tipchain.modes import INFO, SCRIPTS, Mode, parse_device
 
 
 class TrainingRun(NamedTuple):
-    """One training and what follows it.
-
-    Attributes:
-        leg: its entry of the gpu list.
-        trainer: its trainer.
-        autocast: its precision.
-        label: how ids name it.
-        save: its folder, as commands name it.
-        facts: what templates may refer to.
-    """
+    """One training and what follows it: its name in ids, its folder as commands name it, templates' facts."""
 
     leg: Leg
     trainer: TrainerSpec
@@ -65,9 +56,7 @@ class _Trainings:
     def overwritten(self, leg: Leg) -> Leg:
         if not self.plan.legacy or not self.plan.suite.devices.overwritten or self.inferred_on is None:
             return leg
-        slot = self.plan.spec.slots["use_gpu"]
-        left = flag(slot, self.inferred_on, legacy=self.plan.legacy)
-        return leg._replace(use_gpu=left)
+        return leg._replace(use_gpu=flag(self.plan.spec.slots["use_gpu"], self.inferred_on, legacy=True))
 
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
         run = self.begin(leg, autocast, trainer)
@@ -126,8 +115,10 @@ class _Trainings:
         save = f"{self.plan.base}/{folder}"
         facts |= {"save": save, "inference_dir": self.plan.inference_dir()}
         facts |= self.names(save, facts)
-        label = self.leg_label(leg, autocast, trainer)
-        return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
+        parts = [trainer.name, f"gpus={leg.text}"]
+        parts += [f"hosts={leg.nodes}"] if leg.nodes > 1 else []
+        parts += [autocast] if autocast not in NOTHING else []
+        return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=";".join(parts), save=save, facts=facts)
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
         found = {"name": self.name}
@@ -139,12 +130,6 @@ class _Trainings:
             return
         if not self.plan.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
             self.name = self.plan.filler.fill(suite.weights_else[0], run.facts)
-
-    def leg_label(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> str:
-        parts = [trainer.name, f"gpus={leg.text}"]
-        parts += [f"hosts={leg.nodes}"] if leg.nodes > 1 else []
-        parts += [autocast] if autocast not in NOTHING else []
-        return ";".join(parts)
 
     def train(self, run: TrainingRun) -> tuple[str, ...]:
         leg, trainer, suite = run.leg, run.trainer, self.plan.suite
@@ -162,7 +147,12 @@ class _Trainings:
             roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, legacy=self.plan.legacy)
         if pretrained is not None:
             roles["pretrained"] = pretrained
-        argv = (*self.plan.python, *self.launched_program(run, trainer.train))
+        program, launcher = trainer.train, Words()
+        if leg.launched:
+            launcher = self.plan.filler.words(suite.launcher, {**run.facts, "ips": ",".join(leg.hosts)}, {})
+            # Paddle's launcher knows no ``-m``: of ``-m tipchain train`` it starts the command of that name.
+            program = program[1:] if program[:1] == ("-m",) else program
+        argv = (*self.plan.python, *launcher, *program)
         argv += self.plan.filler.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
         skip = "" if leg.on_gpu or not amp or self.plan.legacy else AMP_ON_CPU
@@ -200,19 +190,6 @@ class _Trainings:
                 )
                 ids.append(self.plan.add(command))
         return tuple(ids)
-
-    def launched_program(self, run: TrainingRun, program: Words) -> Words:
-        """Return a program's words, behind the launcher's where there is a process for each GPU.
-
-        Paddle's launcher knows no ``-m``: of ``-m tipchain train`` it starts the command of that name.
-        """
-        launcher = self.launcher(run)
-        return (*launcher, *(program[1:] if launcher and program[:1] == ("-m",) else program))
-
-    def launcher(self, run: TrainingRun) -> Words:
-        if not run.leg.launched:
-            return ()
-        return self.plan.filler.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
 
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
         """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
@@ -432,11 +409,14 @@ def _align(plan: Expansion) -> None:
     device = str(parse_device(plan.options.device)) if plan.options.device else device
     steps = alignment.steps
     if not spec.trains:
-        steps = tuple(step for step in steps if not needs_training(step))
+        steps = tuple(
+            one for one in steps if not all(INFO[stage].trains for stage in SCRIPTS.get(one, ("", (one,)))[1])
+        )
     if not steps:
         plan.tell("default", f"nothing is aligned: {spec.mode.value} has none of the file's steps")
     for together in groupby(steps, key=lambda step: SCRIPTS.get(step, ("", ()))[0]):
         program, names = together[0], tuple(together[1])
+        name = "+".join(names)
         where = ("--mode", spec.mode.value, "--device", device)
         argv = (*plan.python, f"test_tipc/{program}", "--case", alignment.case, *where)
         if not program:
@@ -446,7 +426,7 @@ def _align(plan: Expansion) -> None:
         gpus = (device.partition(":")[2],) if device != "cpu" else ()
         plan.add(
             Command(
-                id=_short("+".join(names), names),
+                id=name if len(name) <= LONGEST_ID else f"{names[0]}+{len(names) - 1}",
                 step="align",
                 argv=argv,
                 on_gpu=device != "cpu",
@@ -454,13 +434,3 @@ def _align(plan: Expansion) -> None:
                 gpus=gpus,
             )
         )
-
-
-def needs_training(step: str) -> bool:
-    """Tell whether a step, a script's number or a stage's name, makes sense only in modes that train."""
-    _, stages = SCRIPTS.get(step, ("", (step,)))
-    return all(INFO[stage].trains for stage in stages)
-
-
-def _short(text: str, names: tuple[str, ...]) -> str:
-    return text if len(text) <= LONGEST_ID else f"{names[0]}+{len(names) - 1}"
