@@ -47,7 +47,7 @@ _NO_NUMBER = re.compile(
 _SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
 _NUMBERLESS = r"[-+]?(?:nan|NaN|NAN|[Ii]nf(?:inity)?|INF)"
 _UNREAL = re.compile(
-    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean|min|max|from|to)(?:\s+is)?\s+){_NUMBERLESS}"
+    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)(?:\s+is)?\s+){_NUMBERLESS}"
     rf"(?=[\s,;)\]|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
 )
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
