@@ -13,16 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import ArgumentItem, Choice, Conditions, InferRule, LintFinding, Suite, condition
-from tipchain.core.json_text import Json
 from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
+
+if TYPE_CHECKING:
+    from tipchain.core.json_text import Json
 
 Facts = Mapping[str, str]
 template_words = lru_cache(maxsize=4096)(shlex.split)
@@ -408,8 +410,8 @@ class Expansion(PlanDraft):
         if not points:
             axes = [self.spec.axes[role].slot for role in rule.axes]
             settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
-            why = f"no combination of {settings} can be (quantized: {source.quant})"
-            self.tell("default", f"nothing is inferred on the {kind}: {why}", self.spec.axes["device"].slot)
+            why = f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {source.quant})"
+            self.tell("default", why, self.spec.axes["device"].slot)
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
             facts["legacy"] = str(original)

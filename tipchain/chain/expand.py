@@ -6,15 +6,17 @@ import glob
 import posixpath
 import re
 from itertools import groupby, product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.build import AMP, AMP_ON_CPU, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.emitter import VISIBLE, Expansion, Facts, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
 from tipchain.chain.suites import Step
-from tipchain.core.json_text import Json
 from tipchain.modes import INFO, SCRIPTS, Mode, parse_device
+
+if TYPE_CHECKING:
+    from tipchain.core.json_text import Json
 
 
 class TrainingRun(NamedTuple):

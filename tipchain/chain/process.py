@@ -137,9 +137,9 @@ def call(
             )
         running = _Child(process, ours, file, begin, watch, grace_s, stop or Stop())
         if number := running.start(wanted):
-            absent = number == errno.ENOENT
-            why = "command not found" if absent else f"cannot be run: {os.strerror(number)}"
-            return Ending(exit_code=127 if absent else 126, failure=f"{argv[0]}: {why} ({PYTHON_HINT})")
+            if number == errno.ENOENT:
+                return Ending(exit_code=127, failure=f"{argv[0]}: command not found ({PYTHON_HINT})")
+            return Ending(exit_code=126, failure=f"{argv[0]}: cannot be run: {os.strerror(number)} ({PYTHON_HINT})")
         if begun is not None:
             begun(running.pid)
         return running.follow(timeout_s)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -91,6 +90,12 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
+def _is_mistyped(section: str) -> bool:
+    from difflib import SequenceMatcher  # few files have a section that is nobody's
+
+    return SequenceMatcher(None, ALIGNMENT_SECTION, section).ratio() >= ALIKE
+
+
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     """Refuse headers that are missing, out of place or mistyped.
 
@@ -122,7 +127,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
         if found == ALIGNMENT_SECTION:
             read.add(found)
-        elif SequenceMatcher(None, ALIGNMENT_SECTION, found).ratio() >= ALIKE:
+        elif _is_mistyped(found):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
 
