@@ -300,88 +300,70 @@ class _Trainings:
         return (Artifact(what="checkpoint", files=files),)
 
 
-class _GivenModels:
-    """Adds what is done with given models to a plan."""
+def _infer_given(plan: Expansion, index: int, model: InferModel) -> None:
+    """Add what is done with a given model."""
+    whole, spec, fill = plan.suite.whole, plan.spec, plan.filler.fill
+    label = (model.path if whole.style == "kinds" else f"model={index}") if len(spec.models) > 1 else ""
+    facts = {
+        **plan.facts,
+        "number": str(index),
+        "gpus": whole.gpus,
+        "model_file": model.path,
+        "inference_dir": plan.inference_dir(),
+        "kind": model.path,
+    }
+    folder, needs = model.path, tuple[str, ...]()
+    if model.export is not None or whole.style == "kinds":
+        # The originals write beside the weights.
+        if not plan.legacy and whole.style != "quantize":
+            name = f"whole_infer_export_{index}"
+            plan.latest[name], folder = name, f"{plan.base}/{name}"
+        elif whole.folder:
+            folder = fill(whole.folder, facts)
+        else:
+            parent = model.path.rstrip("/").rpartition("/")[0]
+            folder = parent or ("/" if model.path.startswith("/") else ".")
+    facts["folder"] = folder
+    if model.export is not None:
+        needs = (_export_given(plan, model.export, label, facts),)
+        folder = plan.from_inference(folder) if whole.style == "models" else folder
+    if spec.mode is Mode.KLQUANT_WHOLE_INFER and not plan.suite.klquant:
+        return
+    cwd = plan.suite.infer.cwd
+    source = Source(
+        label=label,
+        leg=label or "whole_infer",
+        # An original may be somewhere else by then.
+        cwd=posixpath.normpath(plan.filler.choose(whole.cwd, facts) or cwd) if plan.legacy else cwd,
+        folder=fill(whole.infer_folder, facts) if whole.infer_folder else folder,
+        quant=model.quant,
+        data=flag(spec.slots["infer_data"], legacy=spec.legacy),
+        needs=needs,
+        gpu=plan.options.gpu_id,
+        facts=facts,
+    )
+    plan.infer(source)
 
-    def __init__(self, plan: Expansion) -> None:
-        self.plan = plan
 
-    def whole(self, index: int, model: InferModel) -> None:
-        whole, spec = self.plan.suite.whole, self.plan.spec
-        several = len(spec.models) > 1
-        label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
-        facts = {
-            **self.plan.facts,
-            "number": str(index),
-            "gpus": whole.gpus,
-            "model_file": model.path,
-            "inference_dir": self.plan.inference_dir(),
-            "kind": model.path,
-        }
-        folder, needs = model.path, tuple[str, ...]()
-        if model.export is not None or whole.style == "kinds":
-            folder = self.whole_folder(index, model.path, facts)
-        facts["folder"] = folder
-        if model.export is not None:
-            needs = (self.whole_export(model.export, label, facts),)
-            folder = self.plan.from_inference(folder) if whole.style == "models" else folder
-        if spec.mode is Mode.KLQUANT_WHOLE_INFER and not self.plan.suite.klquant:
-            return
-        if whole.infer_folder:
-            folder = self.plan.filler.fill(whole.infer_folder, facts)
-        source = Source(
-            label=label,
-            leg=label or "whole_infer",
-            cwd=self.whole_cwd(facts),
-            folder=folder,
-            quant=model.quant,
-            data=flag(spec.slots["infer_data"], legacy=spec.legacy),
-            needs=needs,
-            gpu=self.plan.options.gpu_id,
-            facts=facts,
-        )
-        self.plan.infer(source)
-
-    def whole_cwd(self, facts: Facts) -> str:
-        """Return where to infer; an original may be somewhere else by then."""
-        right = self.plan.suite.infer.cwd
-        return (
-            posixpath.normpath(self.plan.filler.choose(self.plan.suite.whole.cwd, facts) or right)
-            if self.plan.legacy
-            else right
-        )
-
-    def whole_export(self, program: Words, label: str, facts: Facts) -> str:
-        whole, spec = self.plan.suite.whole, self.plan.spec
-        roles = dict(spec.flags)
-        if whole.unset and self.plan.legacy:
-            program, facts = (), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"}
-        for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
-            if not slot.value:
-                self.plan.tell("null", "names no option, so the export gets no weights", slot)
-        folder = facts["folder"]
-        if whole.style == "quantize":  # named from where inference runs
-            folder = posixpath.normpath(f"{self.plan.suite.infer.cwd}/{folder}")
-        argv = (*self.plan.python, *program, *self.plan.filler.words(whole.export, facts, roles))
-        return self.plan.export(
-            label or spec.mode.value,
-            argv,
-            folder if self.plan.is_told(argv, folder, "export_save") else "",
-            log=self.plan.filler.fill(whole.log, facts),
-            env={} if self.plan.options.gpu_id is None else {VISIBLE: self.plan.options.gpu_id},
-            leg=label or "whole_infer",
-        )
-
-    def whole_folder(self, index: int, path: str, facts: Facts) -> str:
-        """Return where a mode without training exports to; the originals write beside the weights."""
-        template = self.plan.suite.whole.folder
-        if not self.plan.legacy and self.plan.suite.whole.style != "quantize":
-            self.plan.latest[f"whole_infer_export_{index}"] = f"whole_infer_export_{index}"
-            return f"{self.plan.base}/whole_infer_export_{index}"
-        if template:
-            return self.plan.filler.fill(template, facts)
-        parent = path.rstrip("/").rpartition("/")[0]
-        return parent or ("/" if path.startswith("/") else ".")
+def _export_given(plan: Expansion, program: Words, label: str, facts: Facts) -> str:
+    whole, spec = plan.suite.whole, plan.spec
+    if whole.unset and plan.legacy:
+        program, facts = (), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"}
+    for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
+        if not slot.value:
+            plan.tell("null", "names no option, so the export gets no weights", slot)
+    folder = facts["folder"]
+    if whole.style == "quantize":  # named from where inference runs
+        folder = posixpath.normpath(f"{plan.suite.infer.cwd}/{folder}")
+    argv = (*plan.python, *program, *plan.filler.words(whole.export, facts, dict(spec.flags)))
+    return plan.export(
+        label or spec.mode.value,
+        argv,
+        folder if plan.is_told(argv, folder, "export_save") else "",
+        log=plan.filler.fill(whole.log, facts),
+        env={} if plan.options.gpu_id is None else {VISIBLE: plan.options.gpu_id},
+        leg=label or "whole_infer",
+    )
 
 
 LONGEST_ID = 40
@@ -397,7 +379,7 @@ def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan
     else:
         plan.exported = plan.options.gpu_id
         for index, model in enumerate(spec.models):
-            _GivenModels(plan).whole(index, model)
+            _infer_given(plan, index, model)
     return plan.finished()
 
 
