@@ -35,87 +35,87 @@ class TrainingRun(NamedTuple):
         return self.leg.gpus[0] if self.leg.gpus else None
 
 
-class _Trainings:
-    """Adds trainings and what follows them to a plan."""
+class _Trainings(Expansion):
+    """A plan with trainings and what follows them."""
 
-    def __init__(self, plan: Expansion) -> None:
-        self.plan = plan
+    def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
+        super().__init__(spec, params, options)
         # The device that the leg's last inference was on, as the file has it.
         self.inferred_on: str | None = None
         # The name of the model file: an original changes it on the way.
-        self.name = plan.spec.name
+        self.name = spec.name
         # What the norm trainer left: (weights, id of its command).
         self.norm: tuple[str, str] | None = None
 
     def train_all(self) -> None:
-        for leg in self.plan.spec.legs:
+        for leg in self.spec.legs:
             if leg.at_once is not None:
-                self.plan.exported = leg.at_once
+                self.exported = leg.at_once
             self.inferred_on = None
-            for autocast, trainer in product(self.plan.spec.autocasts, self.plan.spec.trainers):
+            for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
                 self.iteration(self.overwritten(leg), autocast, trainer)
 
     def overwritten(self, leg: Leg) -> Leg:
-        if not self.plan.legacy or not self.plan.suite.devices.overwritten or self.inferred_on is None:
+        if not self.legacy or not self.suite.devices.overwritten or self.inferred_on is None:
             return leg
-        return leg._replace(use_gpu=flag(self.plan.spec.slots["use_gpu"], self.inferred_on, legacy=True))
+        return leg._replace(use_gpu=flag(self.spec.slots["use_gpu"], self.inferred_on, legacy=True))
 
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
         run = self.begin(leg, autocast, trainer)
-        before = self.plan.suite.devices.before_training
+        before = self.suite.devices.before_training
         if before == "unset":
-            self.plan.exported = None
+            self.exported = None
         elif before == "export" and not leg.launched and leg.remembered is not None:
-            self.plan.exported = leg.remembered
+            self.exported = leg.remembered
         trained = self.train(run)
         self.rename(run)
         run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
-        by_name = trainer.name == self.plan.spec.slots["train_norm"].key or not self.plan.legacy
+        by_name = trainer.name == self.spec.slots["train_norm"].key or not self.legacy
         if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:
             self.norm = (weights, trained[-1])
         extracted = trained
-        for one, program in zip(self.plan.suite.after, self.plan.spec.after, strict=True):
+        for one, program in zip(self.suite.after, self.spec.after, strict=True):
             if program is not None:
                 step = Step(arguments=one.arguments, log=one.log)
                 extracted = (self.follow("other", step, program, run, extracted),)
         exported = trained
-        if self.plan.suite.devices.before_eval and leg.remembered is not None and self.plan.spec.eval is not None:
-            self.plan.exported = leg.remembered
-        if self.plan.spec.eval is not None:
-            evaluated = self.follow("eval", self.plan.suite.eval, self.plan.spec.eval, run, extracted)
-            exported = (evaluated,) if self.plan.suite.export_from == "eval" else trained
+        if self.suite.devices.before_eval and leg.remembered is not None and self.spec.eval is not None:
+            self.exported = leg.remembered
+        if self.spec.eval is not None:
+            evaluated = self.follow("eval", self.suite.eval, self.spec.eval, run, extracted)
+            exported = (evaluated,) if self.suite.export_from == "eval" else trained
         if trainer.export is None:
-            rule = next(rule for rule in self.plan.suite.trainers if rule.kind == trainer.kind)
+            rule = next(rule for rule in self.suite.trainers if rule.kind == trainer.kind)
             message = f"{trainer.name} has no export program, so its model is neither exported nor inferred"
-            self.plan.tell("default", message, self.plan.spec.slots.get(rule.export))
+            self.tell("default", message, self.spec.slots.get(rule.export))
         else:
             self.export_and_infer(run, trainer.export, exported)
-        if self.plan.suite.devices.unset_after == "iteration":
-            self.plan.exported = None
+        if self.suite.devices.unset_after == "iteration":
+            self.exported = None
 
     def begin(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> TrainingRun:
-        suite = self.plan.suite
+        suite = self.suite
         facts = {
-            **self.plan.facts,
+            **self.facts,
             "trainer": trainer.name,
             "kind": trainer.kind,
             "gpus": leg.text,
             "autocast": str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast,
             "nodes": str(leg.nodes),
             # The originals tell the number of hosts of one with a long address, too.
-            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and self.plan.legacy) else "",
+            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and self.legacy) else "",
             "launched": str(leg.launched),
             "multi_host": str(leg.multi_host),
             "train": " ".join(trainer.train),
         }
-        facts["save_name"] = self.plan.filler.fill(suite.save, facts)
+        facts["save_name"] = self.filler.fill(suite.save, facts)
         folder = facts["save_name"]
-        if not self.plan.legacy:
-            folder = self.plan.unused(folder)
-            self.plan.latest[facts["save_name"]] = folder
-        save = f"{self.plan.base}/{folder}"
-        facts |= {"save": save, "inference_dir": self.plan.inference_dir()}
+        if not self.legacy:
+            folder = self.unused(folder)
+            self.latest[facts["save_name"]] = folder
+        save = f"{self.base}/{folder}"
+        facts |= {"save": save, "inference_dir": self.inference_dir()}
         facts |= self.names(save, facts)
         parts = [trainer.name, f"gpus={leg.text}"]
         parts += [f"hosts={leg.nodes}"] if leg.nodes > 1 else []
@@ -124,45 +124,45 @@ class _Trainings:
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
         found = {"name": self.name}
-        return found | {"weights": self.plan.filler.fill(self.plan.suite.weights, {**facts, **found, "save": save})}
+        return found | {"weights": self.filler.fill(self.suite.weights, {**facts, **found, "save": save})}
 
     def rename(self, run: TrainingRun) -> None:
-        suite = self.plan.suite
-        if not (suite.weights_else and suite.weights_there and self.plan.legacy):
+        suite = self.suite
+        if not (suite.weights_else and suite.weights_there and self.legacy):
             return
-        if not self.plan.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
-            self.name = self.plan.filler.fill(suite.weights_else[0], run.facts)
+        if not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
+            self.name = self.filler.fill(suite.weights_else[0], run.facts)
 
     def train(self, run: TrainingRun) -> tuple[str, ...]:
-        leg, trainer, suite = run.leg, run.trainer, self.plan.suite
-        if leg.launched and not leg.multi_host and not suite.devices.launches_one_host and self.plan.legacy:
+        leg, trainer, suite = run.leg, run.trainer, self.suite
+        if leg.launched and not leg.multi_host and not suite.devices.launches_one_host and self.legacy:
             return ()
         before = self.before(run)
         needs, pretrained = self.finetune(run)
         roles = {
             "use_gpu": leg.use_gpu,
-            "save": flag(self.plan.spec.slots["save"], run.save, literal=True, legacy=self.plan.legacy),
+            "save": flag(self.spec.slots["save"], run.save, literal=True, legacy=self.legacy),
             "autocast": (),
-            **self.plan.spec.flags,
+            **self.spec.flags,
         }
-        if "autocast" in self.plan.spec.slots:
-            roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, legacy=self.plan.legacy)
+        if "autocast" in self.spec.slots:
+            roles["autocast"] = flag(self.spec.slots["autocast"], run.autocast, legacy=self.legacy)
         if pretrained is not None:
             roles["pretrained"] = pretrained
         program, launcher = trainer.train, Words()
         if leg.launched:
-            launcher = self.plan.filler.words(suite.launcher, {**run.facts, "ips": ",".join(leg.hosts)}, {})
+            launcher = self.filler.words(suite.launcher, {**run.facts, "ips": ",".join(leg.hosts)}, {})
             # Paddle's launcher knows no ``-m``: of ``-m tipchain train`` it starts the command of that name.
             program = program[1:] if program[:1] == ("-m",) else program
-        argv = (*self.plan.python, *launcher, *program)
-        argv += self.plan.filler.words(suite.train.arguments, run.facts, roles)
+        argv = (*self.python, *launcher, *program)
+        argv += self.filler.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or self.plan.legacy else AMP_ON_CPU
+        skip = "" if leg.on_gpu or not amp or self.legacy else AMP_ON_CPU
         command = Command(
             id=run.label,
             step="train",
             argv=argv,
-            env=self.plan.visible(",".join(leg.gpus) if leg.gpus else None),
+            env=self.visible(",".join(leg.gpus) if leg.gpus else None),
             needs=(*before, *needs),
             on_gpu=leg.on_gpu,
             skip=skip,
@@ -171,46 +171,44 @@ class _Trainings:
             launched=leg.launched,
             leaves=self.checkpoint(run, argv),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
-            wrapper=tuple(suite.train.wrapper.split()) if self.plan.legacy else (),
+            wrapper=tuple(suite.train.wrapper.split()) if self.legacy else (),
         )
-        log, usual = (self.plan.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
-        return (self.plan.add(command, log=log, usual=usual),)
+        log, usual = (self.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
+        return (self.add(command, log=log, usual=usual),)
 
     def before(self, run: TrainingRun) -> tuple[str, ...]:
         ids = []
-        for one in self.plan.suite.before:
-            if self.plan.filler.holds(one.when, run.facts):
+        for one in self.suite.before:
+            if self.filler.holds(one.when, run.facts):
                 command = Command(
                     id=run.label,
                     step="other",
-                    argv=(*self.plan.interpreter(one.cwd), *one.words.split()),
+                    argv=(*self.interpreter(one.cwd), *one.words.split()),
                     cwd=one.cwd,
-                    env=self.plan.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
+                    env=self.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
                     leg=run.label,
                     on_gpu=run.leg.on_gpu,
                     gpus=run.leg.gpus,
                 )
-                ids.append(self.plan.add(command))
+                ids.append(self.add(command))
         return tuple(ids)
 
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
         """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
-        kind = self.plan.suite.finetune
+        kind = self.suite.finetune
         if run.trainer.kind not in ("pact", "fpgm") or run.leg.nodes > 1 or kind == "slot":
             return (), None
         if kind == "none" or self.norm is None:
             return (), ()
-        return (self.norm[1],), flag(
-            self.plan.spec.slots["pretrained"], self.norm[0], literal=True, legacy=self.plan.legacy
-        )
+        return (self.norm[1],), flag(self.spec.slots["pretrained"], self.norm[0], literal=True, legacy=self.legacy)
 
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
         """Add an evaluation or an export of what a training left."""
-        roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
-        argv = (*self.plan.python, *program, *self.plan.filler.words(rule.arguments, run.facts, roles))
-        log, usual = (self.plan.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
+        roles = {"use_gpu": run.leg.use_gpu, **self.spec.flags}
+        argv = (*self.python, *program, *self.filler.words(rule.arguments, run.facts, roles))
+        log, usual = (self.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
         more: dict[str, Json] = {
-            "env": self.plan.visible(run.first_gpu),
+            "env": self.visible(run.first_gpu),
             "needs": needs,
             "on_gpu": run.leg.on_gpu,
             "leg": run.label,
@@ -218,72 +216,72 @@ class _Trainings:
             "finds": self.finds(run.facts["weights"]),
         }
         if step == "export":
-            folder = run.save if self.plan.is_told(argv, run.save, "export_save") else ""
-            return self.plan.export(run.label, argv, folder, log=log, usual=usual, **more)
+            folder = run.save if self.is_told(argv, run.save, "export_save") else ""
+            return self.export(run.label, argv, folder, log=log, usual=usual, **more)
         leaves = (Artifact(what="result line", in_log=True),) if step == "eval" else ()
         command = Command(id=run.label, step=step, argv=argv, leaves=leaves, **more)
-        return self.plan.add(command, log=log, usual=usual)
+        return self.add(command, log=log, usual=usual)
 
     def export_and_infer(self, run: TrainingRun, program: Words, trained: tuple[str, ...]) -> None:
         exports = tuple(
             self.follow("export", rule, program, run, trained)
-            for rule in self.plan.suite.export
-            if self.plan.filler.holds(rule.when, run.facts)
+            for rule in self.suite.export
+            if self.filler.holds(rule.when, run.facts)
         )
         if run.leg.remembered is not None:
-            self.plan.exported = run.leg.remembered
-        spec = self.plan.spec
+            self.exported = run.leg.remembered
+        spec = self.spec
         several = len(spec.legs) * len(spec.autocasts) * len(spec.trainers) > 1
         source = Source(
             label=run.label if several else "",
             leg=run.label,
-            cwd=self.plan.suite.infer.cwd,
-            folder=self.plan.from_inference(self.plan.filler.fill(self.plan.suite.infer.folder, run.facts)),
+            cwd=self.suite.infer.cwd,
+            folder=self.from_inference(self.filler.fill(self.suite.infer.folder, run.facts)),
             quant=str(run.trainer.quant),
-            data=self.plan.spec.data_after_training,
+            data=self.spec.data_after_training,
             needs=exports,
             gpu=run.first_gpu,
             facts=run.facts,
         )
-        self.plan.infer(source)
-        self.inferred_on = next(reversed(self.plan.spec.axes["device"].values), self.inferred_on)
-        if self.plan.suite.devices.unset_after == "inference":
-            self.plan.exported = None
+        self.infer(source)
+        self.inferred_on = next(reversed(self.spec.axes["device"].values), self.inferred_on)
+        if self.suite.devices.unset_after == "inference":
+            self.exported = None
 
     def candidates(self, weights: str) -> tuple[str, ...]:
-        below = [name for name in self.plan.taken if weights.startswith(f"{self.plan.base}/{name}/")]
-        folder = f"{self.plan.base}/{max(below, key=len)}" if below else self.plan.base
+        below = [name for name in self.taken if weights.startswith(f"{self.base}/{name}/")]
+        folder = f"{self.base}/{max(below, key=len)}" if below else self.base
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
-        facts = {**self.plan.facts, "name": self.name}
-        others = [f"{head}/{self.plan.filler.fill(one, facts)}" for one in self.plan.suite.weights_else]
+        facts = {**self.facts, "name": self.name}
+        others = [f"{head}/{self.filler.fill(one, facts)}" for one in self.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
-        if self.plan.legacy or not others:
+        if self.legacy or not others:
             return (own,)
-        return tuple(dict.fromkeys((own, *others) if self.plan.suite.weights_there else others))
+        return tuple(dict.fromkeys((own, *others) if self.suite.weights_there else others))
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
         files = self.candidates(weights)
-        if self.plan.legacy or files == (glob.escape(weights),):
+        if self.legacy or files == (glob.escape(weights),):
             return ()
         # Without an ending it is a prefix, as paddle.load's callers like it.
-        if self.plan.suite.weights_else and not weights.endswith(SUFFIXES):
+        if self.suite.weights_else and not weights.endswith(SUFFIXES):
             files = tuple(
                 f"{one}{more}" for one in files for more in (("",) if one.endswith(SUFFIXES) else (".pdparams", ""))
             )
         return (Find(text=weights, files=files),)
 
     def checkpoint(self, run: TrainingRun, argv: Words) -> tuple[Artifact, ...]:
-        if self.plan.legacy:
+        if self.legacy:
             return ()
-        followed = any((self.plan.spec.eval, run.trainer.export, *self.plan.spec.after))
-        name, folder = (self.plan.spec.slots[role] for role in ("train_model_name", "save"))
+        followed = any((self.spec.eval, run.trainer.export, *self.spec.after))
+        name, folder = (self.spec.slots[role] for role in ("train_model_name", "save"))
         if name.absent and folder.key in NOTHING and not followed:
             message = "names no model, no line names its folder, and nothing needs it: the training is judged by its exit code"
-            self.plan.tell("default", message, name)
+            self.tell("default", message, name)
             return ()
-        if not self.plan.is_told(argv, run.save, "save"):
+        if not self.is_told(argv, run.save, "save"):
             return (Artifact(what="checkpoint", files=("**/*.pdparams",)),)
         weights = run.facts["weights"]
         if weights.endswith("/") or not followed:
@@ -372,10 +370,10 @@ LONGEST_ID = 40
 
 def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan:
     """Return the commands of ``spec``; alignment first, then each leg's train, eval, export and inference."""
-    plan = Expansion(spec, params, options or Options())
+    plan = _Trainings(spec, params, options or Options())
     _align(plan)
     if spec.trains:
-        _Trainings(plan).train_all()
+        plan.train_all()
     else:
         plan.exported = plan.options.gpu_id
         for index, model in enumerate(spec.models):
