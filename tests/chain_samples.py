@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,13 @@ def stub(path: Path, body: str) -> Path:
     path.write_text(f"#!/bin/bash\n{body}\n")
     path.chmod(0o755)
     return path
+
+
+def lay_programs(root: Path, text: str = TEMPLATE) -> None:
+    """Lay an empty file for each program that a parameter file names."""
+    for name in re.findall(r"(?<=:)[\w/]+\.py", text):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
 
 
 def living(pid_file: Path) -> bool:

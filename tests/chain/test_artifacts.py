@@ -207,6 +207,7 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
         ("[0.1 inf 0.2]", True),
         ("Normal - score nan", True),
         ("mean nan, from nan to nan", True),
+        ("clipped from 0 to inf", False),
         ("top1: nan%", True),
         ("Predicted: Nan Li, 0.9", False),
         ("psnr: inf, class 3", False),

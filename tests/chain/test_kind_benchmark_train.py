@@ -114,14 +114,6 @@ def test_a_wrong_section_is_refused(old, new, message, tmp_path):
         planned(tmp_path, section=SECTION.replace(old, new))
 
 
-def test_the_originals_own_commands(tmp_path):
-    plan = planned(tmp_path, legacy=True, argument=ONE)
-    assert [one.step for one in plan.commands] == ["other", "train", "train", "other"]
-    assert plan.commands[1].log == "profiling_log/PaddleClas_ResNet_amp_demo_bs8_fp32_DP_N1C1_profiling"
-    assert plan.commands[1].wrapper == ("timeout", "5m")
-    assert plan.commands[3].argv[:2] == ("python", "/scripts/analysis.py")
-
-
 def test_the_original_runs_nothing_when_only_a_static_graph_is_asked_for(tmp_path):
     assert len(planned(tmp_path, legacy=True, argument="dynamicTostatic").commands) == 1
     assert len(planned(tmp_path, argument="dynamicTostatic").commands) == 4

@@ -12,7 +12,6 @@ from tipchain.chain.kinds.dy2static import NUDGED, RULES, RUNS
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
 from tipchain.errors import ParamsError
-from tipchain.modes import Mode
 
 SECTION = """=========================== {name} ===========================
 model_name:Net
@@ -70,19 +69,6 @@ def planned(tmp_path, text, suite="paddleclas", **more):
     path.write_text(text)
     options = Options(root="/w", **more.pop("options", {}))
     return load_plan(path, None, suite=suite, options=options, **more)
-
-
-def test_the_originals_own_commands(tmp_path):
-    plan = planned(tmp_path, BASE, legacy=True)
-    assert (plan.chain, plan.mode) == ("dy2static", Mode.LITE_TRAIN_LITE_INFER)
-    dynamic, static, *looked, diff = plan.commands
-    assert dynamic.argv[-1] == static.argv[-1] == "Global.print_mem_info=True"
-    assert dynamic.argv[1:7] == ("tools/train.py", "-c", "net.yaml", "-o", "Global.seed=1234", "-o")
-    assert "Global.to_static=True" in static.argv
-    assert "Global.to_static=True" not in dynamic.argv
-    assert [one.argv[1] for one in looked] == ["test_tipc/extract_loss.py"] * 2
-    assert diff.argv[0] == "diff"
-    assert {one.env["FLAGS_cudnn_deterministic"] for one in plan.commands} == {"True"}
 
 
 def test_both_trainings_the_envelope_and_the_comparison(tmp_path):

@@ -59,16 +59,6 @@ def words(plan, step):
     return next(list(one.argv) for one in plan.commands if one.step == step)
 
 
-def test_the_originals_own_commands(tmp_path):
-    plan = planned(tmp_path, CLAS, legacy=True)
-    assert [one.step for one in plan.commands] == ["convert", "infer"]
-    assert words(plan, "convert")[-1] == "--enable_dev_version=False"
-    assert [one.log for one in plan.commands] == [
-        "test_tipc/output/ResNet50/paddle2onnx_infer/trans_model.log",
-        "test_tipc/output/ResNet50/paddle2onnx_infer/paddle2onnx_infer_cpu.log",
-    ]
-
-
 def test_conversion_must_leave_the_model_and_what_follows_needs_it(tmp_path):
     plan = planned(tmp_path, CLAS)
     convert, infer, compare = plan.commands

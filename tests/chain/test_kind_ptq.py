@@ -14,7 +14,6 @@ from tipchain.chain.kinds.ptq_infer_python import COMPARE, MAX_DISAGREEMENT, MAX
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
 from tipchain.errors import ParamsError
-from tipchain.modes import Mode
 from tipchain.paddle_tools.compare_outputs import (
     IncomparableError,
     Limits,
@@ -104,26 +103,6 @@ def steps(plan):
 
 def words(plan, step, number=0):
     return [list(one.argv) for one in plan.commands if one.step == step][number]
-
-
-def test_the_originals_own_commands(tmp_path):
-    plan = planned(tmp_path, SEG, "paddleseg", legacy=True)
-    assert plan.mode is Mode.WHOLE_INFER
-    assert words(plan, "quantize") == [
-        "python3.7",
-        "deploy/slim/quant/ptq.py",
-        "--model_dir=models/hrnet",
-        "--batch_num=1",
-        "--batch_size=2",
-        "--config=configs/hrnet.yml",
-    ]
-    assert [one.log for one in plan.commands] == [
-        "test_tipc/output/hrnet_KL/whole_infer/export.log",
-        "test_tipc/output/hrnet_KL/whole_infer/python_infer_cpu_batchsize_1.log",
-        "test_tipc/output/hrnet_KL/whole_infer/python_infer_cpu_batchsize_4.log",
-        "test_tipc/output/hrnet_KL/whole_infer/python_infer_gpu_batchsize_1.log",
-        "test_tipc/output/hrnet_KL/whole_infer/python_infer_gpu_batchsize_4.log",
-    ]
 
 
 def test_quantized_and_unquantized_model_are_inferred_with_on_the_same_data_and_compared(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chain_samples import TEMPLATE
+from chain_samples import TEMPLATE, lay_programs
 
 from tipchain.chain.gpus import Gpus, leased_gpus, on_gpus
 from tipchain.chain.load import load_plan
@@ -51,6 +51,7 @@ def test_the_command_line_heeds_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TIPCHAIN_GPUS", "3")
     plan_of(tmp_path, "0,1")
+    lay_programs(tmp_path)
     main(["run", "t.txt", "lite_train_lite_infer", "--suite", "template", "--dry-run"])
     out = capsys.readouterr().out
     assert "1 (of 1 leased)" in out or "no usable GPU" in out

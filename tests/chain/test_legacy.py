@@ -24,20 +24,6 @@ def facts(command):
     }
 
 
-def test_two_gpu_leg_of_the_template_by_hand():
-    text = edit(TEMPLATE, ("gpu_list", "gpu_list:0|1,2"), ("--device", "--device:gpu"), ("eval", "eval:null"))
-    trains = [command for command in make(text, "lite_train_lite_infer", "template") if command.step == "train"]
-    save = "./test_tipc/output/norm_train_gpus_{}_autocast_null"
-    rest = ["--epochs=1", "--batch-size=4"]
-    program = ["train.py", "--case", "a.yaml"]
-    one, two = (command.argv for command in trains)
-    assert one == ("python", *program, "--device=gpu", f"--output-dir={save.format(0)}", *rest)
-    # The device list is shorter than the gpu list: the original drops the argument.
-    launch = ("-m", "paddle.distributed.launch", "--gpus=1,2")
-    assert two == ("python", *launch, *program, f"--output-dir={save.format('1,2')}", *rest)
-    assert {facts(command)["cuda_visible_devices"] for command in trains} == {None}
-
-
 def test_values_are_cut_at_the_second_colon_and_unknown_trainers_are_norm():
     text = edit(TEMPLATE, ("norm_train", "norm_train:train.py --url http://x"), ("trainer", "trainer:other"))
     argv = make(text, "lite_train_lite_infer", "template")[0].argv

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
+from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, lay_programs, living, stub
 
 from tipchain import __version__
 from tipchain.chain.gpus import Gpus
@@ -297,6 +297,7 @@ def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
 
 
 def test_versions_are_those_of_the_interpreter_that_runs_the_chain():
+    lay_programs(Path())
     told = '{"python": "3.8.9", "paddle": "2.6.2"}'
     python = stub(Path.cwd() / "python3.8", f"""[ "$1" = -c ] && {{ echo '{told}'; exit; }}; {LEAVES}""")
     assert main(["run", "p.txt", MODE, "--python", str(python)]) == 0
@@ -305,6 +306,7 @@ def test_versions_are_those_of_the_interpreter_that_runs_the_chain():
 
 
 def test_of_an_interpreter_that_cannot_be_asked_no_versions_are_known():
+    lay_programs(Path())
     python = stub(Path.cwd() / "python3.8", f"""[ "$1" = -c ] && exit 127; {LEAVES}""")
     assert main(["run", "p.txt", MODE, "--python", str(python)]) == 0
     assert report()["versions"] == {"tipchain": __version__}

@@ -615,7 +615,7 @@ def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
     program.add_arguments(parser)
     args = parser.parse_args(["--output-dir", str(tmp_path / "out"), "--epochs", "1", "--lr-scaling", "linear"])
     bench = open_bench(CASE, data, "cpu")
-    session = program.start_session(bench, read_settings(args, bench.case, None), None)
+    session = program.Session(bench, read_settings(args, bench.case, None), None)
     assert capsys.readouterr().out == "learning rate 0.001 x 1 process = 0.001 (linear scaling)\n"
     session.rank = 1
     session.train()

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find
 
-# What a command must leave, and whether it left it.
-#
 # An exit status of 0 says little: a training may save nowhere, an export may write no program. So the files that a
 # command shall leave are compared with what was there before it started: by inode, size and times of change, never
 # with the clock, which another machine's disk need not share. The time of the inode's change tells a fresh
@@ -49,7 +47,7 @@ _NO_NUMBER = re.compile(
 _SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
 _NUMBERLESS = r"[-+]?(?:nan|NaN|NAN|[Ii]nf(?:inity)?|INF)"
 _UNREAL = re.compile(
-    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean|min|max|from|to)(?:\s+is)?\s+){_NUMBERLESS}"
+    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)(?:\s+is)?\s+){_NUMBERLESS}"
     rf"(?=[\s,;)\]|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
 )
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
@@ -131,13 +129,7 @@ def stamp(path: Path) -> Stamp | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """An artifact that a command did not leave.
-
-    Attributes:
-        what: the artifact's own word for it.
-        looked: the files, or the log, that it was looked for in.
-        why: how a sentence that began with "no checkpoint" goes on; names the file.
-    """
+    """An artifact that a command did not leave; ``why`` goes on where a sentence began with "no checkpoint"."""
 
     what: str
     looked: str
@@ -221,11 +213,9 @@ def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
 
 
 class LineCheck:
-    """Reads a log, line by line: results that artifacts ask for, what they say, and an exception at its end.
+    """Reads a log, line by line: results that artifacts ask for, their numbers, and an exception at its end.
 
-    Args:
-        leaves: what the command must leave.
-        argv: its words: what it repeats of them is no result.
+    What a command repeats of its words is no result.
     """
 
     def __init__(self, leaves: Iterable[Artifact], argv: Sequence[str] = ()) -> None:
@@ -249,17 +239,13 @@ class LineCheck:
         self.waiting = [
             (one, pattern) for one, pattern in self.waiting if not (pattern.search(line) if one.line else usual)
         ]
-        if self.wanted[0].reads:
-            self._read_result(line)
-
-    def _read_result(self, line: str) -> None:
+        if not self.wanted[0].reads:
+            return
         if not self.unreal and _UNREAL.search(line) and not _ALIKE.search(line):
             self.unreal = line.strip()
-        if not self.given:
-            return
-        if self.given in line:
+        if self.given and self.given in line:
             self.given = self.other = ""
-        elif not self.other and not _WRITTEN.search(line) and (found := _READ.search(line)):
+        elif self.given and not self.other and not _WRITTEN.search(line) and (found := _READ.search(line)):
             self.other = found["file"]
 
     def _is_noise(self, line: str) -> bool:
@@ -295,9 +281,7 @@ def explain(missing: Sequence[Missing]) -> str:
     return "; ".join(f"no {one.what}{one.why}" for one in missing)
 
 
-# Texts in a command's words that are settled only when it starts: the checkpoint that training left.
-#
-# Suites name such files by a pattern, by the last epoch's number, or by what is there; nobody knows before the
+# Some texts in a command's words are settled only when it starts: the checkpoint that training left. Suites name such files by a pattern, by the last epoch's number, or by what is there; nobody knows before the
 # training has run. Only the run's own folder is searched: a file of another run, or a link out of the folder, must
 # not be taken for what this run trained. A model that the suite keeps elsewhere is looked for where the file says.
 
@@ -307,12 +291,7 @@ class UnsettledError(LookupError):
 
 
 def settle(command: Command, root: Path, run: Path) -> Command:
-    """Return ``command`` with its finds settled in its words.
-
-    Args:
-        command: the command.
-        root: the folder that the plan was made in; patterns are relative to it.
-        run: the run's folder; absolute.
+    """Return ``command`` with its finds settled in its words; patterns are relative to ``root``.
 
     Raises:
         UnsettledError: nothing matches, or what matches lies outside the run's folder, and may not.

@@ -13,33 +13,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import ArgumentItem, Choice, Conditions, InferRule, LintFinding, Suite, condition
-from tipchain.core.json_text import Json
 from tipchain.errors import ParamsError, ProfileError
 from tipchain.modes import Mode
 
+if TYPE_CHECKING:
+    from tipchain.core.json_text import Json
+
 Facts = Mapping[str, str]
-
-
-@lru_cache(maxsize=4096)
-def _template_words(text: str) -> Words:
-    return tuple(shlex.split(text))
+template_words = lru_cache(maxsize=4096)(shlex.split)
 
 
 class Filler(NamedTuple):
-    """What templates and conditions of one plan may refer to besides the facts of a command.
-
-    Attributes:
-        suite: the profile.
-        slots: the file's slots.
-        legacy: whether these are the original's own commands.
-    """
+    """What templates and conditions of one plan may refer to besides the facts of a command."""
 
     suite: Suite
     slots: Slots
@@ -98,7 +90,7 @@ class Filler(NamedTuple):
     def _item(self, item: ArgumentItem, facts: Facts, roles: Mapping[str, Words]) -> Words:
         slot = self.slots.get(item.role)
         if item.add and not item.role:
-            return tuple(found for word in _template_words(item.add) for found in self._text(word, facts))
+            return tuple(found for word in template_words(item.add) for found in self._text(word, facts))
         if item.add and item.role in roles:
             return roles[item.role]
         if slot is None:
@@ -108,8 +100,9 @@ class Filler(NamedTuple):
         if item.add:
             return flag(slot, pipes=self.pipes, legacy=self.legacy)
         value = None if item.value is None else self.fill(item.value, facts)
-        if item.value is not None and self.nothing_inside(item.value):
-            return ()
+        role = (item.value or "").partition("v[")[2].partition("]")[0]
+        if role and not self.legacy and (role not in self.slots or self.slots[role].absent):
+            return ()  # a path made of null is no path
         named = slot if item.keyed_by == "key" else slot._replace(key=slot.value)
         return flag(
             named, value, raw=item.raw, literal=value is not None, join=item.join, pipes=self.pipes, legacy=self.legacy
@@ -121,23 +114,13 @@ class Filler(NamedTuple):
             slot = self.slots.get(word[3:-2])
             return () if slot is None or slot.absent else split_words(slot.value, slot, pipes=self.pipes)
         text = self.fill(word, facts)
-        return (
-            (text,)
-            if text == word or not self.legacy
-            else split_words(text, self.slots["model_name"], pipes=self.pipes)
-        )
+        split = self.legacy and text != word
+        return split_words(text, self.slots["model_name"], pipes=self.pipes) if split else (text,)
 
     @property
     def pipes(self) -> bool:
         """Whether a ``|`` is taken for a blank, as in the original."""
         return self.suite.pipes and self.legacy
-
-    def nothing_inside(self, template: str) -> bool:
-        """Return whether a template that names a slot's value has none: a path made of null is no path."""
-        if self.legacy or "v[" not in template:
-            return False
-        role = template.partition("v[")[2].partition("]")[0]
-        return role not in self.slots or self.slots[role].absent
 
 
 OUTPUT = PurePosixPath("test_tipc/output")
@@ -181,19 +164,7 @@ DEVICE_KINDS = {"True": "gpu", "gpu": "gpu", "False": "cpu", "cpu": "cpu"}
 
 
 class Source(NamedTuple):
-    """A model to infer with.
-
-    Attributes:
-        label: how ids name it.
-        leg: the leg of its commands.
-        cwd: folder to infer in.
-        folder: where the model is.
-        quant: ``True`` if it is quantized.
-        data: words of the data argument.
-        needs: ids of the commands that make it.
-        gpu: the GPU to infer on, None for any.
-        facts: what templates may refer to.
-    """
+    """A model to infer with: its name in ids, its folder, the words of the data, a GPU (None: any), templates' facts."""
 
     label: str
     leg: str
@@ -224,13 +195,7 @@ def limited_product(lists: Mapping[str, tuple[Slot, Sequence[str]]]) -> Iterator
 class PlanDraft:
     """A plan as it is built: commands with ids, logs and limits, the names that lead to their logs, and findings.
 
-    Args:
-        head: the plan without these.
-        place: a slot of the file, for findings about the file itself.
-        options: what the command line adds.
-        legacy: whether these are the original's commands: named as there, and asked for nothing but an exit code.
-        python: the interpreter's words.
-        result_line: the pattern of a line that tells a result of an inference, "" for the usual ones.
+    A legacy plan's commands are named as the original's, and asked for nothing but an exit code.
     """
 
     def __init__(
@@ -256,10 +221,7 @@ class PlanDraft:
     def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
         """Append a command, whose id is so far a label, and return its id.
 
-        Args:
-            command: the command; its log, its limit and the end of its id are settled here.
-            log: the original's name of its log, from the run's folder, "" for none.
-            usual: the name under which its log is known, if that is another.
+        ``log`` is the original's name of its log, from the run's folder; ``usual`` the one under which it is known.
         """
         if len(self.commands) == MAX_COMMANDS:
             raise ParamsError(f"the lists of the file make more than {MAX_COMMANDS:,} commands", file=self.place.file)
@@ -290,14 +252,7 @@ class PlanDraft:
     ) -> Command:
         """Append an inference and return it.
 
-        Args:
-            label: how its id names the model and the settings.
-            kind: the kind of its device, "" for the file's own.
-            argv: its words.
-            log: the original's name of its log.
-            result: pattern of the file that it must write, "" for a line that tells a result.
-            given: the data that it gets, "" where that is not known.
-            more: the command's other parts.
+        It must write a file of the pattern ``result``, or tell a result of the data that it is ``given``.
         """
         line = Artifact(what="result line", in_log=True, line=self.result_line, reads=True, given=given)
         leaves = (Artifact(what="result", files=(result,)) if result else line,)
@@ -453,33 +408,26 @@ class Expansion(PlanDraft):
             points = self.points(rule, source, legacy=True)
             original = bool(points)
         if not points:
-            self.tell("default", self.why_no_point(kind, rule, source.quant), self.spec.axes["device"].slot)
+            axes = [self.spec.axes[role].slot for role in rule.axes]
+            settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
+            why = f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {source.quant})"
+            self.tell("default", why, self.spec.axes["device"].slot)
         for point in points:
             facts = {**source.facts, **point, "device": value, "quant": source.quant, "folder": source.folder}
             facts["legacy"] = str(original)
-            facts["results"] = self.results(source)
+            # Where inference writes results; several models have a folder each.
+            facts["results"] = self.base if self.legacy or not source.label else f"{self.base}/{slug(source.label)}"
             argv = self.infer_argv(rule, facts, source)
             if argv in seen and not self.legacy:
                 continue  # a command that would be repeated
             seen.add(argv)
             self.add_inference(kind, rule, facts, argv, source)
 
-    def results(self, source: Source) -> str:
-        """Return where inference writes results; several models have a folder each."""
-        shared = self.legacy or not source.label
-        return self.base if shared else f"{self.base}/{slug(source.label)}"
-
     def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Sequence[Mapping[str, str]]:
         """Return the inference product of a device."""
         facts = {**source.facts, "quant": source.quant, "legacy": str(legacy)}
         lists = {role: (axis.slot, axis.values) for role, axis in self.spec.axes.items()}
         return list(self.filler.points(rule, lists, facts))
-
-    def why_no_point(self, kind: str, rule: InferRule, quant: str) -> str:
-        """Return the note on a device that has nothing to infer."""
-        axes = [self.spec.axes[role].slot for role in rule.axes]
-        settings = ", ".join(f"{slot.key}:{slot.value}" for slot in axes if slot.key not in NOTHING)
-        return f"nothing is inferred on the {kind}: no combination of {settings} can be (quantized: {quant})"
 
     def infer_argv(self, rule: InferRule, facts: Facts, source: Source) -> Words:
         """Return the words of one inference."""
@@ -518,12 +466,8 @@ class Expansion(PlanDraft):
             needs=source.needs,
             leg=source.leg,
             gpus=() if gpu is None else (gpu,),
-            links=self.links(source),
+            # The names under which a quantized program is looked for, as the original links them.
+            links=slim_links(posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}"))
+            if self.suite.whole.style == "quantize" and not self.spec.trains
+            else (),
         )
-
-    def links(self, source: Source) -> tuple[tuple[str, str], ...]:
-        """Return the names under which a quantized program is looked for, as the original links them."""
-        if self.suite.whole.style != "quantize" or self.spec.trains:
-            return ()
-        folder = posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}")
-        return slim_links(folder)

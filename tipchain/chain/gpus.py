@@ -28,13 +28,7 @@ EVERY = ("all",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpus:
-    """The GPUs of a machine.
-
-    Attributes:
-        numbers: their numbers, as text.
-        names: other names (UUIDs) by which programs may ask for them, with what each stands for.
-        trouble: why none can be used; "" if they can.
-    """
+    """The numbers of a machine's GPUs, and other names (UUIDs) for them; ``trouble`` says why none can be used."""
 
     numbers: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +100,7 @@ def parse_listing(text: str) -> Gpus:
     return Gpus(numbers=tuple(numbers), names=names)
 
 
-# Leases of GPUs: two running commands never share one, neither of one run nor of one user's runs on a machine.
+# Two running commands never share a GPU, neither of one run nor of one user's runs on a machine.
 #
 # A lease is a lock on a file in a folder of the user's below the system's temporary folder; the system gives it
 # back however its holder ends. Where that folder cannot be had (another user took its name), leases hold within
@@ -128,7 +122,6 @@ class Leases:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or lease_folder()
         self.trouble = ""
-        self._made = False
         self._held: dict[str, tuple[str, int | None]] = {}
 
     def take(self, gpus: Sequence[str], holder: str) -> str:
@@ -151,11 +144,9 @@ class Leases:
         taken: list[str] = []
         others: dict[str, str] = {}
         for name in names:
-            if len(taken) == count:
-                break
-            if self.take((name,), holder):
+            if len(taken) < count and self.take((name,), holder):
                 others[name] = self.holder(name)
-            else:
+            elif len(taken) < count:
                 taken.append(name)
         if len(taken) < count:
             self.give_back(taken)
@@ -171,29 +162,19 @@ class Leases:
                 os.close(handle)
 
     def _lock(self, gpu: str) -> int | None:
-        self._make_folder()
         if self.trouble:
             return None
         try:
-            return take_lock(self._file(gpu), str(os.getpid()), mode=0o600, flags=os.O_NOFOLLOW)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+                return take_lock(self._file(gpu), str(os.getpid()), mode=0o600, flags=os.O_NOFOLLOW)
+            self.trouble = f"{self.folder} is not a folder of this user's"
         except BlockingIOError:
             raise
         except OSError as error:
             self.trouble = f"{self.folder}: {error.strerror}"
-            return None
-
-    def _make_folder(self) -> None:
-        if self._made:
-            return
-        self._made = True
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = self.folder.lstat()
-        except OSError as error:
-            self.trouble = f"{self.folder}: {error.strerror}"
-            return
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            self.trouble = f"{self.folder} is not a folder of this user's"
+        return None
 
     def _file(self, gpu: str) -> Path:
         return self.folder / f"{re.sub(r'[^A-Za-z0-9-]', '-', gpu)}.lock"
@@ -208,8 +189,6 @@ class Leases:
         return f"process {text}" if text.isdigit() else "another process"
 
 
-# A plan on the GPUs that were leased for it: the numbers in its file then count those, as CUDA counts visible devices.
-#
 # Whoever starts ``tipchain run`` on some GPUs of a machine, as a night does, names them in `VARIABLE`. GPU 0 of the
 # parameter file is then the first of them, whatever number it has on the machine.
 
@@ -238,21 +217,17 @@ def _moved(command: Command, gpus: Sequence[str]) -> Command:
     env = dict(command.env)
     if _NUMBERS.fullmatch(env.get(VISIBLE, "")):
         env[VISIBLE] = _named(env[VISIBLE], gpus)
+    # What stands after the program to launch is the program's own.
+    end = next((index for index, word in enumerate(command.argv) if word.endswith(".py")), None)
+    launcher = [
+        match["option"] + _named(match["numbers"], gpus) if (match := _WORD.fullmatch(word)) else word
+        for word in (command.argv[:end] if command.launched else ())
+    ]
     return command._replace(
         env=env,
         gpus=tuple(_name(number, gpus) for number in command.gpus),
-        argv=_words(command.argv, gpus) if command.launched else command.argv,
+        argv=(*launcher, *command.argv[len(launcher) :]),
     )
-
-
-def _words(argv: Sequence[str], gpus: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of a launching call; what stands after the program to launch is the program's own."""
-    end = next((index for index, word in enumerate(argv) if word.endswith(".py")), len(argv))
-    launcher = [
-        match["option"] + _named(match["numbers"], gpus) if (match := _WORD.fullmatch(word)) else word
-        for word in argv[:end]
-    ]
-    return (*launcher, *argv[end:])
 
 
 def _named(numbers: str, gpus: Sequence[str]) -> str:

@@ -62,7 +62,7 @@ from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 
 if TYPE_CHECKING:
-    from tipchain.chain.kinds.base import Planner, Request
+    pass
 
 Plans = Mapping[Mode, Plan]
 NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
@@ -371,16 +371,16 @@ def lint_file(
     disk: Disk | None = None,
     chain: str | None = None,
 ) -> Linted:
-    """Return what is to be said about the file at ``path``.
+    """Return what is to be said about the file at ``path``, whose kind and suite are told from it where they are None.
 
     Args:
         path: the file.
-        suite: the profile's name or file; told from the file and its checkout where it is None.
+        suite: the profile's name or file.
         modes: the modes to look at; klquant_whole_infer only where the suite has it. A file of another kind of chain
             is looked at in that kind's.
         explained: say what each line means, too.
-        disk: what is on the disk; to look at each path once for many files.
-        chain: the kind of chain; told from the file, and the mode where there is one, if it is None.
+        disk: the answers of the disk; to look at each path once for many files.
+        chain: the kind of chain.
 
     Raises:
         ProfileError: the suite's profile is wrong.
@@ -447,59 +447,35 @@ def _lint_kind(
         for mode in kind.modes
     ]
     own = only_section(file, kind.section)
+    linted = Linted(file=file.path, chain=kind.name, title=kind.title, reason=told.reason)
     try:
         layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
     except UnknownLayoutError as error:
         # The file may be right: nobody here knows.
         unread = LintFinding(UNKNOWN, "warning", file.path, 0, "", f"{error.message}: nothing in it was checked")
-        return Linted(
-            file=file.path, chain=kind.name, title=kind.title, reason=told.reason, found=(Found(finding=unread),)
-        )
+        return linted._replace(found=(Found(finding=unread),))
     slots, found = read_layout(own, layout)
-    linted = Linted(
-        file=file.path,
-        suite=layout.suite,
-        chain=kind.name,
-        title=kind.title,
-        reason=told.reason,
-        modes=tuple(mode.value for mode in kind.modes),
-    )
+    linted = linted._replace(suite=layout.suite, modes=tuple(mode.value for mode in kind.modes))
     if slots is None:
         return linted._replace(found=_sorted(Found(finding=one) for one in (*refused, *found)))
-    plans = [_kind_plan(module, request) for request in requests]
-    per_mode = {request.mode: findings for request, (_, findings) in zip(requests, plans, strict=True)}
-    planned = [plan for plan, _ in plans if plan]
+    planned, per_mode = list[Plan](), dict[Mode, Sequence[LintFinding]]()
+    for request in requests:
+        try:
+            planned.append(module.plan(request))
+            per_mode[request.mode] = planned[-1].findings
+        except ParamsError as error:  # noqa: PERF203 - each mode has its own
+            per_mode[request.mode] = [refusal(error, "value")]
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
     lines = explain(own, slots, planned, (), module.MEANINGS) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
 
 
-def _kind_plan(module: Planner, request: Request) -> tuple[Plan | None, Sequence[LintFinding]]:
-    try:
-        plan = module.plan(request)
-    except ParamsError as error:
-        return None, [refusal(error, "value")]
-    return plan, plan.findings
-
-
-# The file and its suite
-
-
 def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
-    found: list[LintFinding] = []
-    more = 0
-
-    def refuse(error: ParamsError) -> None:
-        nonlocal more
-        if len(found) < MAX_REFUSED:
-            found.append(refusal(error, "text"))
-        else:
-            more += 1
-
-    file = parse_params(text, path, refuse)
-    if more:
-        message = f"{more} more lines that cannot be read"
-        found.append(LintFinding("text", "error", path, 0, "", message))
+    errors: list[ParamsError] = []
+    file = parse_params(text, path, errors.append)
+    found = [refusal(error, "text") for error in errors[:MAX_REFUSED]]
+    if more := len(errors) - len(found):
+        found.append(LintFinding("text", "error", path, 0, "", f"{more} more lines that cannot be read"))
     return file, found
 
 
@@ -524,9 +500,6 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
 
 def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
     return LintFinding(code, "info", file.path, 0, "", message)
-
-
-# The modes
 
 
 def _planned(
@@ -635,12 +608,11 @@ class Covered(NamedTuple):
     """One kind of chain in a checkout.
 
     Attributes:
-        kind: its name.
         drivers: the suite's scripts for it, below the checkout.
-        files: parameter files.
-        run: files of which something can be run, as far as can be told without running it.
-        skipped: files of which every command is skipped, by the reason.
-        refused: files that cannot be planned, by the reason.
+        files: number of parameter files.
+        run: number of those of which something can be run, as far as can be told without running it.
+        skipped: numbers of those of which every command is skipped, by the reason.
+        refused: numbers of those that cannot be planned, by the reason.
     """
 
     kind: str
@@ -652,13 +624,7 @@ class Covered(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """A checkout's TIPC.
-
-    Attributes:
-        root: the checkout.
-        kinds: each kind that it has a driver or files of.
-        others: drivers that are no kind's.
-    """
+    """A checkout's TIPC: each kind that it has a driver or files of, and drivers that are no kind's."""
 
     root: str
     kinds: tuple[Covered, ...]
@@ -686,7 +652,9 @@ def survey(root: Path) -> Coverage:
     drivers: dict[str, list[str]] = {}
     others = []
     for path in scripts:
-        own = [name for name, kind in KINDS.items() if _is_driver(path.name, kind.driver)]
+        # A driver, or a variant of it for other hardware, as ``..._npu.sh``.
+        stems = {name: kind.driver.removesuffix(".sh") for name, kind in KINDS.items()}
+        own = [name for name, stem in stems.items() if path.name.startswith((f"{stem}.sh", f"{stem}_", f"{stem}v2.sh"))]
         if own:
             drivers.setdefault(own[0], []).append(f"{FOLDER}/{path.name}")
         elif not path.name.startswith(NO_DRIVERS):
@@ -706,12 +674,6 @@ def files_by_kind(root: Path) -> Mapping[str, Sequence[Path]]:
     return files
 
 
-def _is_driver(name: str, driver: str) -> bool:
-    """Tell whether a script is a driver, or a variant of it for other hardware, as ``..._npu.sh``."""
-    stem = driver.removesuffix(".sh")
-    return name == driver or (name.startswith(f"{stem}_") and name.endswith(".sh")) or name == f"{stem}v2.sh"
-
-
 def _kinds(path: Path) -> Iterator[str]:
     try:
         yield file_kind(path).kind.name
@@ -728,9 +690,10 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
     lacks = KINDS[name].refusal
     no_gpu = find_gpus().trouble
     options = Options(root=str(root), device="cpu" if no_gpu else None)
+    modes = (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
     for path in files:
         try:
-            plans = [load_plan(path, mode, chain=name, options=options) for mode in _modes(name)]
+            plans = [load_plan(path, mode, chain=name, options=options) for mode in modes]
         except TipchainError as error:
             refused[str(getattr(error, "message", error)).partition("\n")[0]] += 1
             continue
@@ -748,17 +711,8 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
     )
 
 
-def _modes(name: str) -> Sequence[Mode]:
-    return (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
-
-
 def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:
-    """Yield why each command is skipped, "" for one that is not; what only leads to others does not count.
-
-    Args:
-        plans: of a file, for the CPU where there is no GPU.
-        no_gpu: why there is none.
-    """
+    """Yield why each command is skipped, "" for one that is not; what only leads to others does not count."""
     for plan in plans:
         skipped: dict[str, str] = {}
         for command in plan.commands:

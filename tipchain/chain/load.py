@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain as chained
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -66,11 +67,6 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     that fits none of those and bears several marks of a suite is that suite's, a shifted one as a rule. One that bears
     no suite's marks is ``tipchain``'s (in legacy plans ``template``'s) or the tutorial's, whichever it comes nearest to.
 
-    Args:
-        file: the parsed file.
-        legacy: whether the original driver's commands are wanted.
-        root: the checkout that the file lies in, None for none.
-
     Raises:
         ProfileError: the checkout's own profile is wrong.
     """
@@ -83,11 +79,15 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     suites = all_suites(driver)
     if best := next((suite for suite in suites if is_driver_of(suite, driver) and has_headers(file, suite)), None):
         return best
-    scores = {suite.name: score(file, suite, root) for suite in suites}
+    scores = {
+        suite.name: len(marks_in_file(file, suite)) + FOLDER_WEIGHT * len(marks_in_checkout(suite, root))
+        for suite in suites
+    }
     # Sorted is stable: of equals the first by name, as the maximum would be.
     ranked = sorted(suites, key=lambda suite: -scores[suite.name])
     marked = [suite for suite in ranked if scores[suite.name] > 0]
-    likely = (suite for holds in (fits, is_sure) for suite in marked if holds(file, suite))
+    sure = (one for one in marked if len(marks_in_file(file, one)) >= SURE and has_headers(file, one))
+    likely = chained((suite for suite in marked if fits(file, suite)), sure)
     if best := next(likely, None):
         return best
     unmarked = [suite for suite in ranked if suite.marks == Marks() and suite.name != other]
@@ -96,11 +96,6 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     near = [suite for suite in (*marked, *unmarked) if has_headers(file, suite)]
     # Of equals the longest: what shows nothing of any layout may still become that of most files.
     return min(near or marked or unmarked, key=lambda suite: (distance(file, suite), -len(suite.layout)))
-
-
-def is_sure(file: ParamFile, suite: Suite) -> bool:
-    """Return whether ``file`` has the sections of ``suite`` and too many of its marks for a chance."""
-    return len(marks_in_file(file, suite)) >= SURE and has_headers(file, suite)
 
 
 def fits(file: ParamFile, suite: Suite) -> bool:
@@ -120,11 +115,6 @@ def has_headers(file: ParamFile, suite: Suite) -> bool:
     found = [name for name, _ in file.headers[: len(sections)]]
     whole = len(found) == len(sections) or ends_after_evaluation(file, sections)
     return whole and all(name in one.names for name, one in zip(found, sections, strict=False))
-
-
-def score(file: ParamFile, suite: Suite, root: Path | None) -> int:
-    """Return how many of the suite's marks the file and its checkout bear."""
-    return len(marks_in_file(file, suite)) + FOLDER_WEIGHT * len(marks_in_checkout(suite, root))
 
 
 def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
@@ -171,11 +161,9 @@ def driver_text(root: Path | None) -> str:
 
 def _scripts(root: Path | None) -> Mapping[str, str]:
     found: dict[str, str] = {}
-    if root is None:
-        return found
-    for name in (DRIVER, FUNCTIONS):
+    for name in (DRIVER, FUNCTIONS) if root else ():
         with suppress(OSError, UnicodeDecodeError):
-            found[name] = (root / name).read_text(encoding="utf-8")
+            found[name] = Path(root or "", name).read_text(encoding="utf-8")
     return found
 
 
@@ -314,16 +302,16 @@ def load_plan(
     lenient: bool = False,
     options: Options | None = None,
 ) -> Plan:
-    """Return the plan of the parameter file at ``path``.
+    """Return the plan of the parameter file at ``path``; kind and suite are told from it and its checkout if None.
 
     Args:
         path: the file.
         mode: the mode; None for the only one of the file's kind.
-        chain: the kind of chain; told from the file and the mode where it is None.
-        suite: the profile's name or file; told from the file and its checkout where it is None.
+        chain: the kind of chain.
+        suite: the profile's name or file.
         legacy: the original driver's commands, defects included.
         lenient: let unknown trainers and mistyped booleans pass with a note.
-        options: what the command line adds.
+        options: the additions of the command line.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
@@ -338,29 +326,16 @@ def load_plan(
         text, notes = changed_text(text, set_changes(file, options.settings))
         file = _parsed(text, path, legacy=legacy)
     told = tell_kind(file, mode, chain)
-    mode = told.mode(mode, str(path))
+    mode, root = told.mode(mode, str(path)), checkout(path)
     if told.kind.lacks:
         notes = (told.kind.refusal,)
         return Plan(str(path), mode, "none", model="", status="", out="", run="", chain=told.kind.name, notes=notes)
     if told.kind.module:
         from tipchain.chain.kinds.base import Request, planner
 
-        return with_notes(
-            planner(told.kind).plan(
-                Request(
-                    text=text,
-                    file=file,
-                    mode=mode,
-                    root=checkout(path),
-                    suite=suite,
-                    legacy=legacy,
-                    lenient=lenient,
-                    options=options,
-                )
-            ),
-            *notes,
-        )
-    root = checkout(path)
+        asked = {"mode": mode, "suite": suite, "legacy": legacy, "lenient": lenient, "options": options}
+        request = Request(text=text, file=file, root=root, **asked)  # type: ignore[arg-type]
+        return with_notes(planner(told.kind).plan(request), *notes)
     chosen = suite_of(file, suite, root=root, legacy=legacy)
     driver = driver_advice(chosen, root)
     if options.device is not None:
@@ -381,15 +356,9 @@ def load_plan(
         advice = advice or driver
         if not advice:
             raise
-        raise ParamsError(
-            error.message,
-            file=path,
-            line=error.line,
-            key=error.key,
-            found=error.found,
-            expected=error.expected,
-            hint=f"{error.hint}\n  hint: {advice}" if error.hint else advice,
-        ) from error
+        own = {name: getattr(error, name) for name in ("line", "key", "found", "expected")}
+        hint = f"{error.hint}\n  hint: {advice}" if error.hint else advice
+        raise ParamsError(error.message, file=path, **own, hint=hint) from error
     if driver:
         plan = with_notes(plan, driver)
     if options.gpu_id and mode.trains:
@@ -402,24 +371,24 @@ RESULT_LINE = "result_line.txt"
 
 
 def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, start: Path) -> Plan:
-    """Return a plan whose inferences are judged by lines of their own programs.
+    """Return the plan of the file at ``path``, whose inferences are judged by lines of their own programs.
 
     The profile's line is wanted of the program that it was verified with, which its text or its checkout tells. Of another
     one any result counts, and a note says so.
 
-    Args:
-        plan: the plan.
-        path: its parameter file.
-        suite: the profile.
-        root: the checkout, None for none.
-        start: where the commands are started.
-
     Raises:
         ParamsError: what the file beside the parameter file holds is no regular expression.
     """
-    named, notes, commands = path.parent / RESULT_LINE, list[str](), list[Command]()
-    line = _named_line(named) if named.is_file() else None
-    if line is not None:
+    named, line, notes, commands = path.parent / RESULT_LINE, None, list[str](), list[Command]()
+    if named.is_file():
+        patterns = read_text(named).splitlines()
+        for number, pattern in enumerate(patterns, 1):
+            try:
+                re.compile(pattern)
+            except re.error as error:  # noqa: PERF203 - the message names the line
+                message = f"is no regular expression: {error}"
+                raise ParamsError(message, file=named, line=number, found=pattern) from error
+        line = "|".join(f"(?:{pattern})" for pattern in patterns if pattern.strip())
         notes.append(f"{named} says which lines of an inference hold a result")
     for command in plan.commands:
         own = line
@@ -427,7 +396,10 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
         if own is None and any(one.reads and one.line for one in command.leaves):
             program = start / command.cwd / script
             text = program.read_text(encoding="utf-8", errors="replace") if program.is_file() else ""
-            if text and not _is_verified(text, suite, root):
+            of_suite = (
+                not suite.marks.folders or marks_in_checkout(suite, root) or is_driver_of(suite, driver_text(root))
+            )
+            if text and not (all(one in text for one in suite.result_program) if suite.result_program else of_suite):
                 own = ""
                 notes.append(
                     f"{script} is not the program that the profile {suite.name} was verified with: any line of its own that "
@@ -436,23 +408,6 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
         leaves = tuple(one if own is None or not one.reads else one._replace(line=own) for one in command.leaves)
         commands.append(command._replace(leaves=leaves))
     return with_notes(plan._replace(commands=tuple(commands)), *dict.fromkeys(notes))
-
-
-def _named_line(file: Path) -> str:
-    lines = [line for line in read_text(file).splitlines() if line.strip()]
-    for number, line in enumerate(lines, 1):
-        try:
-            re.compile(line)
-        except re.error as error:  # noqa: PERF203 - the message names the line
-            raise ParamsError(f"is no regular expression: {error}", file=file, line=number, found=line) from error
-    return "|".join(f"(?:{line})" for line in lines)
-
-
-def _is_verified(program: str, suite: Suite, root: Path | None) -> bool:
-    """Return whether a program's text, or the checkout that it is in, is the one that a profile's result line is of."""
-    if suite.result_program:
-        return all(text in program for text in suite.result_program)
-    return not suite.marks.folders or bool(marks_in_checkout(suite, root)) or is_driver_of(suite, driver_text(root))
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:

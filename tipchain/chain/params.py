@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from tipchain.errors import ParamsError
 
-# The text of a TIPC parameter file: sections of ``key:value`` lines.
-#
 # Nothing here knows what a line is for; that is the layout's business (``slots``). A value is everything
 # after the first ``:``; a line without one is a key with an empty value. Blank lines, comment lines (``#`` first), CRLF, a byte order mark and a missing final
 # newline are harmless. No text of a file ever reaches a shell.
@@ -33,14 +31,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Param(NamedTuple):
-    """One ``key:value`` line; keys are not unique in a file.
-
-    Attributes:
-        section: name in the header above the line, as ``train_params``.
-        key: text before the first ``:``, without blanks around it.
-        value: all text after it, as it stands.
-        line: 1-based line in the file.
-    """
+    """One ``key:value`` line below a section's header; keys are not unique in a file. The value is as it stands."""
 
     section: str
     key: str
@@ -49,14 +40,7 @@ class Param(NamedTuple):
 
 
 class ParamFile(NamedTuple):
-    """A parsed parameter file.
-
-    Attributes:
-        path: name of the file, for messages.
-        lines: the lines without line ends and byte order mark.
-        headers: section names in order, each with its line.
-        params: the ``key:value`` lines in order.
-    """
+    """A parsed parameter file; ``headers`` are the names of its sections in order, each with its line."""
 
     path: str
     lines: tuple[str, ...]
@@ -83,7 +67,8 @@ def read_text(path: Path) -> str:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = getattr(error, "strerror", None) or str(error)
-        like = _like_named(path) if isinstance(error, FileNotFoundError) else None
+        above = next((folder for folder in path.parents if folder.is_dir()), None)
+        like = next(above.rglob(path.name), None) if above and isinstance(error, FileNotFoundError) else None
         hint = f"there is {like}" if like else None
         raise ParamsError(f"cannot be read: {reason}", file=str(path).replace("\0", "\\0"), hint=hint) from error
     if len(data) > MAX_BYTES:
@@ -92,11 +77,6 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _no_utf8(path, data, error.start) from error
-
-
-def _like_named(path: Path) -> Path | None:
-    above = next((folder for folder in path.parents if folder.is_dir()), None)
-    return next(above.rglob(path.name), None) if above else None
 
 
 def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
@@ -131,10 +111,7 @@ def split_lines(text: str) -> tuple[str, ...]:
 def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError], None] | None = None) -> ParamFile:
     """Parse the ``text`` of a parameter file.
 
-    Args:
-        text: the whole file.
-        path: for messages only.
-        refuse: told of every line that cannot be one, which is then read as far as it goes; without it the first raises.
+    ``refuse`` is told of every line that cannot be one, which is then read as far as it goes; without it the first raises.
 
     Raises:
         ParamsError: a line before the first header, a control character, a conflict's marker, a full-width colon.
@@ -142,6 +119,8 @@ def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError]
     lines = split_lines(text)
     headers: list[tuple[str, int]] = []
     params: list[Param] = []
+    name = PurePath(path).name
+    own = next((section for pattern, section in HEADERLESS.items() if fnmatchcase(name, pattern)), "")
 
     def wrong(message: str, number: int, found: str, expected: str | None = None) -> None:
         error = ParamsError(message, file=path, line=number, found=found, expected=expected)
@@ -167,24 +146,14 @@ def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError]
             plain = plain.replace(FULL_WIDTH_COLON, ":", 1)
         if header := HEADER.fullmatch(bare):
             headers.append(("_".join(header[1].split()), number))
-        elif not headers and not params and (own := _section_by_name(path)):
-            headers.append((own, 0))
-            params.append(_param(own, plain, number))
-        elif not headers:
+            continue
+        headers += [(own, 0)] if own and not headers else []
+        if not headers:
             wrong("a line before the first section header", number, plain, "===...train_params...===")
-        else:
-            params.append(_param(headers[-1][0], plain, number))
+            continue
+        key, _, value = plain.partition(":")
+        params.append(Param(section=headers[-1][0], key=key.strip(), value=value, line=number))
     return ParamFile(path=path, lines=lines, headers=tuple(headers), params=tuple(params))
-
-
-def _param(section: str, line: str, number: int) -> Param:
-    key, _, value = line.partition(":")
-    return Param(section=section, key=key.strip(), value=value, line=number)
-
-
-def _section_by_name(path: str) -> str:
-    name = PurePath(path).name
-    return next((section for pattern, section in HEADERLESS.items() if fnmatchcase(name, pattern)), "")
 
 
 def read_params(path: Path) -> ParamFile:
@@ -203,15 +172,7 @@ _SPECIAL = re.compile(r"""[^\x20-\x7e]|["'\\`();<>|&]""")
 
 
 class Slot(NamedTuple):
-    """A line of a parameter file in its place.
-
-    Attributes:
-        role: what the engine calls it.
-        key: text before the first ``:``.
-        value: text after it, without blanks around it.
-        file: the file's name, for messages.
-        line: 1-based line there; 0 for a slot that the file does not have.
-    """
+    """A line of a parameter file in its place; its line is 0 where the file does not have it."""
 
     role: str
     key: str
@@ -272,21 +233,12 @@ def plain_list(value: str) -> tuple[str, ...]:
     return tuple(parts[:-1] if parts[-1] == "" else parts)
 
 
-@lru_cache(maxsize=4096)
-def _plain_words(text: str) -> Words | None:
-    return None if _SPECIAL.search(text) else tuple(text.split())
-
-
 def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """Split ``text`` like POSIX words: blanks separate, quotes and backslashes protect.
 
     What a shell would have acted on is refused rather than handed on as an argument, because no author
-    means it literally; put single quotes around it where one does.
-
-    Args:
-        text: what to split.
-        slot: the line that it is from, for messages.
-        pipes: take each ``|`` for a blank, as the original drivers' unquoted ``eval`` does.
+    means it literally; put single quotes around it where one does. With ``pipes`` each ``|`` is a blank, as for the
+    original drivers' unquoted ``eval``.
 
     Raises:
         ParamsError: an unbalanced quote, or an unquoted ``;``, ``|``, ``&``, ``<``, ``>``, ``(``, ``)``,
@@ -294,8 +246,8 @@ def split_words(text: str, slot: Slot, *, pipes: bool = False) -> Words:
     """
     if pipes:
         text = text.replace("|", " ")
-    if (words := _plain_words(text)) is not None:
-        return words
+    if not _SPECIAL.search(text):
+        return tuple(text.split())
     if operator := shell_operator(text):
         raise slot.error(
             f"{operator!r} would be acted on by a shell; tipchain runs programs without one",

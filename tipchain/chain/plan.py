@@ -11,8 +11,6 @@ from tipchain.chain.suites import LintFinding
 from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.modes import DataFolders, Mode
 
-# Commands and plans: what a chain would run, in order.
-#
 # In the default mode everything of a run stands below ``<out>/runs/<run>``, so no run overwrites another's files;
 # the names that the suite is used to become links to the latest run (``Plan.latest``). In a plan that is only
 # shown the run is called ``RUN``.
@@ -87,17 +85,14 @@ class Command(NamedTuple):
         env: environment variables that the plan sets; others are left alone.
         cwd: folder to run in, relative to where the plan was made.
         log: file for standard output and error, relative likewise; None for the terminal (legacy only).
-        timeout_s: seconds until it is ended, None for no limit.
         needs: ids of the commands that must have passed.
-        on_gpu: whether it needs a GPU.
-        skip: why it cannot run, known before; "" if it can.
+        skip: the reason why it cannot run, known before; "" if it can.
         leg: commands of one leg run one after the other, in the plan's order; legs may run at once.
         gpus: ids of the GPUs that it takes; with ``on_gpu`` and none named, it takes whichever there are.
         launched: whether it starts worker processes with ``paddle.distributed.launch``.
-        leaves: what it must leave.
         finds: texts in ``argv`` that are settled when it starts.
         links: (name, target) pairs of symbolic links to make before it starts where the target exists.
-        speed: how its speed is measured; None where that is not what it is run for.
+        speed: the reading of its speed; None where it is not run for that.
         wrapper: words that the original driver starts it with, in legacy plans; ``plan --shell`` shows them.
     """
 
@@ -126,20 +121,15 @@ class Plan(NamedTuple):
 
     Attributes:
         params: the file as the user named it.
-        mode: the mode.
-        suite: the profile's name.
-        model: the model's name.
         status: end of a line in results_python.log, a ``str.format`` template.
         out: folder of the mode's output.
         run: folder of the run below it; equal to ``out`` in legacy plans.
-        commands: the commands in order.
         latest: names below ``out`` that shall point to files of the run, as (name, path below ``run``).
-        notes: what was left out and why.
         chain: the kind of chain, a name of `tipchain.chain.kinds.KINDS`.
         results_log: name of the suite's log of status lines, below ``out``.
         results_head: line that the suite writes there at the start of a run, "" for none.
         redirected: steps whose status lines show the redirection to the log.
-        findings: all that is to be said about the file; the notes are the more important ones.
+        findings: all remarks about the file; the notes are the more important ones.
         data: the data folders, relative to where the plan was made; None for the mode's own.
     """
 
@@ -166,7 +156,6 @@ class Options(NamedTuple):
 
     Attributes:
         run: name of the run's folder.
-        python: interpreter instead of the file's.
         timeout_s: limit for every command; None for the mode's own limits, infinity for none.
         gpu_id: CUDA_VISIBLE_DEVICES in whole_infer.
         argument: the driver's third word where it names no GPU, as benchmark_train's ``dynamic_bs8_fp32_DP_N1C1``.
@@ -175,7 +164,6 @@ class Options(NamedTuple):
         settings: lines to change, as ``KEY=VALUE``.
         root: absolute folder that the plan is made in, for suites that name it in their commands.
         workdir: folder for the output instead of ``test_tipc/output``; "" for that.
-        data: data folders instead of the mode's own.
     """
 
     run: str = PLACEHOLDER
@@ -246,13 +234,18 @@ def select(plan: Plan, only: Sequence[str] = (), skip: Sequence[str] = ()) -> Pl
     """
     if not only and not skip:
         return plan
-    wanted = _closure(plan.commands, _matching(plan, only, "--only")) if only else {one.id for one in plan.commands}
+    wanted = set(_matching(plan, only, "--only")) if only else {one.id for one in plan.commands}
+    for command in reversed(plan.commands):  # what a command needs stands before it
+        wanted |= set(command.needs) if command.id in wanted else set()
     dropped = _matching(plan, skip, "--skip")
-    kept = tuple(
-        _without(command, dropped) for command in plan.commands if command.id in wanted and command.id not in dropped
-    )
+    kept = []
+    for command in plan.commands:
+        lost = [need for need in command.needs if need in dropped]
+        skip = command.skip or (f"{', '.join(lost)} is left out (--skip)" if lost else "")
+        needs = tuple(need for need in command.needs if need not in lost)
+        kept += [command._replace(needs=needs, skip=skip)] if command.id in wanted - dropped else []
     note = f"{len(kept)} of {len(plan.commands)} commands are selected"
-    return with_notes(plan._replace(commands=kept), note)
+    return with_notes(plan._replace(commands=tuple(kept)), note)
 
 
 def matches(pattern: str, command: Command) -> bool:
@@ -288,44 +281,16 @@ def _nothing(plan: Plan, pattern: str, option: str) -> str:
     return "\n".join([head, *shown])
 
 
-def _closure(commands: Sequence[Command], ids: frozenset[str]) -> frozenset[str]:
-    """Return ``ids`` and all that they need, and what that needs."""
-    needs = {command.id: command.needs for command in commands}
-    found: set[str] = set()
-    left = list(ids)
-    while left:
-        name = left.pop()
-        if name not in found:
-            found.add(name)
-            left += needs.get(name, ())
-    return frozenset(found)
-
-
-def _without(command: Command, dropped: frozenset[str]) -> Command:
-    lost = [need for need in command.needs if need in dropped]
-    if not lost:
-        return command
-    left = tuple(need for need in command.needs if need not in dropped)
-    return command._replace(needs=left, skip=command.skip or f"{', '.join(lost)} is left out (--skip)")
-
-
-# How commands ended.
-
-
 class Result(NamedTuple):
     """How one command ended.
 
     Attributes:
         command: the command, with the environment variables that it was given besides the parent's.
-        outcome: PASS, FAIL, ERROR or SKIP.
         reason: one sentence; "" for a PASS.
-        exit_code: the exit status, None where there is none.
         signal: name of the signal that ended it, "" for none.
         started: local time as ISO 8601, "" if it did not start.
-        seconds: wall time.
         peak_memory_mb: largest resident size of the command or of a process it waited for, in MiB.
         log: its log, relative to the run's folder.
-        tail: the log's last lines.
         figures: numbers found in the log, by name: ``avg_ips``, ``loss``, ``top1``, ``inference_ms``, ...
         missing: the artifacts that it should have left and did not, as text.
         reused: whether an earlier attempt of the run had passed it, so that it was not run again.

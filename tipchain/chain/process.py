@@ -74,12 +74,9 @@ class Ending:
     Attributes:
         exit_code: its exit status; None where a signal ended it or it did not start.
         signal: number of the signal that ended it, 0 for none.
-        seconds: wall time.
-        peak_memory_mb: largest resident size in MiB.
         tail: the last lines of its output, before it was made to end.
         timed_out: whether it was ended for its time.
-        interrupted: whether the user interrupted it.
-        failure: why it could not be started or its log not be written; "" otherwise.
+        failure: the reason why it could not be started or its log not be written; "" otherwise.
     """
 
     exit_code: int | None = None
@@ -111,7 +108,7 @@ def call(
         cwd: folder to run in.
         env: the whole environment.
         log: file for its output, written anew.
-        timeout_s: limit; then SIGINT, SIGTERM and SIGKILL follow.
+        timeout_s: limit; then SIGINT, SIGTERM and SIGKILL follow, each with its seconds of ``grace_s``.
         watch: called with the last line of output, often.
         grace_s: seconds to wait after each of the three signals.
         stop: ends it when asked, as an interrupt by the user does.
@@ -139,8 +136,10 @@ def call(
                 bufsize=0,
             )
         running = _Child(process, ours, file, begin, watch, grace_s, stop or Stop())
-        if (trouble := running.start(wanted)) is not None:
-            return _not_started(argv[0], trouble)
+        if number := running.start(wanted):
+            if number == errno.ENOENT:
+                return Ending(exit_code=127, failure=f"{argv[0]}: command not found ({PYTHON_HINT})")
+            return Ending(exit_code=126, failure=f"{argv[0]}: cannot be run: {os.strerror(number)} ({PYTHON_HINT})")
         if begun is not None:
             begun(running.pid)
         return running.follow(timeout_s)
@@ -151,12 +150,6 @@ def _bytes(text: str) -> bytes:
         return os.fsencode(text)
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogateescape")
-
-
-def _not_started(program: str, error: OSError) -> Ending:
-    if error.errno == errno.ENOENT:
-        return Ending(exit_code=127, failure=f"{program}: command not found ({PYTHON_HINT})")
-    return Ending(exit_code=126, failure=f"{program}: cannot be run: {error.strerror} ({PYTHON_HINT})")
 
 
 class _Child:
@@ -185,8 +178,8 @@ class _Child:
         self.peak_kb = 0
         self.failure = ""
 
-    def start(self, wanted: bytes) -> OSError | None:
-        """Let the warden start the program; return why it cannot."""
+    def start(self, wanted: bytes) -> int:
+        """Let the warden start the program; return the number of the error if it cannot, else 0."""
         try:
             with suppress(BrokenPipeError):
                 self.channel.sendall(wanted)
@@ -197,10 +190,9 @@ class _Child:
         if answer[:1] == b"P":
             self.pid, self.lower = map(int, answer[1:].split())
             self.channel.setblocking(False)
-            return None
+            return 0
         self._dismiss()
-        number = int(answer[1:]) if answer else errno.EAGAIN
-        return OSError(number, os.strerror(number) if answer else "what watches over it did not start")
+        return int(answer[1:]) if answer else errno.EAGAIN
 
     def _line(self) -> bytes:
         while b"\n" not in self.told:

@@ -391,8 +391,8 @@ class Schedule:
             return _not_run(command, reason, Outcome.ERROR if self.policy.require_gpu else Outcome.SKIP)
         bad = (need for need in command.needs if self.results[need].outcome is not Outcome.PASS)
         if need := next(bad, ""):
-            why = "was not run" if self.results[need].outcome is Outcome.SKIP else "failed"
-            return _not_run(command, f"{need} {why}")
+            skipped = self.results[need].outcome is Outcome.SKIP
+            return _not_run(command, f"{need} was not run" if skipped else f"{need} failed")
         return None
 
     def must_repeat(self, command: Command) -> bool:

@@ -14,8 +14,6 @@ from tipchain.chain.suites import LintFinding, SlotRule
 from tipchain.errors import InputError, ParamsError, did_you_mean
 from tipchain.modes import SCRIPTS, STAGES
 
-# From the lines of a file to slots: which line means what.
-#
 # Two ways. ``checked_slots`` holds the file against the suite's layout, by section headers, known keys and the
 # number of lines; a shifted file is refused. ``legacy_slots`` counts lines as the original drivers do.
 
@@ -25,7 +23,7 @@ ALIGNMENT_SECTION = "alignment_params"
 ALIGNMENT_KEYS = ("alignment", "steps")
 TO_STATIC_SECTION = "to_static_train_benchmark_params"
 ALIKE = 0.8
-"""From what ratio of difflib's the name of a section is taken for a mistyped one; other drivers' are none of ours."""
+"""From this ratio of difflib's on the name of a section is a mistyped one; other drivers' are none of ours."""
 
 
 if TYPE_CHECKING:
@@ -92,11 +90,10 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
-@lru_cache(maxsize=256)
 def _is_mistyped(section: str) -> bool:
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher  # few files have a section that is nobody's
 
-    return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
+    return SequenceMatcher(None, ALIGNMENT_SECTION, section).ratio() >= ALIKE
 
 
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
@@ -189,21 +186,11 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
     return Slot(role=role, key=param.key, value=param.value.strip(), file=file.path, line=param.line)
 
 
-def cut_slots(slots: Slots, suite: Lines) -> Slots:
-    """Return ``slots`` with keys and values as the original driver cuts them."""
-    return {role: slot if role in suite.uncut else _cut(slot, suite) for role, slot in slots.items()}
-
-
 def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> Slots:
     """Return the slots as the original drivers count them.
 
-    They drop empty lines, look no key up, and cut values at the second ``:``; some read the first lines only.
-
-    Args:
-        text: the file's text.
-        path: its name, for messages.
-        suite: the profile.
-        whole: leave values whole; what is left of the originals' reading is the counting.
+    They drop empty lines, look no key up, and cut values at the second ``:``, which ``whole`` leaves out; some read the
+    first lines only.
     """
     physical = split_lines(text)
     numbered = [(number, line) for number, line in enumerate(physical, 1) if line]
@@ -219,7 +206,9 @@ def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> 
         number, line = numbered[header] if header < len(numbered) else (0, "")
         slots["to_static"] = _legacy_slot("to_static", line, number, path, suite)
     slots |= _lacking(slots, suite, path)
-    return slots if whole else cut_slots(slots, suite)
+    if whole:
+        return slots
+    return {role: slot if role in suite.uncut else _cut(slot, suite) for role, slot in slots.items()}
 
 
 def has_word(line: str, word: str) -> bool:
@@ -234,9 +223,8 @@ def _legacy_slot(role: str, line: str, number: int, path: str, suite: Lines) -> 
 
 
 def _cut(slot: Slot, suite: Lines) -> Slot:
-    value = _echoed(slot.value if suite.rest else slot.value.partition(":")[0])
-    key = _echoed(slot.key)
-    return slot if (key, value) == (slot.key, slot.value) else slot._replace(key=key, value=value)
+    value = slot.value if suite.rest else slot.value.partition(":")[0]
+    return slot._replace(key=_echoed(slot.key), value=_echoed(value))
 
 
 def _echoed(text: str) -> str:
@@ -423,8 +411,6 @@ def meaning(role: str) -> str:
     return ROLES.get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
 
 
-# Where a file does not fit its suite's layout: which line is missing, too many or mistyped.
-#
 # The drivers count lines, so what is wrong on one line shows on another. Here each change of one line that would make
 # the section fit is tried; of those the ones count in which the values look like what their lines are for.
 
@@ -436,12 +422,11 @@ Pairs = Sequence[tuple[SlotRule, Param]]
 
 
 class _Change(NamedTuple):
-    """A change of one line after which a section fits.
+    """A change of one line, ``rename``, ``insert`` or ``delete``, after which a section fits.
 
     Attributes:
-        kind: ``rename`` (another key), ``insert`` or ``delete``.
         place: index among the section's lines.
-        rule: what the renamed or inserted line is for; None for a deleted one.
+        rule: the rule of the renamed or inserted line; None for a deleted one.
         oddities: number of values that look out of place afterwards.
         pairs: the rules and lines afterwards.
     """
@@ -583,7 +568,7 @@ def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
 
 
 def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
-    """Return whether a line is missing below a program of inference that is null: the lines there are its arguments."""
+    """Tell a line that is missing below a program of inference that is null: the lines there are its arguments."""
     programs = (param for rule, param in change.pairs if rule.role == "inference")
     return any(param in above and param.value.strip() in NOTHING for param in programs)
 
@@ -704,12 +689,6 @@ def _said(
     seen = error.message.partition(";")[0].partition(": expected")[0]
     where = f"line {error.line}: " if seen.startswith("expected") and error.line != after else ""
     place = f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
-    return f"{where}{seen}: a line is missing {place}{_what(changes)}", after
-
-
-def _what(changes: Sequence[_Change]) -> str:
     rules = list(dict.fromkeys(change.rule for change in changes if change.rule is not None))
-    if len(rules) > 2:
-        return ""
     each = [f"{wanted(rule)}, {meaning(rule.role)}" if rule.keys else meaning(rule.role) for rule in rules]
-    return f" ({'; or '.join(each)})"
+    return f"{where}{seen}: a line is missing {place}" + (f" ({'; or '.join(each)})" if len(rules) <= 2 else ""), after

@@ -44,8 +44,6 @@ from tipchain.paddle_tools.program import (
 from tipchain.parity.case import Case
 from tipchain.weights.files import load_paddle_weights
 
-__all__ = ["Session", "add_arguments", "run", "start_session"]
-
 T = TypeVar("T")
 
 
@@ -249,54 +247,10 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.PASSED
     # The optimizer's moments are saved under internal names, which count up within a process.
     with bench.paddle.utils.unique_name.guard():
-        start_session(bench, settings, position).train()
+        Session(bench, settings, position).train()
     if settings.processes > 1:
         leave_group(ExitCode.PASSED)
     return ExitCode.PASSED
-
-
-def start_session(bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> Session:
-    """Build everything that training needs, and load what it starts from.
-
-    Raises:
-        UsageError: the checkpoint was trained otherwise (case, batch size, learning rate, AMP, devices).
-        DataError: the data folder lacks a split.
-        WeightsError: weights or a checkpoint that cannot be used.
-    """
-    distributed = bench.paddle.distributed
-    if settings.processes > 1:
-        distributed.init_parallel_env()
-    rank, devices = distributed.get_rank(), distributed.get_world_size()
-    start: dict[str, Any] = {"epoch": 0, "iteration": 0, "step": 0, "best": None, "metric": {}}
-    fresh = taken(Position, settings, case=bench.case.id, devices=devices, **start)
-    if position is not None:
-        _check_resumable(position, fresh)
-    if settings.lr_scaling == "linear" and rank == 0:
-        many = f"{devices} process{'' if devices == 1 else 'es'}"
-        print(f"learning rate {settings.learning_rate:g} x {many} = {settings.rate:g} (linear scaling)")
-    train_set, eval_set = bench.dataset("train"), bench.dataset("val")
-    model = settings.load(bench)
-    optimizer, schedule = _optimizer(bench, model, settings)
-    scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler(**settings.scaling)
-    if settings.amp_level == "O2":
-        # After the weights are loaded, for the model's tensors become float16. Saved ones stay float32, so
-        # that they load into the plain model.
-        model, optimizer = bench.paddle.amp.decorate(model, optimizer, level="O2", save_dtype="float32")
-    if settings.resume is not None:
-        load_moments(settings.resume, model, optimizer, scaler)
-    return Session(
-        bench=bench,
-        settings=settings,
-        model=model,
-        network=bench.paddle.DataParallel(model) if devices > 1 else model,
-        optimizer=optimizer,
-        schedule=schedule,
-        scaler=scaler,
-        train_set=train_set,
-        eval_set=eval_set,
-        rank=rank,
-        position=position or fresh,
-    )
 
 
 def _check_resumable(position: Position, fresh: Position) -> None:
@@ -306,34 +260,49 @@ def _check_resumable(position: Position, fresh: Position) -> None:
             raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
 
 
-def _optimizer(bench: PaddleBench, model: object, settings: TrainingSettings) -> tuple[object, object]:
-    rate: Any = settings.rate
-    schedule = None
-    if bench.case.sides["paddle"].scheduler is not None:
-        schedule = bench.builder("scheduler")(None, learning_rate=rate, **bench.case.scheduler_args)
-        rate = schedule
-    optimizer = make_optimizer(bench.builder("optimizer"), model, rate, bench.case.optimizer_args)
-    return optimizer, schedule
-
-
-@dataclass(slots=True, kw_only=True)
 class Session:
     """One training run; ``position`` moves on, the rest stays.
 
     ``model`` is saved, ``network``, it or ``DataParallel`` around it, is trained; only rank 0 evaluates and saves.
     """
 
-    bench: PaddleBench
-    settings: TrainingSettings
-    model: Model
-    network: Model
-    optimizer: Optimizer
-    schedule: Schedule
-    scaler: Any
-    train_set: Dataset
-    eval_set: Dataset
-    rank: int
-    position: Position
+    def __init__(self, bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> None:
+        """Build everything that training needs, and load what it starts from.
+
+        Raises:
+            UsageError: the checkpoint was trained otherwise (case, batch size, learning rate, AMP, devices).
+            DataError: the data folder lacks a split.
+            WeightsError: weights or a checkpoint that cannot be used.
+        """
+        self.bench, self.settings, distributed = bench, settings, bench.paddle.distributed
+        if settings.processes > 1:
+            distributed.init_parallel_env()
+        self.rank, devices = distributed.get_rank(), distributed.get_world_size()
+        start: dict[str, Any] = {"epoch": 0, "iteration": 0, "step": 0, "best": None, "metric": {}}
+        fresh = taken(Position, settings, case=bench.case.id, devices=devices, **start)
+        if position is not None:
+            _check_resumable(position, fresh)
+        self.position: Position = position or fresh
+        if settings.lr_scaling == "linear" and self.rank == 0:
+            many = f"{devices} process{'' if devices == 1 else 'es'}"
+            print(f"learning rate {settings.learning_rate:g} x {many} = {settings.rate:g} (linear scaling)")
+        self.train_set, self.eval_set = bench.dataset("train"), bench.dataset("val")
+        self.model: Model = settings.load(bench)
+        rate: Any = settings.rate
+        self.schedule: Schedule | None = None
+        if bench.case.sides["paddle"].scheduler is not None:
+            rate = self.schedule = bench.builder("scheduler")(None, learning_rate=rate, **bench.case.scheduler_args)
+        builder, arguments = bench.builder("optimizer"), bench.case.optimizer_args
+        self.optimizer: Optimizer = make_optimizer(builder, self.model, rate, arguments)
+        self.scaler = None if settings.amp_level == "O0" else bench.paddle.amp.GradScaler(**settings.scaling)
+        if settings.amp_level == "O2":
+            # After the weights are loaded, for the model's tensors become float16. Saved ones stay float32, so
+            # that they load into the plain model.
+            decorate = bench.paddle.amp.decorate
+            self.model, self.optimizer = decorate(self.model, self.optimizer, level="O2", save_dtype="float32")
+        if settings.resume is not None:
+            load_moments(settings.resume, self.model, self.optimizer, self.scaler)
+        self.network: Model = bench.paddle.DataParallel(self.model) if devices > 1 else self.model
 
     def train(self) -> None:
         """Train to the last epoch or step.

@@ -5,8 +5,7 @@ imported only when a file of its kind is at hand. It has
 
 - ``plan(request) -> Plan``: the commands (`tipchain.chain.kinds.base.Request` says what is asked for);
 - ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.base.Layout`), by which ``lint`` reads a file;
-- ``MEANINGS``: what each role of a layout is for, in words;
-- and, where there is more to say, ``look(request, slots, plan)``: further findings for ``lint``.
+- ``MEANINGS``: what each role of a layout is for, in words.
 """
 
 from __future__ import annotations
@@ -24,13 +23,7 @@ TRAIN_INFER = "train_infer_python"
 
 
 class Mark(NamedTuple):
-    """What tells a kind: all that is given must hold.
-
-    Attributes:
-        section: the file's first section.
-        name: pattern of the file's name.
-        mode: the mode that is asked for.
-    """
+    """What tells a kind, all of it: the file's first section, its name's pattern, the mode that is asked for."""
 
     section: str
     name: str = "*"
@@ -53,14 +46,14 @@ class Kind(NamedTuple):
     """One kind of chain.
 
     Attributes:
-        name: what users type, ``Plan.chain``, and ``chain`` in reports.
-        title: what its chains do, for lint and reports.
+        name: as users type it, ``Plan.chain``, and ``chain`` in reports.
+        title: the purpose of its chains, for lint and reports.
         driver: the suites' script.
         modes: its modes; where there is one, it need not be named.
         marks: each tells it.
-        module: what plans it; "" for `TRAIN_INFER` and for what tipchain does not run.
+        module: its planner; "" for `TRAIN_INFER` and for what tipchain does not run.
         section: the one section that its layouts are of; "" for the whole file.
-        lacks: what its chains need, where tipchain does not run them; "" where it does.
+        lacks: the reason why tipchain does not run its chains; "" where it does.
     """
 
     name: str
@@ -197,21 +190,12 @@ def tell_kind(file: ParamFile, mode: Mode | None = None, chain: str | None = Non
         if chain not in KINDS:
             raise UsageError(f"unknown kind of chain {chain!r}{suggestion(chain, KINDS)}\n  kinds: {', '.join(KINDS)}")
         return Told(kind=KINDS[chain], reason="named by --chain")
-    for kind in KINDS.values():
-        for mark in kind.marks:
-            if mark.holds(file, mode):
-                return Told(kind=kind, reason=str(mark))
-    return Told(kind=KINDS[TRAIN_INFER], reason="it has no other kind's marks")
+    marks = ((kind, mark) for kind in KINDS.values() for mark in kind.marks if mark.holds(file, mode))
+    kind, reason = next(marks, (KINDS[TRAIN_INFER], "it has no other kind's marks"))
+    return Told(kind=kind, reason=str(reason))
 
 
 def owner(section: str) -> Kind | None:
     """Return the other kind whose files begin with ``section``; None for none."""
-    return next(
-        (
-            kind
-            for kind in KINDS.values()
-            if kind.name != TRAIN_INFER
-            and any(mark.section == section and mark.mode is None and mark.name == "*" for mark in kind.marks)
-        ),
-        None,
-    )
+    others = (kind for kind in KINDS.values() if kind.name != TRAIN_INFER and Mark(section=section) in kind.marks)
+    return next(others, None)

@@ -25,18 +25,9 @@ from tipchain.modes import Mode, parse_device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The lines of one suite's files of a kind.
+    """The lines of one suite's files of a kind, with the attributes of a `Suite` that say how they are read.
 
-    Attributes:
-        suite: the suite's name.
-        text: the lines, written as in a suite's profile; "" for those of the suite's own.
-        reads: physical lines that the original reads, None for all.
-        rest: whether a value is all after the first ``:`` in the original too.
-        unread: roles that the original never reads.
-        layout: the parsed ``text``.
-        uncut: the roles whose values the original does not cut: it never reads them.
-        lacks: roles that no line stands for: none.
-        to_static: whether the original looks up a line by a header: it does not.
+    ``text`` has them as a suite's profile has; "" stands for those of the suite's own.
     """
 
     suite: str
@@ -133,18 +124,7 @@ def read_lines(request: Request, layout: Layout) -> Slots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a plan is asked for.
-
-    Attributes:
-        text: the file's text, with the settings of the command line.
-        file: the same, parsed.
-        mode: the mode.
-        root: the checkout that the file lies in, None for none.
-        suite: the suite that was named, None for none.
-        legacy: the original driver's commands, defects included.
-        lenient: let mistyped values pass with a note.
-        options: what the command line adds; its run and root are settled.
-    """
+    """What a plan is asked for; the text has the settings of the command line, the options a run and a root."""
 
     text: str
     file: ParamFile
@@ -157,7 +137,7 @@ class Request:
 
 
 class Planner(Protocol):
-    """What plans a kind; ``look(request, slots, plan)`` is optional."""
+    """The module of a kind."""
 
     LAYOUTS: Sequence[Layout]
     MEANINGS: Mapping[str, str]
@@ -174,13 +154,7 @@ class Chain(PlanDraft):
     """The plan of one kind of chain as it is built.
 
     In the default mode all of a run stands below ``<out>/runs/<run>``; the names that the suite is used to become links.
-
-    Args:
-        request: what is asked for.
-        kind: the kind's name.
-        suite: the suite's name.
-        slots: the file's lines.
-        out: the original's folder of logs, below which its plans' logs are named, with ``{model}`` in it; "" for the usual one.
+    ``out`` is the original's folder of logs, with ``{model}`` in it; "" for the usual one.
 
     Raises:
         ParamsError: the model's name is none of a folder.
@@ -232,11 +206,5 @@ class Chain(PlanDraft):
         return own or [("cpu", ON_CPU[value]) for _, value in found[:1]]
 
     def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
-        """Return the plan.
-
-        Args:
-            results_log: name of the suite's log of status lines.
-            status: its lines after ``Run successfully with command - ``.
-            redirected: steps whose lines show the redirection.
-        """
+        """Return the plan, with the suite's log of status lines and its steps whose lines show the redirection."""
         return self.finished()._replace(results_log=results_log, status=status, redirected=frozenset(redirected))

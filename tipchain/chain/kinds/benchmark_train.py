@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import PurePath
@@ -94,15 +93,7 @@ MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRun:
-    """One training that is measured.
-
-    Attributes:
-        batch: batch size.
-        precision: an entry of fp_items.
-        devices: ``N1C4``: hosts and GPUs of them all.
-        trainer: ``norm_train`` or ``to_static_train``; "" for the file's own.
-        mode: the run mode, ``DP``.
-    """
+    """One training that is measured, on ``N1C4``: hosts and GPUs of them all; the trainer "" is the file's own."""
 
     batch: str
     precision: str
@@ -128,13 +119,10 @@ class BenchmarkRun:
         return f"bs{self.batch}_{self.precision}_{self.mode}_{devices}"
 
 
-def section_rules(driver: Driver) -> str:
-    """Return the section's lines as a layout's text."""
-    words = (f"{role}:{KEYS[role.removeprefix('?')]}" for role in driver.section)
-    return f"={SECTION} " + " ".join(words)
-
-
-LAYOUTS: Sequence[Layout] = tuple(Layout(suite=name, text=section_rules(driver)) for name, driver in DRIVERS.items())
+LAYOUTS: Sequence[Layout] = tuple(
+    Layout(suite=name, text=" ".join([f"={SECTION}", *(f"{one}:{KEYS[one.removeprefix('?')]}" for one in own.section)]))
+    for name, own in DRIVERS.items()
+)
 
 
 def plan(request: Request) -> Plan:
@@ -152,37 +140,32 @@ def plan(request: Request) -> Plan:
     return (_Original if request.legacy else _SectionPlan)(request, suite).plan()
 
 
-class _TrainingPlan(ABC):
-    """Rewrites the file for each training, and plans it."""
+class _TrainingPlan:
+    """Rewrites the file for each training, and plans it.
 
-    def __init__(self, request: Request, suite: Suite) -> None:
-        self.request, self.suite, self.driver = request, suite, DRIVERS[suite.name]
-        self.lines = list(split_lines(request.text))
-        self.section = self.read_section()
+    Args:
+        request: what is asked for.
+        suite: the profile.
+        places: the line of each role, from 1.
+        section: the slots of the section.
+        lists: roles whose values become ones of ``mode=value``.
+    """
 
     model: str
 
-    @abstractmethod
-    def read_section(self) -> Slots:
-        """Return the slots of the section."""
-
-    @abstractmethod
-    def line(self, role: str) -> int:
-        """Return the line of a role, from 1; 0 for none."""
-
-    def is_list(self, role: str) -> bool:
-        """Return whether a role's value becomes one of ``mode=value``."""
-        return role in self.suite.mode_lists
+    def __init__(
+        self, request: Request, suite: Suite, places: Mapping[str, int], section: Slots, lists: Collection[str]
+    ) -> None:
+        self.request, self.suite, self.driver = request, suite, DRIVERS[suite.name]
+        self.lines = list(split_lines(request.text))
+        self.places, self.section, self.lists = places, section, lists
 
     def set(self, role: str, value: str) -> None:
         """Replace the value on a role's line; the key ends at the first ``:``."""
-        number = self.line(role)
-        if 0 < number <= len(self.lines):
-            key = self.lines[number - 1].partition(":")[0]
-            self.lines[number - 1] = f"{key}:{value}"
+        self.change(role, lambda line: f"{line.partition(':')[0]}:{value}")
 
     def change(self, role: str, change: Callable[[str], str]) -> None:
-        number = self.line(role)
+        number = self.places.get(role, 0)
         if 0 < number <= len(self.lines):
             self.lines[number - 1] = change(self.lines[number - 1])
 
@@ -207,16 +190,12 @@ class _TrainingPlan(ABC):
         if to_static and self.suite.name != "paddleclas":
             self.replace_all("trainer:norm_train", "trainer:to_static_train")
         if self.suite.name == "paddleseg":
-            number = self.line("autocast")
-            line = self.lines[number - 1] if 0 < number <= len(self.lines) else ""
-            if line.partition(":")[0] == "Global.auto_cast":
-                self.lines[number - 1] = line.replace("Global.auto_cast", "--precision", 1)
+            self.change("autocast", lambda line: re.sub("^Global.auto_cast:", "--precision:", line))
 
     def settle(self, run: BenchmarkRun, epoch: str) -> None:
-        mode = f"{self.request.mode.value}="
         self.set("autocast", run.precision)
-        self.set("batch", f"{mode if self.is_list('batch') else ''}{run.batch}")
-        self.set("epoch", f"{mode if self.is_list('epoch') else ''}{epoch}")
+        for role, value in (("batch", run.batch), ("epoch", epoch)):
+            self.set(role, f"{self.request.mode.value}={value}" if role in self.lists else value)
         if run.trainer:
             self.set("trainer", run.trainer)
 
@@ -243,23 +222,18 @@ class _SectionPlan(_TrainingPlan):
 
     def __init__(self, request: Request, suite: Suite) -> None:
         self.slots = read_slots(request.file, suite)
-        super().__init__(request, suite)
-        self.chain = Chain(request, kind="benchmark_train", suite=suite.name, slots=self.slots)
-        self.model = self.chain.model
-
-    def read_section(self) -> Slots:
-        rules = next(one for one in LAYOUTS if one.suite == self.suite.name)
-        own = only_section(self.request.file, SECTION)
+        own = only_section(request.file, SECTION)
         if not own.headers:
             raise ParamsError(
                 f"the file has no section [{SECTION}], which benchmark_train reads",
-                file=self.request.file.path,
-                expected=", ".join(KEYS[role.removeprefix("?")] for role in self.driver.section),
+                file=request.file.path,
+                expected=", ".join(KEYS[role.removeprefix("?")] for role in DRIVERS[suite.name].section),
             )
-        return checked_slots(own, rules)
-
-    def line(self, role: str) -> int:
-        return self.slots[role].line if role in self.slots else 0
+        section = checked_slots(own, next(one for one in LAYOUTS if one.suite == suite.name))
+        places = {role: slot.line for role, slot in self.slots.items()}
+        super().__init__(request, suite, places, section, suite.mode_lists)
+        self.chain = Chain(request, kind="benchmark_train", suite=suite.name, slots=self.slots)
+        self.model = self.chain.model
 
     def plan(self) -> Plan:
         runs = tuple(self.runs())
@@ -271,8 +245,8 @@ class _SectionPlan(_TrainingPlan):
         clean = list(self.lines)
         for run in runs:
             devices = self.devices(run)
-            profiles = (True, False) if len(run.gpus) == 1 and devices != "cpu" and self.profiles() else (False,)
-            for profiled in profiles:
+            twice = len(run.gpus) == 1 and devices != "cpu" and not self.section["profiler"].absent
+            for profiled in (True, False) if twice else (False,):
                 self.lines = list(clean)
                 self.add(run, devices, self.repeated(run, epoch.value), env, profiled=profiled)
         return self.chain.made(results_log="results.log", status=self.suite.status, redirected=self.suite.redirected)
@@ -290,7 +264,10 @@ class _SectionPlan(_TrainingPlan):
         if not re.fullmatch(r"[1-9]\d*", slot.value):
             raise slot.error("is no number of repetitions", expected="repeat:1")
         if (count := int(slot.value) * run.cards) > 1:
-            if self.trains_on_coco():
+            named = re.search(r"\s-c\s+(\S+)(?:\s.*)?\s-o\b", self.lines[self.places["train_norm"] - 1])
+            path = named and self.request.root and self.request.root / named[1]
+            config = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
+            if any(f"datasets/{name}.yml" in config for name in REPEATED):
                 self.change("train_norm", lambda line: f"{line} TrainDataset.repeat={count}")
             else:
                 message = (
@@ -298,12 +275,6 @@ class _SectionPlan(_TrainingPlan):
                 )
                 self.chain.tell("default", message, slot)
         return epoch
-
-    def trains_on_coco(self) -> bool:
-        named = re.search(r"\s-c\s+(\S+)(?:\s.*)?\s-o\b", self.lines[self.line("train_norm") - 1])
-        path = named and self.request.root and self.request.root / named[1]
-        text = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
-        return any(f"datasets/{name}.yml" in text for name in REPEATED)
 
     def runs(self) -> Iterator[BenchmarkRun]:
         asked = self.request.options.argument
@@ -363,18 +334,13 @@ class _SectionPlan(_TrainingPlan):
             raise ParamsError(f"skip_iters: {value!r} is no number of lines", file=self.request.file.path)
         return int(value)
 
-    def profiles(self) -> bool:
-        return not self.section["profiler"].absent
-
     def add(self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
         self.settle(run, epoch)
         self.set("gpu_list", ",".join(run.gpus))
         slot = self.section["profiler"]
-        number = self.line(self.driver.profile)
-        if number:
-            # Its options are separated by what ends a command for a shell.
-            value = shlex.quote(slot.value) if shell_operator(slot.value) else slot.value
-            self.lines[number - 1] = f"{slot.key}:{value}" if profiled else "null:null"
+        # Its options are separated by what ends a command for a shell.
+        value = shlex.quote(slot.value) if shell_operator(slot.value) else slot.value
+        self.change(self.driver.profile, lambda _: f"{slot.key}:{value}" if profiled else "null:null")
         text, path = self.text, self.request.file.path
         if self.request.options.device not in (None, "gpu"):
             slots = read_slots(parse_params(text, path), self.suite)
@@ -388,7 +354,7 @@ class _SectionPlan(_TrainingPlan):
         file = parse_params(text, path)
         spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient)
         inner = expand(spec._replace(alignment=None), path, options)
-        edited = {self.line(role) for role in (*self.driver.nothing, self.driver.profile)}
+        edited = {self.places.get(role, 0) for role in (*self.driver.nothing, self.driver.profile)}
         for one in inner.findings:
             if one.severity == "error" and one.line not in edited:
                 self.chain.findings.append(one)
@@ -418,24 +384,17 @@ class _SectionPlan(_TrainingPlan):
 class _Original(_TrainingPlan):
     """The original's commands: lines are counted, what is rewritten stays so, and all of them write where it is started."""
 
-    def read_section(self) -> Slots:
-        numbered = [line for line in self.lines if line]
-        header = next((n for n, line in enumerate(self.lines, 1) if has_word(line, SECTION)), 0)
-        roles = [role.removeprefix("?") for role in self.driver.section]
+    def __init__(self, request: Request, suite: Suite) -> None:
+        driver, lines = DRIVERS[suite.name], split_lines(request.text)
+        numbered = [line for line in lines if line]
+        header = next((n for n, line in enumerate(lines, 1) if has_word(line, SECTION)), 0)
         slots = {}
-        for index, role in enumerate(roles, header):
-            line = numbered[index] if index < len(numbered) else ""
-            key, _, rest = line.partition(":")
-            value = rest if self.suite.rest else rest.partition(":")[0]
-            slots[role] = Slot(role=role, key=key, value=value, file=self.request.file.path, line=index + 1)
-        return slots
-
-    def is_list(self, role: str) -> bool:
-        return self.driver.lists and role in ("batch", "epoch")
-
-    def line(self, role: str) -> int:
-        places = [rule.role for rule in self.suite.layout]
-        return places.index(role) + 1 if role in places else 0
+        for index, role in enumerate((one.removeprefix("?") for one in driver.section), header):
+            key, _, rest = (numbered[index] if index < len(numbered) else "").partition(":")
+            value = rest if suite.rest else rest.partition(":")[0]
+            slots[role] = Slot(role=role, key=key, value=value, file=request.file.path, line=index + 1)
+        places = {rule.role: number for number, rule in enumerate(suite.layout, 1)}
+        super().__init__(request, suite, places, slots, ("batch", "epoch") if driver.lists else ())
 
     def plan(self) -> Plan:
         slots = legacy_slots(self.request.text, self.request.file.path, self.suite)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tipchain.chain.build import AMP_ON_CPU, build_spec, legacy_spec
 from tipchain.chain.expand import expand
@@ -37,6 +38,7 @@ HEADER = re.compile(r"=+\s*(\w+)\s*=+\s*")
 NUMBER = r"([-+]?(?:\d+\.\d+(?:e[-+]?\d+)?|nan|inf))"
 PACKAGE = Path(__file__).resolve().parents[2]
 NUDGED = str(PACKAGE / "paddle_tools" / "nudged_training.py")
+ENVELOPE = ("-m", "tipchain.parity.envelope")
 CUSTOM = ("echo ", "sed ")
 """With what the last line of a section begins, if it is the suite's own command."""
 DETERMINISTIC = {"FLAGS_cudnn_deterministic": "True"}
@@ -80,8 +82,7 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSection:
+class TrainingSection(NamedTuple):
     """One training of a file: its name, the line of its header, and its lines with that first."""
 
     name: str
@@ -89,15 +90,12 @@ class TrainingSection:
     lines: tuple[str, ...]
 
 
-def sections(text: str) -> Sequence[TrainingSection]:
-    """Return the sections of a file, each with as many lines as the originals hand on."""
+def sections(text: str) -> Iterator[TrainingSection]:
+    """Yield the sections of a file, each with as many lines as the originals hand on."""
     lines = split_lines(text)
-    starts = [(number, HEADER.fullmatch(line.strip())) for number, line in enumerate(lines)]
-    return [
-        TrainingSection(name=found[1], line=number + 1, lines=tuple(lines[number : number + LINES]))
-        for number, found in starts
-        if found
-    ]
+    for number, line in enumerate(lines):
+        if found := HEADER.fullmatch(line.strip()):
+            yield TrainingSection(found[1], number + 1, lines[number : number + LINES])
 
 
 def plan(request: Request) -> Plan:
@@ -120,16 +118,16 @@ def plan(request: Request) -> Plan:
             commands += _legacy(pair, rule, section)
             continue
         why = _one_graph(rule, section)
+        told = []
         if why:
             message = f"{why}; the original trains it twice in dynamic mode, and compares that"
-            findings.append(LintFinding("to-static", "warning", request.file.path, section.line, section.name, message))
-        last = section.lines[-1]
-        if last.startswith("sed "):
+            told.append((section.line, section.name, message))
+        if (last := section.lines[-1]).startswith("sed "):
             message = (
                 "the original runs this command first; tipchain runs no command of a file: run it before the chain"
             )
-            line = section.line + len(section.lines) - 1
-            findings.append(LintFinding("to-static", "warning", request.file.path, line, last.split()[0], message))
+            told.append((section.line + len(section.lines) - 1, last.split()[0], message))
+        findings += [LintFinding("to-static", "warning", request.file.path, *one) for one in told]
         commands += _default(pair, rule, section, why)
     if not plans:
         raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")
@@ -169,7 +167,10 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
     lines = _changed(rule, section, static=static, legacy=request.legacy)
     if request.legacy:
         return expand(legacy_spec("\n".join(lines) + "\n", path, suite, INNER), path, options)
-    _check(request, rule, section)
+    text = "\n" * (section.line - 1) + "\n".join(section.lines)
+    layout = Layout(suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name))
+    own = read_slots(parse_params(text, path), layout)
+    check_folder_name(own["model_name"], own["model_name"].value)
     known = [line for line in lines if line.strip() and not line.startswith(CUSTOM)]
     text = "\n" * (section.line - 1) + "\n".join(
         ["=train_params=", *known[1:], "=eval_params=", "eval:null", "null:null"]
@@ -187,13 +188,6 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
     return made._replace(findings=spec.findings)
 
 
-def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> None:
-    text = "\n" * (section.line - 1) + "\n".join(section.lines)
-    layout = Layout(suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name))
-    slots = read_slots(parse_params(text, request.file.path), layout)
-    check_folder_name(slots["model_name"], slots["model_name"].value)
-
-
 def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection) -> Sequence[Command]:
     out, name, commands = pair[0].out, section.name, list[Command]()
     for half, which in zip(pair, ("dygraph", "dy2static"), strict=True):
@@ -201,14 +195,10 @@ def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection)
         commands += [one._replace(env={**DETERMINISTIC, **one.env}, log=one.log or printed) for one in half.commands]
     look = ("python", "test_tipc/extract_loss.py", "-v", rule.line, "-e", rule.extract)
     losses = [f"./{out}/{name}_{which}_loss.txt" for which in ("dygraph", "dy2static")]
-    return [
-        *commands,
-        Command(id="losses[static]", step="other", argv=look, env=DETERMINISTIC),
-        Command(id="losses[dynamic]", step="other", argv=look, env=DETERMINISTIC),
-        Command(
-            id="diff", step="compare", argv=("diff", "-w", *losses), env=DETERMINISTIC, log=f"{out}/{name}_diff_log.txt"
-        ),
-    ]
+    for which in ("static", "dynamic"):
+        commands.append(Command(id=f"losses[{which}]", step="other", argv=look, env=DETERMINISTIC))
+    log = f"{out}/{name}_diff_log.txt"
+    return [*commands, Command(id="diff", step="compare", argv=("diff", "-w", *losses), env=DETERMINISTIC, log=log)]
 
 
 def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection, why: str) -> Sequence[Command]:
@@ -243,17 +233,7 @@ def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection
     compare = Command(
         id=f"compare[{name}]",
         step="compare",
-        argv=(
-            sys.executable,
-            "-m",
-            "tipchain.parity.envelope",
-            *logs[:2],
-            "--losses",
-            rule.losses,
-            *limit,
-            "--runs",
-            *logs[2:],
-        ),
+        argv=(sys.executable, *ENVELOPE, *logs[:2], "--losses", rule.losses, *limit, "--runs", *logs[2:]),
         env={"PYTHONPATH": str(PACKAGE.parent)},
         log=f"{run}/compare-{name}.log",
         timeout_s=dynamic.timeout_s,

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import glob
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from tipchain.chain.emitter import SHORT_NAMES, VISIBLE, Filler, exported_files, slim_links
@@ -41,6 +43,7 @@ WHY_DISAGREEMENT = (
     "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
     "calibration data change most of them"
 )
+DEVICES = ("cpu", "gpu")
 MAX_BASES = 10
 """Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
@@ -83,7 +86,6 @@ class PtqRule:
     Templates may name ``{root} {model} {mode} {number} {infer_model}`` and ``{v[ROLE]}``, a line's value.
 
     Attributes:
-        layout: the lines.
         program: role of the quantization's program.
         arguments: roles of its arguments; ``role:other`` is written with the key of ``other`` by the original.
         literal: values that arguments have instead of their lines'.
@@ -93,16 +95,11 @@ class PtqRule:
         source: the folder of the unquantized model, from the root; "" where it must be exported.
         model: inference's arguments that name the quantized model, by role.
         unquantized: the same for the unquantized model; a name with ``*`` is settled when it is there.
-        cpu: inference on the CPU, as in a suite's profile; its arguments are roles.
-        gpu: inference on the GPU.
         raw: roles that the original writes even if they are null.
-        cwd: where to infer.
-        results_log: the suite's log of status lines.
         on_gpu: the quantization's program that takes a GPU whatever it is told.
         cpu_words: words that have the program quantize on the CPU.
-        links: whether what the quantization leaves is linked to the names that inference looks for.
+        links: whether the quantization's files are linked to the names that inference looks for.
         takes_gpu_id: whether the original's third argument counts.
-        evaluation: where the suite's labels are, None for nowhere.
     """
 
     layout: Layout
@@ -128,13 +125,9 @@ class PtqRule:
 
 
 def _rule(data: Json) -> PtqRule:
-    """Return a suite's rule."""
-    devices = {
-        kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in ("cpu", "gpu")
-    }
+    rules = {kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in DEVICES}
     evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
-    rules = {kind: InferRule(**own) for kind, own in devices.items()}
-    return PtqRule(**{**data, **rules, "evaluation": evaluation})
+    return PtqRule(**{**data, **{kind: InferRule(**own) for kind, own in rules.items()}, "evaluation": evaluation})
 
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
@@ -172,6 +165,7 @@ class PtqTolerance:
 
 
 SHARES = ("max_drop", "max_disagreement", "max_error")
+SHARE = re.compile(r"0?\.\d+|[01](\.0*)?|0\.|\d(\.\d+)?e-0*[1-9]\d*")
 
 
 def tolerance(request: Request) -> PtqTolerance:
@@ -187,7 +181,7 @@ def tolerance(request: Request) -> PtqTolerance:
         message, expected = "", ", ".join(allowed)
         if param.key not in allowed or param.key in found:
             message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
-        elif param.key in SHARES and not _is_share(param.value):
+        elif param.key in SHARES and not SHARE.fullmatch(param.value.strip()):
             message, expected = "is no share", "a number from 0 to 1"
         if message:
             raise ParamsError(
@@ -209,13 +203,6 @@ def tolerance(request: Request) -> PtqTolerance:
         )
     shares = {key: float(found.pop(key)) for key in SHARES if key in found}
     return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 1
-    except ValueError:
-        return False
 
 
 def plan(request: Request) -> Plan:
@@ -246,7 +233,9 @@ class _Quantization(Chain):
         self.rule, self.result_line = rule, suite.result_line
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
+        self.settings: dict[str, tuple[InferRule, Mapping[str, str]]] = {}
         self.devices = self._devices()
+        self.visible = {} if self.gpu is None else {VISIBLE: self.gpu}
 
     def plan(self) -> Plan:
         allowed = tolerance(self.request)
@@ -259,7 +248,7 @@ class _Quantization(Chain):
             label = f"model={number}" if len(programs) > 1 else ""
             needs = () if program is None else (self.quantize(program, label),)
             first = self.infer(label, needs)
-            if first is not None and program is not None and not self.request.legacy:
+            if first is not None and program is not None and not self.legacy:
                 self.compare(program, label, needs, first, allowed)
         status = {"paddleclas": "{model} - {command} - {log} !"}.get(
             self.rule.layout.suite, "{model} - {command} - {log} "
@@ -270,13 +259,13 @@ class _Quantization(Chain):
         return template.format_map(self.facts)
 
     def flag(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
-        return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, legacy=self.legacy)
+        return flag(slot, value, raw=raw and self.legacy, literal=value is not None, legacy=self.legacy)
 
     def list_of(self, role: str) -> tuple[str, ...]:
         slot = self.slots.get(role)
         if slot is None:
             return ()
-        return plain_list(slot.value) if self.request.legacy else tuple(dict.fromkeys(slot.checked_values()))
+        return plain_list(slot.value) if self.legacy else tuple(dict.fromkeys(slot.checked_values()))
 
     # What is quantized
 
@@ -288,15 +277,12 @@ class _Quantization(Chain):
                 return ()
             return [(self.slots["infer_model"].value if "infer_model" in self.slots else "", self.split(slot))]
         texts = self.list_of(self.rule.program)
-        models = [one for one in self.list_of("infer_model") if self.request.legacy or one not in NOTHING]
-        found: list[tuple[str, Words | None]] = []
-        for number, model in enumerate(models):
-            text = texts[number] if number < len(texts) else ""
-            found.append((model, None if text in NOTHING else split_words(text, slot)))
-        return found
+        models = [one for one in self.list_of("infer_model") if self.legacy or one not in NOTHING]
+        pairs = zip_longest(models, texts[: len(models)], fillvalue="")
+        return [(model, None if text in NOTHING else split_words(text, slot)) for model, text in pairs]
 
     def split(self, slot: Slot) -> Words:
-        return split_words(slot.value, slot, pipes=self.request.legacy and not self.rule.layout.rest)
+        return split_words(slot.value, slot, pipes=self.legacy and not self.rule.layout.rest)
 
     def quantize(self, program: Words, label: str) -> str:
         rule, words = self.rule, list[str]()
@@ -306,17 +292,17 @@ class _Quantization(Chain):
             if slot is None:
                 continue
             key = self.slots[other].key if other else slot.key
-            named = slot._replace(key=key) if self.request.legacy else slot
+            named = slot._replace(key=key) if self.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)
             words += self.flag(named, value)
-        if not self.request.legacy and self.cpu_only:
+        if not self.legacy and self.cpu_only:
             words += rule.cpu_words.split()
         command = Command(
             id=label,
             step="quantize",
             argv=(*self.python, *program, *words),
-            env=self.visible(),
+            env=self.visible,
             on_gpu=program[0] == rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
             leg=label or NAME,
             leaves=exported_files(self.fill(rule.quantized)),
@@ -330,9 +316,6 @@ class _Quantization(Chain):
         value = self.slots[role].value
         return ON_CPU.get(value, value) if self.cpu_only else value
 
-    def visible(self) -> dict[str, str]:
-        return {} if self.gpu is None else {VISIBLE: self.gpu}
-
     # Inference
 
     def _devices(self) -> Sequence[tuple[str, str]]:
@@ -344,7 +327,7 @@ class _Quantization(Chain):
 
     def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
         slot = self.slots["inference"]
-        if slot.absent and not self.request.legacy:
+        if slot.absent and not self.legacy:
             self.tell("null", "is null, so nothing is inferred", slot)
             return None
         found: list[Command] = []
@@ -360,7 +343,7 @@ class _Quantization(Chain):
         return cpu or next(iter(found), None)
 
     def points(self, device: InferRule) -> Iterator[Mapping[str, str]]:
-        nothing = () if self.request.legacy else ("null",)
+        nothing = () if self.legacy else ("null",)
         lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
         return self.filler.points(device, lists, {})
 
@@ -369,19 +352,20 @@ class _Quantization(Chain):
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
-        self.point = (device, point)
+        name = ";".join(filter(None, (label, kind, *shown)))
+        self.settings[name] = (device, point)
         return self.inference(
-            ";".join(filter(None, (label, kind, *shown))),
+            name,
             kind,
             (*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             log=device.log.format_map(point),
             cwd=self.cwd(),
-            env=self.visible(),
+            env=self.visible,
             needs=needs,
             gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
             leg=label or NAME,
             links=slim_links(posixpath.normpath(self.fill(self.rule.quantized)))
-            if self.rule.links and not self.request.legacy
+            if self.rule.links and not self.legacy
             else (),
         )
 
@@ -390,7 +374,7 @@ class _Quantization(Chain):
     ) -> Words:
         words = list(self.split(self.slots["inference"]))
         for role in (item.add for item in device.arguments):
-            raw = role in self.rule.raw and self.request.legacy
+            raw = role in self.rule.raw and self.legacy
             slot = self.slots.get(role)
             if slot is None:
                 continue
@@ -403,7 +387,7 @@ class _Quantization(Chain):
 
     def cwd(self) -> str:
         """Return where to infer: an original that walks there by way of the model may be elsewhere."""
-        if self.rule.cwd == "." or not self.request.legacy:
+        if self.rule.cwd == "." or not self.legacy:
             return self.rule.cwd
         return posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{self.rule.cwd}")
 
@@ -413,7 +397,7 @@ class _Quantization(Chain):
         self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
     ) -> None:
         exported = needs if self.rule.source else self.exported(program, label, first, needs)
-        device, point = self.point if first.on_gpu else self.point_of(first)
+        device, point = self.settings[first.id]
         labels, why = self.labels(allowed)
         files, ids = [], []
         for which, model, more in (
@@ -480,13 +464,6 @@ class _Quantization(Chain):
             images = posixpath.relpath(images, self.rule.cwd)
         return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
 
-    def point_of(self, command: Command) -> tuple[InferRule, Mapping[str, str]]:
-        """Return the first setting of the device of a command."""
-        kind = "gpu" if command.on_gpu else "cpu"
-        device = self.rule.gpu if command.on_gpu else self.rule.cpu
-        value = next(value for one, value in self.devices if one == kind)
-        return device, {**next(self.points(device)), "device": value}
-
     def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
         """Yield the names of the unquantized model's files, which are known when they are there."""
         for template in model.values():
@@ -508,7 +485,7 @@ class _Quantization(Chain):
         words += self.flag(self.slots["export_save"], folder)
         label = ";".join(filter(None, (label, "unquantized")))
         argv = (*self.python, *words)
-        return (self.export(label, argv, folder, log="", env=self.visible(), needs=needs, leg=first.leg),)
+        return (self.export(label, argv, folder, log="", env=self.visible, needs=needs, leg=first.leg),)
 
 
 def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
