@@ -244,7 +244,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 def item_json(item: ItemFacts) -> dict[str, object]:
     """Return an item with its commands and causes."""
-    return _without(item, "verdicts", "judged", "artifacts")
+    return _without(item, "verdicts", "judged")
 
 
 def _without(row: Entry | ItemFacts, *names: str) -> dict[str, object]:

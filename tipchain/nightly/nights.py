@@ -42,7 +42,7 @@ from tipchain.report.model import RunReport, load_report
 # item counts as an ERROR, whatever it was before.
 
 
-FORMAT = 2
+FORMAT = 3
 """Of what is written."""
 CHECKSUM = "sha256"
 NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
@@ -84,8 +84,6 @@ class ItemRecord(AttemptRecord):
         executor: ``local`` or ``ray``.
         log: the log's path below the night's folder; "" without one.
         report: the JSON report's, likewise.
-        artifacts: SHA-256 of what the report says was left, by path below the attempt's folder or the root, without the
-            name of the chain's run in it, so that it is the same in every night.
     """
 
     outcome: Outcome
@@ -93,7 +91,6 @@ class ItemRecord(AttemptRecord):
     executor: str = ""
     log: str = ""
     report: str = ""
-    artifacts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be; take what cannot be shown out of the reason: it often is the last line of an output."""
