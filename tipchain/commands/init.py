@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
 
-from tipchain.commands.options import add_root
+from tipchain.commands.options import add_options
 from tipchain.core.blame import SIDES as BLAMED
 from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--full", action="store_true", help="write a case with every key explained, and no builder yet")
     parser.add_argument("--package", help="with --full: Python package of the builders (default alignment.ID)")
-    add_root(parser)
+    add_options(parser, "root")
 
 
 def read_input(text: str) -> InputSpec:

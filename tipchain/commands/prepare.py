@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
 from tipchain.chain.slots import alignment_params
-from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
+from tipchain.commands.options import add_chain_mode, add_options, add_quiet, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
 from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
@@ -31,14 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     add_chain_mode(parser)
-    add_root(parser)
+    add_options(parser, "root")
     add_quiet(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
     own.add_argument("--force", action="store_true", help="make again what is there")
-    add_data_path(
-        own, "use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/"
+    add_options(
+        own,
+        data_path="use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
     )
     suite = parser.add_argument_group(
         "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."

@@ -24,9 +24,8 @@ from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
 from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
-    add_data_path,
+    add_options,
     add_report_arguments,
-    add_root,
     add_verbosity,
     chain_mode,
     check_targets,
@@ -269,9 +268,9 @@ PAGE = "report.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
-    add_data_path(parser, "data folder instead of the mode's")
+    add_options(parser, data_path="data folder instead of the mode's")
     add_prepare_first(parser)
-    add_root(parser)
+    add_options(parser, "root")
     parser.add_argument(
         "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )
