@@ -27,7 +27,6 @@ from tipchain.commands.options import (
     add_options,
     add_report_arguments,
     add_verbosity,
-    chain_mode,
     check_targets,
     count,
     report_targets,
@@ -313,7 +312,7 @@ def run(args: argparse.Namespace) -> int:
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
         return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
-    if args.prepare and (code := _prepare(args)):
+    if args.prepare and (code := prepare_chain_first(args, text_stream(args))):
         return code
     if earlier:
         hold_run(earlier)
@@ -360,20 +359,6 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
         elif value not in (None, False) and (name, value) != ("jobs", 1):
             words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
     return tuple(words)
-
-
-def _prepare(args: argparse.Namespace) -> int:
-    """Prepare data and weights; where the report goes to standard output, it stands there alone."""
-    stream = text_stream(args)
-    return prepare_chain_first(
-        args.params,
-        chain_mode(args),
-        chain=args.chain,
-        suite=args.suite,
-        python=args.python,
-        data_path=args.data_path,
-        stream=stream,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
