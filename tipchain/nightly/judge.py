@@ -17,17 +17,6 @@ from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord
 from tipchain.report.model import RunReport, load_report
 
-
-def read_report(work: Work) -> tuple[RunReport | None, str]:
-    """Return the report of an attempt, and what is wrong with it; "" for nothing."""
-    if work.report.is_symlink() or not work.report.is_file():
-        return None, "it left no report"
-    try:
-        return load_report(work.report), ""
-    except RecordError as error:
-        return None, f"its report cannot be read: {error.message}"
-
-
 # The last lines of an item's log, for reports that go where the log does not.
 
 LINES, BYTES = 20, 16 * 1024
@@ -79,7 +68,14 @@ def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
         night: the night's folder.
         executor: the executor's name.
     """
-    report, problem = read_report(work) if work.wants_report else (None, "")
+    report, problem = None, ""
+    if work.wants_report and (work.report.is_symlink() or not work.report.is_file()):
+        problem = "it left no report"
+    elif work.wants_report:
+        try:
+            report = load_report(work.report)
+        except RecordError as error:
+            problem = f"its report cannot be read: {error.message}"
     outcome, reason = _outcome(work, ended, report, problem)
     return taken(
         ItemRecord,
