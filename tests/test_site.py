@@ -132,18 +132,6 @@ def test_the_keys_are_those_that_the_reader_asks_for():
     assert "| `batch_size` | a whole number >= 1 |  | samples in the global batch" in page, "asked for only where given"
 
 
-def test_the_full_case_explains_every_key(tmp_path, monkeypatch):
-    from tipchain.cli import main
-
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "my_net", "--full", "--path", "case.yaml"]) == 0
-    text = (tmp_path / "case.yaml").read_text()
-    keys = {key.name for key in reference_pages.keys_of("case", *reference_pages.KINDS["case"][0])}
-    assert [
-        key for key in sorted(keys - {"root"}) if not re.search(rf"\b{key}:", text) and f"`{key}`" not in text
-    ] == []
-
-
 def test_every_command_and_option_stands_in_its_page():
     from tipchain.cli import COMMANDS, parser_of
     from tipchain.commands.options import leaves

@@ -20,7 +20,8 @@ from paddle.nn.initializer import Normal
 from paddle.vision import transforms
 from PIL import Image
 
-from tipchain.core.images import Video, class_names, find_videos, read_image, read_split
+from tipchain.core.images import FRAMES, LAYOUT, Video, class_names, read_image, read_split
+from tipchain.errors import DataError
 
 Pixels = npt.NDArray[np.float32]
 VIEWS = {"T": (0,), "TH": (0, 1), "THW": (0, 1, 2)}
@@ -300,6 +301,26 @@ def build_dataset(
         transform=build_transform(size, short_side),
         seed=seed if split == "train" else None,
     )
+
+
+def find_videos(path: Path) -> tuple[Video, ...]:
+    """Return the videos to infer: the split ``"val"``, else every folder of frames.
+
+    Args:
+        path: a data folder, or one video's folder of frames, or a folder above such ones. Of the latter two
+            labels are -1.
+
+    Raises:
+        DataError: there is no such folder, or no frame in it.
+    """
+    if (path / FRAMES).is_dir():
+        return read_split(path, "val")
+    if not path.is_dir():
+        raise DataError("no such folder", file=path, expected=LAYOUT)
+    folders = sorted(first.parent for first in path.rglob("img_00001.jpg"))
+    if not folders:
+        raise DataError("has no video", file=path, expected="folders with img_00001.jpg, img_00002.jpg, ...")
+    return tuple(Video(folder=folder, frames=len(list(folder.glob("img_*.jpg"))), label=-1) for folder in folders)
 
 
 def build_inference_set(

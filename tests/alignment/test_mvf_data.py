@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from video_samples import write_ucf, write_video
 
+from tipchain.core.images import read_split
 from tipchain.errors import DataError
 
 pytestmark = pytest.mark.frameworks
@@ -166,3 +167,19 @@ def test_the_shipped_videos_fit_the_shipped_case(sides, tmp_path, monkeypatch):
         assert shapes == {case.inputs["clip"].shape[1:]}
         assert sorted(dataset[index][1] for index in range(len(dataset))) == list(range(6))
     assert len(dataset.classes) == case.model_args["num_classes"]
+
+
+def test_what_is_inferred(sides, made, tmp_path):
+    find_videos = sides[1].find_videos
+    assert find_videos(made) == read_split(made, "val")
+    one = find_videos(made / "rawframes/YoYo/v_YoYo_g09_c01")
+    assert [(video.folder.name, video.frames, video.label) for video in one] == [("v_YoYo_g09_c01", 18, -1)]
+    several = find_videos(made / "rawframes/YoYo")
+    assert [video.folder.name[-7:] for video in several] == ["g01_c01", "g08_c01", "g08_c02", "g09_c01"]
+    write_video(tmp_path / "a/video with a name", 2)
+    assert [video.folder.name for video in find_videos(tmp_path)] == ["video with a name"]
+    with pytest.raises(DataError, match="no such folder"):
+        find_videos(tmp_path / "nowhere")
+    (tmp_path / "a/video with a name/img_00001.jpg").rename(tmp_path / "first.jpg")
+    with pytest.raises(DataError, match="has no video"):
+        find_videos(tmp_path)

@@ -29,7 +29,7 @@ def test_outside_a_project_the_frameworks_and_packages_are_enough(machine, capsy
     assert main(["doctor", "--json", "-"]) == 0
     ready, found = answer(capsys)
     assert ready
-    assert {"python", "numpy", "torch", "paddle", "threads", "reprod_log"} <= set(found)
+    assert {"python", "numpy", "torch", "paddle", "threads"} <= set(found)
     assert found["project"]["outcome"] == "SKIP"
 
 

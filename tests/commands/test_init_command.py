@@ -199,11 +199,9 @@ def test_what_is_no_input_is_refused(text):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "expected: --torch M:C and --paddle M:C, or --full and an id"),
-        (["--torch", "a:b"], "--torch and --paddle belong together"),
+        ([], "expected: --torch M:C and --paddle M:C"),
+        (["--torch", "a:b"], "expected: --torch M:C and --paddle M:C"),
         (["--torch", "a:b", "--paddle", "c"], "--paddle: 'c' is no builder"),
-        (["--torch", "a:b", "--paddle", "c:d", "--full"], "belong together"),
-        (["x", "--input", "1,2"], "--input goes with --torch and --paddle"),
         (["--torch", "nowhere_at_all:b", "--paddle", "c:d"], "nowhere_at_all does not exist"),
     ],
 )
@@ -214,26 +212,12 @@ def test_wrong_use_is_one_message(words, said, tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_full_case_loads(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "my_net", "--full"]) == 0
-    case = load_case(tmp_path / "configs" / "my_net.yaml")
-    assert case.id == "my_net"
-    assert case.sides["paddle"].model == "alignment.my_net.paddle_side:build_model"
-    assert "configs/my_net.yaml" in capsys.readouterr().out
-    assert main(["init", "other_net"]) == 0
-    assert "note: a case of builders that are there" in capsys.readouterr().err
-
-
-def test_an_existing_file_is_kept(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "case.yaml"
+def test_an_existing_file_is_kept(here, capsys):
+    path = here / "their_net.yaml"
     path.write_text("mine")
-    assert main(["init", "my_net", "--full", "--path", "case.yaml"]) == 2
+    assert init() == 2
     assert path.read_text() == "mine"
     assert "--force" in capsys.readouterr().err
-    assert main(["init", "my_net", "--full", "--path", "case.yaml", "--force"]) == 0
-    assert load_case(path).id == "my_net"
 
 
 def test_a_chain_calls_the_programs_of_the_package(tmp_path, monkeypatch, capsys):
@@ -256,12 +240,9 @@ def test_a_chain_calls_the_programs_of_the_package(tmp_path, monkeypatch, capsys
     assert main(["init", "net", "--chain", "configs/net.yaml"]) == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["my net", "../x", "1st", "", 'net --package a"b', "net --package a/b", "net --package a..b"]
-)
-def test_a_bad_name_or_package_is_refused(tmp_path, monkeypatch, capsys, name):
+@pytest.mark.parametrize("name", ["my net", "../x", "1st"])
+def test_a_bad_name_is_refused(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
-    words = name.split(" ") if "--package" in name else [name]
-    assert main(["init", "--full", *words]) == 2
+    assert main(["init", name, "--torch", "a:b", "--paddle", "c:d"]) == 2
     assert "cannot be a Python package" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

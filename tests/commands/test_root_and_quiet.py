@@ -56,7 +56,7 @@ def test_a_quiet_preparation_says_what_came_out_alone(tmp_path, monkeypatch, cap
         print("much to say\nready")
         return 0
 
-    monkeypatch.setattr("tipchain.commands.prepare._run_own", preparing)
+    monkeypatch.setattr("tipchain.commands.prepare.prepare_params", preparing)
     for quiet in ([], ["-q"]):
         assert main([*words, *quiet]) == 0
         shown.append(capsys.readouterr().out)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from video_samples import write_ucf, write_video
+from video_samples import write_ucf
 
-from tipchain.core.images import class_names, find_videos, read_split, split_file
+from tipchain.core.images import class_names, read_split, split_file
 from tipchain.errors import DataError
 
 
@@ -33,21 +33,6 @@ def test_class_names_without_class_folders_and_with_gaps(tmp_path):
     lists(tmp_path, train="A/v_A_g08_c01 3 0\nB/v_B_g08_c01 3 0\n")
     with pytest.raises(DataError, match="label 0 stands for two classes\n  found: A and B"):
         class_names(tmp_path)
-
-
-def test_what_is_inferred(made, tmp_path):
-    assert find_videos(made) == read_split(made, "val")
-    one = find_videos(made / "rawframes/YoYo/v_YoYo_g09_c01")
-    assert [(video.folder.name, video.frames, video.label) for video in one] == [("v_YoYo_g09_c01", 8, -1)]
-    several = find_videos(made / "rawframes/YoYo")
-    assert [video.folder.name[-7:] for video in several] == ["g01_c01", "g08_c01", "g08_c02", "g09_c01"]
-    write_video(tmp_path / "a/video with a name", 2)
-    assert [video.folder.name for video in find_videos(tmp_path)] == ["video with a name"]
-    with pytest.raises(DataError, match="no such folder"):
-        find_videos(tmp_path / "nowhere")
-    (tmp_path / "a/video with a name/img_00001.jpg").rename(tmp_path / "first.jpg")
-    with pytest.raises(DataError, match="has no video"):
-        find_videos(tmp_path)
 
 
 @pytest.mark.parametrize(

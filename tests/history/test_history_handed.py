@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -64,7 +65,7 @@ def test_what_goes_on_or_has_not_finished_is_left_alone(project):
     (open_ / "finished.json").unlink()
     lock = hold(going)
     assert add_missed(going.parent, place_of(project)) == []
-    lock.release()
+    os.close(lock)
     add_missed(going.parent, place_of(project))
     assert names(project) == [going.name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -149,7 +150,7 @@ def test_a_nights_folder_says_which_share_it_is(tmp_path, monkeypatch):
 
     one = share(plan(tmp_path, ["a", "b"]), Shard(index=1, count=2))
     made, lock = begin_night(one, tmp_path / "nights", options={"shard": "1/2"}, environment={"commit": "c"})
-    lock.release()
+    os.close(lock)
     entry = read_source(made.folder).entry
     assert entry.part is not None
     assert (str(entry.part), entry.part.commit, entry.part.cut) == ("1/2", "c", one.cut.digest)

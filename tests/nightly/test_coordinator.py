@@ -178,7 +178,7 @@ def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
     again = read_night(night.folder)
     assert again == night
     _, result, view = run_night(tmp_path, night=again)
-    lock.release()
+    os.close(lock)
     assert sorted((tmp_path / "ran").read_text().split()) == ["b", "c"]
     assert view.starts == [("b[cpu]", 2), ("c[cpu]", 1)]
     assert [again.record(f"{name}[cpu]").attempt for name in "abc"] == [1, 2, 1]
@@ -204,14 +204,14 @@ def test_a_second_coordinator_is_refused(tmp_path):
     with pytest.raises(UsageError, match=f"still being run, by process {os.getpid()} on "):
         hold(night.folder)
     assert holder(night.folder).startswith(f"process {os.getpid()} on ")
-    lock.release()
+    os.close(lock)
     assert holder(night.folder) == ""
-    hold(night.folder).release()
+    os.close(hold(night.folder))
 
 
 def test_looking_who_holds_a_night_hinders_nobody(tmp_path):
     night, lock = begin(tmp_path, command("a"))
-    lock.release()
+    os.close(lock)
     with (night.folder / "lock").open() as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         assert holder(night.folder) == ""

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.core.json_text import as_json
+from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import ManifestError, Outcome
 from tipchain.modes import Mode
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
-from tipchain.nightly.items import Needs
+from tipchain.nightly.items import Needs, NightPlan
 from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightManifest
-from tipchain.nightly.nights import parse_plan
 
 LITE, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER
 IMAGENET = DataFolder(name="imagenet", path=Path("/data/imagenet"), holds=("train/*/",))
@@ -163,4 +162,4 @@ def test_a_plan_comes_back_from_json():
     files = {"chain.0": ["a/t.txt"]}
     chain = entry("chain", common=Common(devices=("cpu", "gpu"), env={"A": "b"}, tags=("x",)))
     plan = expand(manifest(chain), Project(files, {"a/t.txt": "bad"}))
-    assert parse_plan(as_json(plan)) == plan
+    assert parse_as(NightPlan, as_json(plan)) == plan

@@ -164,7 +164,7 @@ def test_a_night_that_is_being_run_stays(nights, capsys):
     assert main(["nightly", "gc", "--older-than", "5d", "--yes"]) == 0
     assert left(nights) == [0, 5, 6, 7, 8, 9]
     assert f"it is being run, by process {os.getpid()}" in capsys.readouterr().out
-    lock.release()
+    os.close(lock)
     assert main(["nightly", "gc", "--older-than", "5d", "--yes"]) == 0
     assert left(nights) == [5, 6, 7, 8, 9]
 
@@ -185,7 +185,7 @@ def test_a_night_that_is_resumed_or_pinned_after_the_question_stays(nights, monk
     err = capsys.readouterr().err
     assert "this night is still being run" in err
     assert "pinned: wait" in err
-    locks[0].release()
+    os.close(locks[0])
 
 
 def test_what_may_be_resumed_and_the_latest_finished_stay(nights):

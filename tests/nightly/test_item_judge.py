@@ -11,8 +11,8 @@ from stub_nights import begin, command, work_of
 
 from tipchain.errors import Outcome
 from tipchain.nightly.executor import Ended
-from tipchain.nightly.judge import files_left, judge, read_report
-from tipchain.report.model import RunReport, dump_report, report_json
+from tipchain.nightly.judge import judge
+from tipchain.report.model import RunReport, report_json
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 
@@ -114,12 +114,13 @@ def test_a_report_that_cannot_be_parsed_is_an_error_of_its_item(tmp_path):
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda report: report.write_text("[" * 100_000), Path.mkdir])
-def test_nothing_is_left_by_a_report_that_cannot_be_read(tmp_path, put):
+def test_a_report_that_cannot_be_read_is_no_pass(tmp_path, put):
     one = command("a", argv=("x", "{report}"))
-    work = work_of(begin(tmp_path, one)[0], one)
+    night, _ = begin(tmp_path, one)
+    work = work_of(night, one)
     work.make_folder()
     put(work.report)
-    assert files_left(read_report(work)[0], work) == {}
+    assert judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local").outcome is ERROR
 
 
 def test_an_exit_code_that_is_no_number_is_none(tmp_path):
@@ -185,23 +186,3 @@ def test_long_reasons_are_cut_and_in_one_line(tmp_path):
     reason = judged(tmp_path, wants=False, exit_code=1, log="word " * 1000 + "\n").reason
     assert len(reason) <= 300
     assert reason.endswith(" ...")
-
-
-def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(tmp_path):
-    one = command("a", argv=("x", "{report}"))
-    night, _ = begin(tmp_path, one)
-    work = work_of(night, one)
-    work.make_folder()
-    left = work.folder / "work/net/lite/runs/20261121-231547-0a3f1/train/best.pdparams"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"weights")
-    from tipchain.chain.artifacts import Artifact
-    from tipchain.chain.plan import Command, Result
-
-    leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
-    result = Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS)
-    work.report.write_text(dump_report(RunReport(results=(result,))))
-    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local")
-    assert record.outcome is PASS
-    assert list(record.artifacts) == ["work/net/lite/runs/train/best.pdparams"]
-    assert len(record.artifacts["work/net/lite/runs/train/best.pdparams"]) == 64

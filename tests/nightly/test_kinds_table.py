@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.core.json_text import as_json
+from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import Outcome
 from tipchain.nightly.expand import DiskProject, expand
+from tipchain.nightly.items import NightPlan
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.nights import parse_plan
 
 PTQ = """===========================ptq_params===========================
 model_name:hrnet_KL
@@ -50,7 +50,7 @@ def test_an_item_knows_the_kind_of_its_chain(checkout):
     plan = expand(loaded, DiskProject(loaded))
     assert {one.chain for one in plan.items} == {"ptq_infer_python"}
     assert not any(one.reason for one in plan.items)
-    assert parse_plan(as_json(plan)) == plan
+    assert parse_as(NightPlan, as_json(plan)) == plan
     broken = checkout / "test_tipc/configs/a_ptq_infer_python.txt"
     broken.write_text(PTQ.replace("--batch_num:1\n", ""))
     plan = expand(loaded, DiskProject(loaded))

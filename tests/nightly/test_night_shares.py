@@ -13,7 +13,7 @@ import pytest
 from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
-from tipchain.core.json_text import as_json
+from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
@@ -21,7 +21,6 @@ from tipchain.nightly.nights import (
     begin_night,
     find_nights,
     last_failed,
-    parse_plan,
     read_night,
     read_results,
     read_summary,
@@ -76,13 +75,13 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
     monkeypatch.setenv("GITHUB_RUN_ID", "7")
     one = share(plan_of(tmp_path), Shard(index=2, count=3))
     night, lock = begin_night(one, tmp_path / "nights", options={"shard": "2/3"}, environment={"commit": "c"})
-    lock.release()
+    os.close(lock)
     part = read_night(night.folder).part
     assert part == ShardPart(
         share=2, of=3, title="suite", manifest="ab", commit="c", night="GITHUB_RUN_ID=7", cut=one.cut.digest, total=4
     )
     whole, lock = begin_night(plan_of(tmp_path), tmp_path / "nights", options={}, environment={})
-    lock.release()
+    os.close(lock)
     assert read_night(whole.folder).part is None
     assert dict(whole.options) == {}
 
@@ -90,10 +89,10 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
 def test_a_share_is_read_back_and_a_broken_cut_is_refused(tmp_path):
     one = share(plan_of(tmp_path), Shard(index=1, count=2))
     document = json.loads(json.dumps(as_json(one)))
-    assert parse_plan(document) == one
+    assert parse_as(NightPlan, document) == one
     document["cut"]["shares"].pop()
     with pytest.raises(ValueError, match="a cut of 4 items has 3 shares"):
-        parse_plan(document)
+        parse_as(NightPlan, document)
 
 
 def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -33,10 +34,10 @@ def at_once(do):
 def test_of_many_coordinators_that_come_at_once_one_holds_the_night(tmp_path):
     night, lock = begin(tmp_path, command("a"))
     for _ in range(20):
-        lock.release()
+        os.close(lock)
         (lock,) = [one for one in at_once(lambda _: hold(night.folder)) if one is not None]
         assert holder(night.folder)
-    lock.release()
+    os.close(lock)
 
 
 def test_nights_that_begin_at_once_have_folders_of_their_own(tmp_path):
@@ -63,7 +64,7 @@ def test_names_sort_as_nights_began_though_the_clock_is_set_back(tmp_path, monke
     began = []
     while times:
         night, lock = begin(tmp_path, command("a"))
-        lock.release()
+        os.close(lock)
         assert latest_night(tmp_path / "nights") == night
         assert night.started.startswith(f"{times[0]:%Y-%m-%dT%H:%M}")
         began.append(night.name)

@@ -117,7 +117,6 @@ def results(folder: Path) -> dict[str, object]:
             record.attempt,
             record.log,
             record.report,
-            record.artifacts,
             record.machine,
         )
     return found
@@ -218,7 +217,6 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
     expected, left = results(tmp_path), dumps(tmp_path)
     assert {one[0] for one in expected.values()} == set(Outcome)
     assert expected["net[lite_train_lite_infer;cpu]"][0] is Outcome.PASS
-    assert len(expected["net[lite_train_lite_infer;cpu]"][7]) == 4, "artifacts of the chain"
     assert len(left) == 2
     words = ("--executor", "ray", "--address", cluster.address)
     there = tipchain("run", "suite.yaml", *words, cwd=tmp_path, env=nodes)

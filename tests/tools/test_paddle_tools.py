@@ -397,15 +397,18 @@ def test_the_programs_are_commands_too(data, trained, tmp_path, capsys):
     from tipchain.cli import main
 
     weights = ["--pretrained", str(trained / "best_model.pdparams"), "--data-path", str(data)]
-    assert main(["eval", str(CASE), *weights]) == 0
-    assert main(["export", str(CASE), *weights, "--output-dir", str(tmp_path)]) == 0
-    assert main(["infer", str(CASE), "--model-dir", str(tmp_path), "--image-dir", str(data / "val")]) == 0
+    assert main(["case", "eval", str(CASE), *weights]) == 0
+    assert main(["case", "export", str(CASE), *weights, "--output-dir", str(tmp_path)]) == 0
+    assert main(["case", "infer", str(CASE), "--model-dir", str(tmp_path), "--image-dir", str(data / "val")]) == 0
     out = capsys.readouterr().out
     assert "[Eval] acc_top1:" in out
     assert out.count("file: ") == 10
-    assert main(["train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"]) == 0
-    assert main(["infer", "--model-dir", str(tmp_path), "nowhere.yaml"]) == 2
-    assert main(["train", "nowhere.yaml"]) == 2
+    assert (
+        main(["case", "train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"])
+        == 0
+    )
+    assert main(["case", "infer", "--model-dir", str(tmp_path), "nowhere.yaml"]) == 2
+    assert main(["case", "train", "nowhere.yaml"]) == 2
     assert "nowhere.yaml: no such case file" in capsys.readouterr().err
 
 

@@ -13,19 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import (
-    add_data_path,
-    add_device,
     add_mode,
-    add_out,
+    add_options,
     add_report_arguments,
-    add_root,
-    add_seed,
-    add_stages,
-    add_strict,
-    add_threads,
     add_timeout,
     add_verbosity,
-    add_within,
     check_data_path,
     check_targets,
     report_targets,
@@ -45,16 +37,15 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``tipchain align``."""
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
+    add_options(parser, only="these stages alone: names or script numbers, e.g. forward,loss or 01,04")
     add_run_arguments(parser)
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``align`` and the numbered scripts share."""
-    add_device(parser)
+    add_options(parser, "device")
     add_mode(parser)
-    add_root(parser)
-    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
+    add_options(parser, "root", out="output folder (default test_tipc/output/CASE/MODE)")
     parser.add_argument(
         "--reference",
         type=Path,
@@ -70,19 +61,22 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
-    add_data_path(parser)
+    add_options(parser, "data_path")
     add_prepare_first(parser)
-    add_strict(parser)
+    add_options(parser, "strict")
     add_timeout(parser, "what each side may take in all")
-    add_threads(parser, "threads of each side (default: cores shared out)")
-    add_seed(parser, "add N to the seeds of the case, its weights and fake inputs")
+    add_options(
+        parser,
+        threads="threads of each side (default: cores shared out)",
+        seed="add N to the seeds of the case, its weights and fake inputs",
+    )
     parser.add_argument(
         "--no-locate", action="store_true", help="where a stage fails, do not look for the layer at fault and its cause"
     )
     parser.add_argument(
         "--fresh", action="store_true", help="record torch's side even where an earlier run's still holds"
     )
-    add_within(parser, "look for causes no longer than this (60s, 5m): what was found is told")
+    add_options(parser, within="look for causes no longer than this (60s, 5m): what was found is told")
     add_report_arguments(parser)
     add_verbosity(parser)
 

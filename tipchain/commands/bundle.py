@@ -24,15 +24,9 @@ from tipchain.bundle.manifest import (
 from tipchain.commands.options import (
     STDOUT,
     add_action,
-    add_data_path,
-    add_device,
     add_json,
     add_mode,
-    add_out,
-    add_root,
-    add_seed,
-    add_stages,
-    add_threads,
+    add_options,
     add_timeout,
     check_data_path,
     write_document,
@@ -56,10 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     make = add_action(actions, "make", "record a case's torch side")
     make.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    add_out(make, "the bundle (default test_tipc/bundles/CASE/MODE)")
-    add_stages(make, "these stages alone: names or script numbers (default: all of the mode)")
+    add_options(
+        make,
+        out="the bundle (default test_tipc/bundles/CASE/MODE)",
+        only="these stages alone: names or script numbers (default: all of the mode)",
+    )
     add_making_arguments(make)
-    add_root(make)
+    add_options(make, "root")
     for name, text in (("show", "say what a bundle holds"), ("verify", "check every file of a bundle")):
         action = add_action(actions, name, text)
         action.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")
@@ -82,17 +79,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(move, "what changed")
     add_making_arguments(move)
-    add_root(move)
+    add_options(move, "root")
 
 
 def add_making_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare how torch's side is recorded."""
     add_mode(parser)
-    add_device(parser)
-    add_data_path(parser)
+    add_options(parser, "device", "data_path")
     add_timeout(parser, "what each recording may take")
-    add_threads(parser, "threads of the recording")
-    add_seed(parser, "add N to the seeds of the case and its fake inputs")
+    add_options(parser, threads="threads of the recording", seed="add N to the seeds of the case and its fake inputs")
 
 
 def run(args: argparse.Namespace) -> int:

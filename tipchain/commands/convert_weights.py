@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tipchain.commands.options import add_names, add_root
+from tipchain.commands.options import add_options
 from tipchain.core.files import find_root
 from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import ExitCode, UsageError
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", metavar="M:C", help="module:callable that returns the Paddle model")
     parser.add_argument("--model-args", metavar="JSON", help="arguments of both builders, without a case")
-    add_names(parser)
+    add_options(parser, "names")
     parser.add_argument("-v", "--verbose", action="store_true", help="list all that a refusal counts")
-    add_root(parser)
+    add_options(parser, "root")
 
 
 def run(args: argparse.Namespace) -> int:

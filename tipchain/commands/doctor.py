@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tipchain import __version__
-from tipchain.commands.options import add_json, add_strict, show
+from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import Json
 from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
@@ -83,7 +83,7 @@ class DoctorLine:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_json(parser, "the findings")
-    add_strict(parser, "what is not there is a failure, too")
+    add_options(parser, strict="what is not there is a failure, too")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -106,7 +106,7 @@ def examine(start: Path) -> list[DoctorLine]:
     """Look at this machine, and at the project that ``start`` lies in, if any."""
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
-        findings = [check_python(), *check_packages(), check_threads(), _check_ends(), _check_drop_in()]
+        findings = [check_python(), *check_packages(), check_threads()]
         return [*findings, *frameworks, *_check_project(start)]
 
 
@@ -247,27 +247,6 @@ def _last_json(text: str) -> dict[str, Json] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _check_ends() -> DoctorLine:
-    """Say whether all that a program starts can be ended with it."""
-    from tipchain.chain.warden import can_adopt
-
-    if can_adopt():
-        return DoctorLine("processes", Outcome.PASS, "all that a program starts ends with it, and with tipchain")
-    detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its parent outlives its program"
-    return DoctorLine("processes", Outcome.SKIP, detail)
-
-
-def _check_drop_in() -> DoctorLine:
-    from importlib import metadata
-
-    detail = "tipchain.reprod_log stands in for reprod_log 1.0.1"
-    try:
-        detail += f" (installed beside it: {metadata.version('reprod-log')})"
-    except metadata.PackageNotFoundError:
-        detail += " (not installed, not needed)"
-    return DoctorLine("reprod_log", Outcome.PASS, detail)
 
 
 def _check_project(start: Path) -> list[DoctorLine]:

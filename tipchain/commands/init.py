@@ -1,4 +1,4 @@
-"""``tipchain init``: write a new alignment case, one that works at once or one with every key explained."""
+"""``tipchain init``: write a new alignment case that works at once, or the parameter file of a case's chain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
 
-from tipchain.commands.options import add_root
+from tipchain.commands.options import add_options
 from tipchain.core.blame import SIDES as BLAMED
 from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, root_of_callables, writing
@@ -68,9 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the parameter file of a case's chain: train, evaluate, export, infer "
         "(test_tipc/configs/ID/train_infer_python.txt, or --path)",
     )
-    parser.add_argument("--full", action="store_true", help="write a case with every key explained, and no builder yet")
-    parser.add_argument("--package", help="with --full: Python package of the builders (default alignment.ID)")
-    add_root(parser)
+    add_options(parser, "root")
 
 
 def read_input(text: str) -> InputSpec:
@@ -95,11 +93,11 @@ def run(args: argparse.Namespace) -> int:
     """Write the case.
 
     Raises:
-        UsageError: the id or the package cannot be a Python name, the file exists, only one side is named, or a model cannot
+        UsageError: the id cannot be a Python name, the file exists, only one side is named, or a model cannot
             be built.
     """
     if args.chain is not None:
-        if any((args.id, args.torch, args.paddle, args.input, args.full, args.package)):
+        if any((args.id, args.torch, args.paddle, args.input)):
             raise UsageError("--chain CASE stands alone, or with --path and --force")
         case = load_case(args.chain)
         path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
@@ -116,20 +114,14 @@ def run(args: argparse.Namespace) -> int:
             )
         )
         return ExitCode.PASSED
-    if args.torch is None and args.paddle is None:
-        if not args.full:
-            print(
-                say("note: a case of builders that are there: tipchain init --torch M:C --paddle M:C"), file=sys.stderr
-            )
-        return _write_full(args)
-    if args.torch is None or args.paddle is None or args.full:
-        raise UsageError(
-            "--torch and --paddle belong together, and make the short case; --full has builders to be written"
-        )
+    if args.torch is None or args.paddle is None:
+        raise UsageError("which models?\n  expected: --torch M:C and --paddle M:C")
     for flag, spec in (("--torch", args.torch), ("--paddle", args.paddle)):
         if not all(part.strip() for part in spec.partition(":")[::2]):
             raise UsageError(f"{flag}: {spec!r} is no builder\n  expected: module:callable, such as my_net.port:build")
-    name = _checked_id(args.id or args.torch.partition(":")[0].rpartition(".")[2])
+    name = args.id or args.torch.partition(":")[0].rpartition(".")[2]
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise UsageError(f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small")
     root = root_of_callables()
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
     _check_free(path, force=args.force)
@@ -256,12 +248,6 @@ def try_inputs(framework: Framework, model: Model, inputs: Sequence[InputSpec]) 
     return named, [] if alone else [f"output_{n}" for n in range(len(items))]
 
 
-def _checked_id(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise UsageError(f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small")
-    return name
-
-
 def _check_free(path: Path, *, force: bool) -> None:
     if path.exists() and not force:
         raise UsageError(f"{_shown(path)} exists; --force replaces it")
@@ -271,24 +257,6 @@ def _shown(path: Path) -> str:
     """Return a path as seen from here, where it lies below."""
     shown = os.path.relpath(path)
     return str(path) if shown.startswith("..") else shown
-
-
-def _write_full(args: argparse.Namespace) -> int:
-    """Write a case with every key explained."""
-    if args.id is None:
-        raise UsageError("which models?\n  expected: --torch M:C and --paddle M:C, or --full and an id")
-    if args.input:
-        raise UsageError("--input goes with --torch and --paddle")
-    name = _checked_id(args.id)
-    package = args.package or f"alignment.{name}"
-    if not all(part.isidentifier() for part in package.split(".")):
-        raise UsageError(f"--package: {package!r} cannot be a Python package, expected e.g. alignment.my_net")
-    path = args.path or Path("configs") / f"{name}.yaml"
-    _check_free(path, force=args.force)
-    with writing(path, UsageError):
-        atomic_write(path, _filled("full_case.yaml.template", id=name, path=path, package=package))
-    print(say(f"wrote {path}; next: write the builders it names, then  tipchain align {path}"))
-    return ExitCode.PASSED
 
 
 if __name__ == "__main__":

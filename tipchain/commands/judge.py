@@ -9,10 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.options import (
+    add_options,
     add_report_arguments,
-    add_root,
-    add_stages,
-    add_strict,
     add_tolerance,
     add_verbosity,
     check_targets,
@@ -28,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--case", type=Path, metavar="CASE", help="take tolerances from this case (default: the one that was run)"
     )
-    add_stages(parser, "judge only these stages")
+    add_options(parser, only="judge only these stages")
     add_tolerance(parser, threshold="hold every tensor of the dumps against this")
-    add_strict(parser)
+    add_options(parser, "strict")
     add_report_arguments(parser)
     add_verbosity(parser)
-    add_root(parser)
+    add_options(parser, "root")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ from tipchain.chain.lint import (
 )
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
-from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, show
+from tipchain.commands.options import STDOUT, add_json, add_options, show
 from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
@@ -201,7 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", action="append", default=[], metavar="MODE", help="look at this mode; repeatable; all if left out"
     )
-    add_strict(parser, "warnings count as errors")
+    add_options(parser, strict="warnings count as errors")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("-q", "--quiet", action="store_true", help="show the counts alone")
     shown.add_argument(
@@ -210,7 +210,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
-    add_root(parser)
+    add_options(parser, "root")
     parser.add_argument(
         "--coverage",
         action="store_true",

@@ -12,12 +12,9 @@ from tipchain.commands.options import (
     add_html,
     add_json,
     add_mode,
-    add_names,
-    add_root,
-    add_seed,
+    add_options,
     add_timeout,
     add_verbosity,
-    add_within,
     write_document,
 )
 from tipchain.core.files import check_writable, writing
@@ -52,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not look for why it differs; list how far each layer is off by itself",
     )
     add_html(parser)
-    add_within(parser, "begin nothing new after this (60s, 5m): what was found is told")
+    add_options(parser, within="begin nothing new after this (60s, 5m): what was found is told")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> None:
@@ -80,7 +77,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         metavar="WHAT",
         help="what of the outputs counts: a name, an index, some with commas, or module:callable; two: torch's, Paddle's",
     )
-    add_names(parser)
+    add_options(parser, "names")
     parser.add_argument(
         "--no-copy-weights",
         action="store_true",
@@ -89,8 +86,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
     parser.add_argument("--training", action="store_true", help="in train mode (default: eval mode)")
     parser.add_argument("--iterations", type=int, metavar="N", help="updates that are compared (default 5)")
     add_mode(parser, "TIPC mode of the case")
-    add_root(parser)
-    add_seed(parser, "add N to the case's seeds")
+    add_options(parser, "root", seed="add N to the case's seeds")
     add_timeout(parser, "end it after this", default=timeout_s)
     add_json(parser, "the report")
     add_verbosity(parser)

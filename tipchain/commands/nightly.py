@@ -22,7 +22,7 @@ from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputEr
 if TYPE_CHECKING:
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
-    from tipchain.nightly.nights import Night, NightLock, Results
+    from tipchain.nightly.nights import Night, Results
     from tipchain.nightly.timeline import Timeline
 
 
@@ -384,7 +384,7 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _go_on(
-    night: Night, lock: NightLock, executor: Executor, execution: Mapping[str, object], args: argparse.Namespace
+    night: Night, lock: int, executor: Executor, execution: Mapping[str, object], args: argparse.Namespace
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
@@ -411,7 +411,7 @@ def _go_on(
         result = coordinator.run()
     finally:
         view.close()
-        lock.release()
+        os.close(lock)
     code = result.exit_code
     if code is ExitCode.PASSED and args.require_history and not history.has_it:
         code = ExitCode.FAILED

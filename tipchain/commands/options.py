@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
 METHODS = ("mean", "min", "max", "all")
-STRICT = "forward within 1e-6, the reproduction guide's threshold"
 
 
 class _Help(argparse.HelpFormatter):
@@ -309,17 +308,6 @@ def chain_mode(args: argparse.Namespace) -> Mode:
     return file_kind(args.params, known, args.chain).mode(known, str(args.params))
 
 
-def add_root(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--root``; the processes that a command starts read it from their environment."""
-    parser.add_argument(
-        "--root",
-        action=_Root,
-        metavar="DIR",
-        help="where imports and paths of the case start (default: root: in the case, else the nearest folder above "
-        "it with a pyproject.toml or a test_tipc, else its own)",
-    )
-
-
 class _Root(argparse.Action):
     """Keeps the project's root for this process and all that it starts."""
 
@@ -333,14 +321,36 @@ class _Root(argparse.Action):
         setattr(namespace, self.dest, Path(str(values)))
 
 
-def add_device(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--device``."""
-    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "data_path": {"type": Path, "metavar": "DIR", "help": "data folder with train/ and val/ class folders"},
+    "device": {"default": "cpu", "metavar": "DEVICE", "help": "cpu, gpu or gpu:N (default cpu)"},
+    "names": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "YAML: the port's name by the reference's, of layers or tensors, where they differ; ignore: what one of "
+        "them lacks",
+    },
+    "only": {"dest": "stages", "metavar": "LIST"},
+    "out": {"type": Path, "metavar": "DIR"},
+    "root": {
+        "action": _Root,
+        "metavar": "DIR",
+        "help": "where imports and paths of the case start (default: root: in the case, else the nearest folder above "
+        "it with a pyproject.toml or a test_tipc, else its own)",
+    },
+    "seed": {"type": whole, "default": 0, "metavar": "N"},
+    "strict": {"action": "store_true", "help": "forward within 1e-6, the reproduction guide's threshold"},
+    "threads": {"type": whole, "default": 0, "metavar": "N"},
+    "within": {"type": seconds, "metavar": "TIME"},
+}
+"""What the options take that several commands have."""
 
 
-def add_out(parser: argparse._ActionsContainer, what: str) -> argparse.Action:
-    """Declare ``--out``: the folder that what a command makes goes into."""
-    return parser.add_argument("--out", type=Path, metavar="DIR", help=what)
+def add_options(parser: argparse._ActionsContainer, *names: str, **told: str) -> None:
+    """Declare some of `OPTIONS`: by name, and with what is told of them here."""
+    for name in (*names, *told):
+        own = {"help": told[name]} if name in told else {}
+        parser.add_argument(f"--{name.replace('_', '-')}", **{**OPTIONS[name], **own})
 
 
 def add_timeout(
@@ -363,53 +373,10 @@ def add_timeout(
     )
 
 
-def add_within(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare ``--within``, which ends ``what``."""
-    parser.add_argument("--within", type=seconds, metavar="TIME", help=what)
-
-
-def add_names(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--names``."""
-    parser.add_argument(
-        "--names",
-        type=Path,
-        metavar="FILE",
-        help="YAML: the port's name by the reference's, of layers or tensors, where they differ; ignore: what one of "
-        "them lacks",
-    )
-
-
-def add_data_path(parser: argparse._ActionsContainer, what: str = "") -> None:
-    """Declare ``--data-path``."""
-    parser.add_argument(
-        "--data-path", type=Path, metavar="DIR", help=what or "data folder with train/ and val/ class folders"
-    )
-
-
 def check_data_path(args: argparse.Namespace) -> None:
     """Refuse a ``--data-path`` that is not there: it may be read in another process."""
     if args.data_path is not None and not args.data_path.is_dir():
         raise UsageError(f"--data-path: no such folder: {args.data_path}")
-
-
-def add_threads(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare ``--threads``."""
-    parser.add_argument("--threads", type=whole, default=0, metavar="N", help=what)
-
-
-def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare ``--seed``."""
-    parser.add_argument("--seed", type=whole, default=0, metavar="N", help=what)
-
-
-def add_stages(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare ``--only``, of stages: `args.stages`."""
-    parser.add_argument("--only", dest="stages", metavar="LIST", help=what)
-
-
-def add_strict(parser: argparse._ActionsContainer, what: str = STRICT) -> None:
-    """Declare ``--strict``."""
-    parser.add_argument("--strict", action="store_true", help=what)
 
 
 def add_tolerance(parser: argparse._ActionsContainer, *, threshold: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_mode, add_root
+from tipchain.commands.options import add_mode, add_options
 from tipchain.core.files import commit, replacing_path, writing
 from tipchain.core.language import say
 from tipchain.errors import BAD, DataError, ExitCode, Outcome, RecordError, worst
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how files are spelt: forward_torch.npy and forward_diff.log (log, the default), or forward_pytorch.npy "
         "and forward_diff_log.txt (acceptance)",
     )
-    add_root(parser)
+    add_options(parser, "root")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from posixpath import dirname, normpath
 
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
-from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, show, whole
+from tipchain.commands.options import add_chain_mode, add_json, add_options, add_timeout, chain_mode, show, whole
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
@@ -275,7 +275,7 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help="change a line of the file; SECTION:KEY=VALUE or LINE:KEY=VALUE where several have the key; repeatable",
     )
-    add_out(parser, "output folder (default test_tipc/output)")
+    add_options(parser, out="output folder (default test_tipc/output)")
     for option, text in (
         ("--only", "run these commands and what they need: a step, or an id with * and ?; repeatable"),
         ("--skip", "leave these commands out: a step, or an id with * and ?; repeatable"),

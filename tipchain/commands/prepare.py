@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
 from tipchain.chain.slots import alignment_params
-from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
+from tipchain.commands.options import add_chain_mode, add_options, add_quiet, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
 from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
@@ -31,14 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     add_chain_mode(parser)
-    add_root(parser)
+    add_options(parser, "root")
     add_quiet(parser)
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
     own.add_argument("--force", action="store_true", help="make again what is there")
-    add_data_path(
-        own, "use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/"
+    add_options(
+        own,
+        data_path="use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
     )
     suite = parser.add_argument_group(
         "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."
@@ -68,33 +69,70 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _prepare(args: argparse.Namespace) -> int:
-    mode = chain_mode(args)
-    case_file = alignment_case(args.params)
-    if case_file is None:
-        from tipchain.prepare.suite import foreign_checkout
+    from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation
 
-        checkout = foreign_checkout(args.params)
-        if checkout is not None:
-            from tipchain.prepare.suite import describe, plan_preparation, prepare_suite
-
-            why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
-            _refuse(args, ("data_only", "force", "data_path"), why)
-            preparation = plan_preparation(
-                checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
-            )
-            if args.dry_run:
-                print(say("\n".join(describe(preparation))))
-                return ExitCode.PASSED
-            return prepare_suite(preparation, args.timeout)
-    _refuse(
-        args,
-        ("suite", "timeout", "python", "keep_data"),
-        "is for the checkouts of suites that have a test_tipc/prepare.sh",
-    )
-    if case_file is None:
-        print(say(f"{args.params}: names no alignment case; nothing to prepare"))
+    mode, case_file = chain_mode(args), alignment_case(args.params)
+    checkout = foreign_checkout(args.params) if case_file is None else None
+    own, suites = ("data_only", "force", "data_path"), ("suite", "timeout", "python", "keep_data")
+    why = "is for the checkouts of suites that have a test_tipc/prepare.sh"
+    if checkout is not None:
+        why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
+    given = [f"--{name.replace('_', '-')}" for name in (own if checkout else suites) if getattr(args, name)]
+    if given:
+        raise UsageError(f"{args.params}: {', '.join(given)} {why}")
+    if args.dry_run and checkout is not None:
+        preparation = plan_preparation(
+            checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
+        )
+        print(say("\n".join(describe(preparation))))
         return ExitCode.PASSED
-    return _run_own(args, mode, case_file)
+    if args.dry_run and case_file is not None:
+        from tipchain.parity.case import load_case
+
+        case = load_case(case_file)
+        data = (
+            [str(args.data_path)]
+            if args.data_path
+            else [
+                f"{kind} data" + ("" if case.data.set == DIGITS else f" of {case.data.set}")
+                for kind in _data_kinds(case, mode)
+            ]
+        )
+        named = [*data, *([] if args.data_only else [f"the weights of {case_file}"])]
+        print(say("\n".join(f"would prepare: {name}" for name in named)))
+        return ExitCode.PASSED
+    options = {name: getattr(args, name) for name in ("chain", *own, *suites)}
+    return prepare_params(args.params, mode, **options)
+
+
+def prepare_params(
+    params: Path,
+    mode: Mode,
+    *,
+    chain: str | None = None,
+    suite: str | None = None,
+    python: str | None = None,
+    timeout: float | None = None,
+    keep_data: bool = False,
+    data_path: Path | None = None,
+    data_only: bool = False,
+    force: bool = False,
+) -> int:
+    """Prepare what a parameter file's chain needs, and return the exit code; the arguments are the command's options."""
+    from tipchain.parity.case import load_case
+    from tipchain.prepare.suite import foreign_checkout, plan_preparation, prepare_suite
+
+    case_file = alignment_case(params)
+    if case_file is not None:
+        case = load_case(case_file)
+        _prepare_data(case, mode, data_path, force=force)
+        return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
+    checkout = foreign_checkout(params)
+    if checkout is None:
+        print(say(f"{params}: names no alignment case; nothing to prepare"))
+        return ExitCode.PASSED
+    preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
+    return prepare_suite(preparation, timeout)
 
 
 def add_prepare_first(parser: argparse.ArgumentParser) -> None:
@@ -104,42 +142,15 @@ def add_prepare_first(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def prepare_chain_first(
-    params: Path,
-    mode: Mode,
-    *,
-    chain: str | None = None,
-    suite: str | None,
-    python: str | None,
-    data_path: Path | None,
-    stream: TextIO,
-) -> int:
-    """Prepare what the chain of a parameter file needs; return the exit code, 0 if it may run.
-
-    Args:
-        params: the parameter file.
-        mode: the mode.
-        chain: the kind of chain; told from the file if None.
-        suite: whose layout it has; told from the file if None.
-        python: the interpreter of the chain, and of a suite's script; the file's if None.
-        data_path: the user's own data.
-        stream: where to say what is done.
-    """
-    from tipchain.parity.case import load_case
-    from tipchain.prepare.suite import foreign_checkout, plan_preparation, prepare_suite
-
-    case_file = alignment_case(params)
-    if case_file is not None:
-        case = load_case(case_file)
-        prepare_case_data(case, mode, data_path, stream)
-        with redirect_stdout(stream):
-            return _unprepared(case_file, _prepare_weights(case, mode, data_path, force=False))
-    checkout = foreign_checkout(params)
-    if checkout is None:
-        return ExitCode.PASSED
+def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
+    """Prepare what the chain of a command line needs, and say so on ``stream``; return the exit code, 0 if it may run."""
+    options = {name: getattr(args, name) for name in ("chain", "suite", "python", "data_path")}
     with redirect_stdout(stream):
-        code = prepare_suite(plan_preparation(checkout, params, mode, suite, chain=chain, python=python), None)
-    return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
+        code = prepare_params(args.params, chain_mode(args), **options)
+    if code in (ExitCode.PASSED, ExitCode.NOTHING_CHECKED):
+        return ExitCode.PASSED
+    print(say(f"error: {args.params}: could not be prepared; nothing was run"), file=sys.stderr)
+    return code
 
 
 def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, stream: TextIO) -> None:
@@ -150,39 +161,6 @@ def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, stream: Te
     """
     with redirect_stdout(stream):
         _prepare_data(case, mode, data_path, force=False)
-
-
-def _unprepared(file: Path, code: ExitCode) -> ExitCode:
-    if code != ExitCode.PASSED:
-        print(say(f"error: {file}: could not be prepared; nothing was run"), file=sys.stderr)
-    return code
-
-
-def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
-    if given:
-        raise UsageError(f"{args.params}: {', '.join(given)} {why}")
-
-
-def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
-    from tipchain.parity.case import load_case
-
-    case = load_case(case_file)
-    if args.dry_run:
-        data = (
-            [str(args.data_path)]
-            if args.data_path
-            else [
-                f"{kind} data" + ("" if case.data.set == DIGITS else f" of {case.data.set}")
-                for kind in _data_kinds(case, mode)
-            ]
-        )
-        print(say("\n".join(f"would prepare: {name}" for name in data)))
-        if not args.data_only:
-            print(say(f"would prepare: the weights of {case_file}"))
-        return ExitCode.PASSED
-    _prepare_data(case, mode, args.data_path, force=args.force)
-    return ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
 
 
 def alignment_case(params: Path) -> Path | None:

@@ -24,11 +24,9 @@ from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
 from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
-    add_data_path,
+    add_options,
     add_report_arguments,
-    add_root,
     add_verbosity,
-    chain_mode,
     check_targets,
     count,
     report_targets,
@@ -269,9 +267,9 @@ PAGE = "report.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
-    add_data_path(parser, "data folder instead of the mode's")
+    add_options(parser, data_path="data folder instead of the mode's")
     add_prepare_first(parser)
-    add_root(parser)
+    add_options(parser, "root")
     parser.add_argument(
         "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )
@@ -314,7 +312,7 @@ def run(args: argparse.Namespace) -> int:
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
         return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
-    if args.prepare and (code := _prepare(args)):
+    if args.prepare and (code := prepare_chain_first(args, text_stream(args))):
         return code
     if earlier:
         hold_run(earlier)
@@ -361,20 +359,6 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
         elif value not in (None, False) and (name, value) != ("jobs", 1):
             words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
     return tuple(words)
-
-
-def _prepare(args: argparse.Namespace) -> int:
-    """Prepare data and weights; where the report goes to standard output, it stands there alone."""
-    stream = text_stream(args)
-    return prepare_chain_first(
-        args.params,
-        chain_mode(args),
-        chain=args.chain,
-        suite=args.suite,
-        python=args.python,
-        data_path=args.data_path,
-        stream=stream,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

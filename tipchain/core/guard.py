@@ -77,9 +77,3 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
 def _print(text: str) -> None:
     """Print on standard error, lines folded between words."""
     print(fold(text, terminal_width()) if sys.stderr.isatty() else text, file=sys.stderr)
-
-
-def _call(function: Callable[..., int], *args: object) -> int:
-    code = int(function(*args))
-    print(end="", flush=True)  # what cannot be written shall be known here, not when Python ends
-    return code

@@ -154,23 +154,3 @@ def class_names(folder: Path) -> tuple[str, ...]:
                     found=f"{name} and {video.class_name}",
                 )
     return tuple(names.get(label, str(label)) for label in range(max(names) + 1))
-
-
-def find_videos(path: Path) -> tuple[Video, ...]:
-    """Return the videos to infer: the split ``"val"``, else every folder of frames.
-
-    Args:
-        path: a data folder, or one video's folder of frames, or a folder above such ones. Of the latter two
-            labels are -1.
-
-    Raises:
-        DataError: there is no such folder, or no frame in it.
-    """
-    if (path / FRAMES).is_dir():
-        return read_split(path, "val")
-    if not path.is_dir():
-        raise DataError("no such folder", file=path, expected=LAYOUT)
-    folders = sorted(first.parent for first in path.rglob("img_00001.jpg"))
-    if not folders:
-        raise DataError("has no video", file=path, expected="folders with img_00001.jpg, img_00002.jpg, ...")
-    return tuple(Video(folder=folder, frames=len(list(folder.glob("img_*.jpg"))), label=-1) for folder in folders)

@@ -121,13 +121,6 @@ def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
     return "\n".join(lines)
 
 
-def moved_line(one: MovedFigure) -> str:
-    """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
-    what = " ".join(filter(None, [one.item, one.part, one.name]))
-    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
-
-
 def first_text(entry: Entry) -> str:
     """Return the line of an entry that nothing comparable came before."""
     return "\n".join(map(cut, [f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry)]))
@@ -152,10 +145,16 @@ def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
         _commit_lines(found),
         [f"environment: {fact}" for fact in found.environment],
         _outcome_lines(found),
-        [f"{figure_kind(one.name).value}  {moved_line(one)}" for one in found.moved],
+        [_moved_line(one) for one in found.moved],
     ]
     shown = fit(sections, limit - 1 - len(shares)) if limit else [line for lines in sections for line in lines]
     return "\n".join(cut(line) for line in [head, *shown, *shares])
+
+
+def _moved_line(one: MovedFigure) -> str:
+    what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
+    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
 
 
 def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
@@ -244,7 +243,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 def item_json(item: ItemFacts) -> dict[str, object]:
     """Return an item with its commands and causes."""
-    return _without(item, "verdicts", "judged", "artifacts")
+    return _without(item, "verdicts", "judged")
 
 
 def _without(row: Entry | ItemFacts, *names: str) -> dict[str, object]:

@@ -13,7 +13,7 @@ from tipchain.core.json_text import Json, as_json, parse_as
 from tipchain.errors import Outcome
 from tipchain.nightly.items import ShardPart, disagreement, missing
 
-VERSION = 2
+VERSION = 3
 """Of the tables below."""
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up INTEGER keys only
 NAN = math.nan
@@ -281,7 +281,6 @@ class ItemFacts(Base):
     machine: Mapped[str] = mapped_column(default="")
     machine_class: Mapped[str] = mapped_column(default="")
     environment: Mapped[Texts] = mapped_column(default_factory=dict)
-    artifacts: Mapped[Texts] = mapped_column(default_factory=dict)
     chain: Mapped[str] = mapped_column(default="")
     verdict_count: Mapped[int] = mapped_column(init=False, default=0)
     commands: Mapped[list[CommandFacts]] = relationship(order_by=CommandFacts.rank, default_factory=list)

@@ -215,7 +215,7 @@ def delete(one: StoredNight) -> str:
                 moved.parent.mkdir(exist_ok=True)
                 os.rename(one.folder, moved)  # noqa: PTH104
             finally:
-                lock.release()
+                os.close(lock)
         _refuse_mounts(moved)
         shutil.rmtree(moved)
         if moved.parent.name == TRASH:

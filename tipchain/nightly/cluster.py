@@ -20,7 +20,6 @@ from tipchain.core.language import many
 from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
 from tipchain.nightly.executor import Ended, Ports, Work, environment, run_attempt
 from tipchain.nightly.items import CLUSTERS_OWN, Item, Needs, kind_of_room
-from tipchain.nightly.judge import files_left, read_report
 
 # On a node: one item, as a task of Ray.
 
@@ -71,9 +70,7 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
         runner.join()
         ports.give_back(port)
     (ended,) = found
-    # Read where they were written: of what did not pass nothing is asked.
-    artifacts = files_left(read_report(work)[0], work) if ended.exit_code == 0 else {}
-    return replace(ended, artifacts=artifacts)
+    return ended
 
 
 def _environment(work: Work, tmp: Path, port: int) -> dict[str, str]:

@@ -324,7 +324,7 @@ class Coordinator:
         record = judge(work, ended, self.night.folder, self.executor.name)
         self._record(record)
         if record.outcome is Outcome.PASS and not self.keep_dumps:
-            drop_dumps(work.folder)  # what they were is in the record: their hashes
+            drop_dumps(work.folder)
 
     def _record(self, record: ItemRecord) -> None:
         try:

@@ -158,13 +158,11 @@ class Ended(AttemptRecord):
         timed_out: whether it was ended for its time, with its whole process group.
         interrupted: whether it was ended because the night was.
         failure: why it could not be started; "" otherwise.
-        artifacts: SHA-256 of what the item left (`tipchain.nightly.judge`), where that was asked elsewhere; None: it was not.
     """
 
     timed_out: bool = False
     interrupted: bool = False
     failure: str = ""
-    artifacts: Mapping[str, str] | None = None
 
 
 class Executor(Protocol):

@@ -106,6 +106,11 @@ class Cut:
     ids: tuple[str, ...]
     shares: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what is none."""
+        if len(self.ids) != len(self.shares):
+            raise ValueError(f"a cut of {len(self.ids)} items has {len(self.shares)} shares")
+
     @property
     def digest(self) -> str:
         """16 hexadecimal digits: the same for the same items in the same shares, whatever their order."""

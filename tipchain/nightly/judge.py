@@ -1,18 +1,14 @@
-"""How an item came out, and what it left: its report, its log, files by their hashes."""
+"""How an item came out, by its exit code and its report; the end of its log."""
 
 from __future__ import annotations
 
 import os
-import re
 import textwrap
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed
 from tipchain.chain.process import last_lines, log_end
-from tipchain.core.files import sha256_of
 from tipchain.core.json_text import taken
 from tipchain.core.language import clean
 from tipchain.core.quantities import duration
@@ -20,38 +16,6 @@ from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord
 from tipchain.report.model import RunReport, load_report
-
-# What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran.
-
-_RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
-
-
-def read_report(work: Work) -> tuple[RunReport | None, str]:
-    """Return the report of an attempt, and what is wrong with it; "" for nothing."""
-    if work.report.is_symlink() or not work.report.is_file():
-        return None, "it left no report"
-    try:
-        return load_report(work.report), ""
-    except RecordError as error:
-        return None, f"its report cannot be read: {error.message}"
-
-
-def files_left(report: RunReport | None, work: Work) -> dict[str, str]:
-    """Return the SHA-256 of the files that the commands of a chain left.
-
-    Names are the same in every night: below the attempt's folder, else the root, without the name of the chain's run.
-    """
-    found: dict[str, str] = {}
-    for result in report.results if report else ():
-        for path in snapshot(result.command.leaves, work.root):
-            whole = work.root / path
-            below = whole.relative_to(work.folder) if whole.is_relative_to(work.folder) else Path(path)
-            name = _RUN.sub("/runs/", below.as_posix())
-            if name not in found:
-                with suppress(OSError):
-                    found[name] = sha256_of(whole)
-    return found
-
 
 # The last lines of an item's log, for reports that go where the log does not.
 
@@ -104,11 +68,15 @@ def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
         night: the night's folder.
         executor: the executor's name.
     """
-    report, problem = read_report(work) if work.wants_report else (None, "")
+    report, problem = None, ""
+    if work.wants_report and (work.report.is_symlink() or not work.report.is_file()):
+        problem = "it left no report"
+    elif work.wants_report:
+        try:
+            report = load_report(work.report)
+        except RecordError as error:
+            problem = f"its report cannot be read: {error.message}"
     outcome, reason = _outcome(work, ended, report, problem)
-    artifacts: Mapping[str, str] = {}
-    if outcome is Outcome.PASS:
-        artifacts = files_left(report, work) if ended.artifacts is None else ended.artifacts
     return taken(
         ItemRecord,
         ended,
@@ -118,7 +86,6 @@ def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
         executor=executor,
         log=_below(work.log, night),
         report=_below(work.report, night),
-        artifacts=artifacts,
     )
 
 

@@ -140,14 +140,6 @@ def _indented(text: str, width: int) -> list[str]:
     return in_rows(say(clean(text)), width, " " * INDENT, " " * INDENT)
 
 
-def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:
-    """Return how an item ended, in one line."""
-    took = f"{record.seconds:7.1f}" if record.attempt else " " * 7
-    reason = f": {say(clean(record.reason))}" if record.reason else ""
-    width = len(str(total))
-    return f"[{number:>{width}}/{total}] {mark(record.outcome, color)} {took}  {clean(record.id)}{reason}"
-
-
 # The view of a night that goes on.
 #
 # On a terminal a line of counts and a line for each running item (its time, its id, the last line of its output) stand at
@@ -182,7 +174,10 @@ class NightView:
     def ended(self, record: ItemRecord) -> None:
         """Show how an item ended, above what still runs."""
         self.number += 1
-        self.screen.print(item_line(self.number, self.total, record, color=self.color))
+        took = f"{record.seconds:7.1f}" if record.attempt else " " * 7
+        reason = f": {say(clean(record.reason))}" if record.reason else ""
+        count = f"[{self.number:>{len(str(self.total))}}/{self.total}]"
+        self.screen.print(f"{count} {mark(record.outcome, self.color)} {took}  {clean(record.id)}{reason}")
 
     def said(self, text: str) -> None:
         """Show a line."""

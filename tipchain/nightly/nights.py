@@ -42,7 +42,7 @@ from tipchain.report.model import RunReport, load_report
 # item counts as an ERROR, whatever it was before.
 
 
-FORMAT = 2
+FORMAT = 3
 """Of what is written."""
 CHECKSUM = "sha256"
 NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
@@ -84,8 +84,6 @@ class ItemRecord(AttemptRecord):
         executor: ``local`` or ``ray``.
         log: the log's path below the night's folder; "" without one.
         report: the JSON report's, likewise.
-        artifacts: SHA-256 of what the report says was left, by path below the attempt's folder or the root, without the
-            name of the chain's run in it, so that it is the same in every night.
     """
 
     outcome: Outcome
@@ -93,7 +91,6 @@ class ItemRecord(AttemptRecord):
     executor: str = ""
     log: str = ""
     report: str = ""
-    artifacts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what cannot be; take what cannot be shown out of the reason: it often is the last line of an output."""
@@ -188,18 +185,6 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
             reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
         )
     return record if (record.id, owner) == (item_id, token) else None
-
-
-def parse_plan(data: JsonObject) -> NightPlan:
-    """Return the plan of JSON values.
-
-    Raises:
-        ValueError: they are none.
-    """
-    plan = parse_as(NightPlan, data, "plan")
-    if plan.cut and len(plan.cut.ids) != len(plan.cut.shares):
-        raise ValueError(f"a cut of {len(plan.cut.ids)} items has {len(plan.cut.shares)} shares")
-    return plan
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -302,7 +287,7 @@ def began(started: str, name: str = "") -> datetime | None:
 
 def begin_night(
     plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
-) -> tuple[Night, NightLock]:
+) -> tuple[Night, int]:
     """Make the folder of a new night, hold it, and write down what it is to be.
 
     Raises:
@@ -334,7 +319,7 @@ def begin_night(
         with writing(folder / NIGHT):
             write_document(folder / NIGHT, document)
     except OutputError:
-        lock.release()
+        os.close(lock)
         raise
     return night, lock
 
@@ -352,7 +337,7 @@ def read_night(folder: Path) -> Night:
             folder=folder,
             token=parse_as(str, data["token"], "token"),
             started=parse_as(str, data["started"], "started"),
-            plan=parse_plan(data["plan"]),
+            plan=parse_as(NightPlan, data["plan"], "plan"),
             options=dict(data["options"]),
             environment=dict(data["environment"]),
         )
@@ -422,26 +407,15 @@ def latest_night(folder: Path) -> Night:
     return read_night(found[0])
 
 
-class NightLock:
-    """The lock of a night's folder, held until it is released or the process ends, however it ends."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def release(self) -> None:
-        """Let another coordinator have the night."""
-        os.close(self._handle)
-
-
-def hold(folder: Path) -> NightLock:
-    """Hold a night for this process.
+def hold(folder: Path) -> int:
+    """Hold a night for this process, until the handle that is returned is closed or the process ends, however it ends.
 
     Raises:
         UsageError: another process holds it, or nothing can be written there.
     """
     path = folder / LOCK
     try:
-        return NightLock(take_lock(path, f"process {os.getpid()} on {socket.gethostname()}"))
+        return take_lock(path, f"process {os.getpid()} on {socket.gethostname()}")
     except BlockingIOError:
         raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
     except OSError as error:

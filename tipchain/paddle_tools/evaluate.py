@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tipchain.commands.options import Parser, add_device, whole
+from tipchain.commands.options import Parser, add_options, whole
 from tipchain.core.blame import serving
 from tipchain.errors import ExitCode
 from tipchain.framework_types import Dataset, Model
@@ -33,7 +33,7 @@ class Evaluation:
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser, trained="output/best_model.pdparams")
-    add_device(parser)
+    add_options(parser, "device")
     add = parser.add_argument
     add("--batch-size", type=positive, metavar="N", help="default: the case's")
     add("--num-workers", type=whole, default=0, metavar="N", help="loader processes (default 0: none)")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from tipchain.commands.options import Parser, add_device
+from tipchain.commands.options import Parser, add_options
 from tipchain.core.files import writing
 from tipchain.core.language import say
 from tipchain.errors import CaseError, DataError, ExitCode, UsageError
@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser, trained="output/best_model.pdparams")
-    add_device(parser)
+    add_options(parser, "device")
     parser.add_argument(
         "--save-inference-dir",
         "--output-dir",

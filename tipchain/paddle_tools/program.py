@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from tipchain.commands.options import Parser, add_root
+from tipchain.commands.options import Parser, add_options
 from tipchain.core.blame import serving
 from tipchain.core.files import DATA_VARIABLE
 from tipchain.core.json_text import Json
@@ -93,7 +93,7 @@ def add_case_arguments(parser: Parser, trained: str = "") -> None:
     if trained:
         text = "Paddle weight file (default %(default)s, which `tipchain case train` leaves)"
         parser.add_argument("--pretrained", type=Path, default=Path(trained), metavar="FILE", help=text)
-    add_root(parser)
+    add_options(parser, "root")
     parser.add_argument(
         "--data-path",
         metavar="DIR",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tipchain.commands.options import Parser, add_device, whole
+from tipchain.commands.options import Parser, add_options, whole
 from tipchain.core.files import MODE_VARIABLE
 from tipchain.core.json_text import taken
 from tipchain.core.machine import leave_group
@@ -137,7 +137,7 @@ class TrainingSettings:
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
-    add_device(parser)
+    add_options(parser, "device")
     add = parser.add_argument
     add(
         "--output-dir",
