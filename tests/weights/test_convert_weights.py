@@ -309,13 +309,3 @@ def test_tool_runs_from_the_root(forked):
     assert done.returncode == 2
     assert "no.pth: no such weight file" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_docs_name_every_layer_that_holds_tensors():
-    from tipchain.facts.layers import KINDS
-
-    text = (ROOT / "docs/how-to/weights.md").read_text()
-    first = {row.storage.kind: row for row in reversed(KINDS) if row.storage is not None}
-    for row in first.values():
-        assert row.classes[0][0] in text, row.name
-        assert row.classes[1][0] in text, row.name

@@ -130,11 +130,6 @@ def test_parameters_that_one_side_alone_updates_are_told(live, pair):
     assert found.message == "the reference alone updates 1.weight, 1.bias, 2.weight, 2.bias, the port does not"
 
 
-def test_epsilons_of_rmsprop_that_correspond_are_the_same(live, pair):
-    ours = "RMSprop(m.parameters(), lr=0.1, eps=1e-6)"
-    assert findings(live, pair, ours, "RMSProp(0.1, rho=0.99, epsilon=1e-12, parameters=m.parameters())") == []
-
-
 def test_of_an_optimizer_that_tells_no_parameters_nothing_is_said(live, pair):
     ours, _ = built(live, pair, ADAM[0].format(""), ADAM[1].format(""))
     own = SimpleNamespace(step=int, clear_grad=int)
