@@ -63,7 +63,7 @@ def test_all_misfits_are_listed(models):
         "unknown: heat.bias, did you mean 'head.bias'?",
         "shape: square.bias is [5], the torch model has [128]",
         "dtype: features.1.bias is torch.float64",
-        "names: nowhere is no tensor or layer",
+        "names: nowhere: the torch model has no 'nowhere'",
     ):
         assert part in text
 

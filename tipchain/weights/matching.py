@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 
 from tipchain.core.language import in_rows
-from tipchain.errors import WeightsError, suggestion
+from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
-from tipchain.weights.given_names import with_ignored
+from tipchain.weights.given_names import unknown_names, with_ignored
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
@@ -101,12 +101,6 @@ class UnmatchedError(WeightsError):
 def kind_text(kind: str) -> str:
     """Return a kind of layer in a message's words."""
     return "a class of its own" if kind == OWN_KIND else kind
-
-
-def near_hint(name: str, names: Sequence[str]) -> str:
-    """Return a hint at a tensor or layer of a similar name."""
-    layers = {one.rpartition(".")[0] for one in names}
-    return suggestion(name, (*names, *sorted(layers - {""})))
 
 
 def _unlike(structure: Structure) -> Structure:
@@ -450,7 +444,7 @@ class _Matching:
         """Return the match, by names alone if they leave nothing."""
         self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
         layers = torch_layers(self.torch_model)
-        refuse(_bad_names(self.names, layers, self.paddle_model))
+        refuse(_bad_names(self.names, self.torch_model, self.paddle_model))
         self.torch = _without_left(layers, self.names)
         here = {slot.name for layer in self.torch for slot in layer.slots}
         self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
@@ -665,24 +659,14 @@ def refuse(problems: Sequence[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Model) -> list[str]:
-    torch_names = [slot.name for layer in torch for slot in layer.slots]
-    state = paddle_model.state_dict()
-    port_names = list(state)
-    found, seen = [], dict[str, str]()
+def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
+    found = [f"names: {one.key}: {one.message}{one.hint}" for one in unknown_names(names, torch_model, paddle_model)]
+    state, seen = paddle_model.state_dict(), dict[str, str]()
     for old, new in names.items():
-        if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
-            continue
-        if not any(name == old or name.startswith(f"{old}.") for name in torch_names) and old:
-            found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, torch_names)}")
         target = Target.parse(new)
-        targets = target.names
-        for one in targets:
-            if target.turned and one in port_names and sum(size != 1 for size in state[one].shape) > 2:
+        for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
+            if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
                 found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
-            layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in port_names)
-            if one and one not in port_names and not layer:
-                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, port_names)}")
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
