@@ -9,6 +9,7 @@ import pytest
 from tipchain.facts.functions import OF_TORCH, OTHERWISE
 from tipchain.facts.layers import CONTAINERS, KINDS
 from tipchain.facts.optimizers import BY_CLASS
+from tipchain.facts.packed import spell_out
 from tipchain.facts.schedules import SCHEDULES
 
 torch = pytest.importorskip("torch")
@@ -124,3 +125,14 @@ def test_what_a_function_means_otherwise_is_so(name):
         if name == "svd"
         else abs(made.numpy() - expected).max() < 1e-5
     )
+
+
+@pytest.mark.parametrize("cell", ["RNNCell", "GRUCell", "LSTMCell"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_cell_that_is_spelled_out_computes_what_its_kernel_does(cell, bias):
+    layer, x = getattr(torch.nn, cell)(4, 5, bias=bias), torch.randn(3, 4)
+    first = layer(x)
+    second = layer(x, first)
+    spell_out(layer)
+    torch.testing.assert_close(layer(x), first)
+    torch.testing.assert_close(layer(x, first), second)
