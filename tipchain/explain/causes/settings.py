@@ -133,7 +133,8 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         if known is None:
             continue
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # called in another way than the row says
-            made = known.compute(piece.paddle, _given(op), op.result)
+            given = _given(op)
+            made = known.compute(piece.paddle, given, op.result)
             if made is None:
                 continue
             where = place_of(op, piece)
@@ -143,7 +144,7 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 acts={op.number: partial(_as_torch, piece.paddle, known, op)},
                 confirmed=True,
                 message=f"Paddle's `{kind}`{where} {known.words}",
-                fix=f"write `{known.write}` for `{kind}`{where}",
+                fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
                 place=op.path if op.name == LAYER else None,
             )
 
