@@ -6,9 +6,10 @@ import inspect
 
 import pytest
 
-from tipchain.facts.functions import OF_TORCH
+from tipchain.facts.functions import OF_TORCH, OTHERWISE
 from tipchain.facts.layers import CONTAINERS, KINDS
 from tipchain.facts.optimizers import BY_CLASS
+from tipchain.facts.packed import spell_out
 from tipchain.facts.schedules import SCHEDULES
 
 torch = pytest.importorskip("torch")
@@ -86,3 +87,52 @@ def test_rows_of_optimizers_and_schedules_name_classes_that_there_are(side):
     lr = (torch.optim.lr_scheduler, paddle.optimizer.lr)[side]
     assert [name for name in BY_CLASS[side] if not hasattr(optim, name)] == []
     assert [one for one in ((name, kind)[side] for name, (kind, _) in SCHEDULES.items()) if not hasattr(lr, one)] == []
+
+
+X = [[[[3.0, 1.0, -70.0], [2.0, 5.0, 0.0]], [[4.0, 8.0, 6.0], [7.0, 9.0, 10.0]]]]
+MEANINGS = {
+    "logsoftmax": ("F.log_softmax(x, -1)", "F.log_softmax", {"axis": -1}),
+    "median": ("x.median()", "paddle.median", {}),
+    "pad": ("F.pad(x, [1, 0, 0, 0, 0, 0, 0, 2])", "F.pad", {"pad": [1, 0, 0, 0, 0, 0, 0, 2]}),
+    "smoothl1": ("F.smooth_l1_loss(x, 0 * x, beta=2.0)", "F.smooth_l1_loss", {"label": 0, "delta": 2.0}),
+    "svd": ("torch.svd(x)[2]", "paddle.linalg.svd", {}),
+    "crossentropy": (
+        "F.cross_entropy(x[0, 0], torch.tensor([1, -100]))", "F.cross_entropy", {"input": 0, "label": [1, -100]}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_a_function_means_otherwise_is_so(name):
+    """Paddle's gives something else than torch's, and the row's formula what torch's gives."""
+    ours, theirs, given = MEANINGS[name]
+    expected = eval(ours, {"torch": torch, "F": torch.nn.functional, "x": torch.tensor(X)}).numpy()
+    x = paddle.to_tensor(X)
+    function = eval(theirs, {"paddle": paddle, "F": paddle.nn.functional})
+    given = {
+        key: paddle.to_tensor(one) if key == "label" and one else x * 0 if key == "label" else one
+        for key, one in given.items()
+    }
+    given = {**given, "input": x[0, 0]} if "input" in given else given
+    bound = inspect.signature(function).bind(*([] if "input" in given else [x]), **given)
+    bound.apply_defaults()
+    result = function(*bound.args, **bound.kwargs)
+    made = OTHERWISE[name].compute(paddle, bound.arguments, result)
+    result, made = (one[2] if isinstance(one, tuple) else one for one in (result, made))
+    assert result.shape != list(expected.shape) or abs(result.numpy() - expected).max() > 1e-3
+    assert (
+        abs(abs(made.numpy()) - abs(expected)).max() < 1e-5
+        if name == "svd"
+        else abs(made.numpy() - expected).max() < 1e-5
+    )
+
+
+@pytest.mark.parametrize("cell", ["RNNCell", "GRUCell", "LSTMCell"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_cell_that_is_spelled_out_computes_what_its_kernel_does(cell, bias):
+    layer, x = getattr(torch.nn, cell)(4, 5, bias=bias), torch.randn(3, 4)
+    first = layer(x)
+    second = layer(x, first)
+    spell_out(layer)
+    torch.testing.assert_close(layer(x), first)
+    torch.testing.assert_close(layer(x, first), second)

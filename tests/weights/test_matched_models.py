@@ -106,8 +106,8 @@ def test_given_names_join_what_torch_packs(both, nn):
 def test_names_that_lead_nowhere_are_refused(both, nn):
     torch, paddle = both.tree("torch", fc=nn.t.Linear(4, 2)), both.tree("paddle", head=nn.p.Linear(4, 2))
     text = refusal(torch, paddle, {"fc": "heat", "fcc": "head", "fc.weight": "head.weight", "fc.bias": "head.weight"})
-    assert "names: fc goes to heat, which the port does not have, did you mean 'head'?" in text
-    assert "names: fcc is no tensor or layer of the torch model, did you mean 'fc'?" in text
+    assert "names: fc: the Paddle model has no 'heat', did you mean 'head'?" in text
+    assert "names: fcc: the torch model has no 'fcc', did you mean 'fc'?" in text
     assert "names: fc.weight and fc.bias both go to head.weight" in text
 
 

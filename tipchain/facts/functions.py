@@ -121,7 +121,7 @@ class OtherMeaning:
 
     Attributes:
         words: what Paddle's does, and torch's, after the function's name.
-        write: what computes torch's in Paddle.
+        write: what computes torch's in Paddle; ``{axis}`` stands for an argument's value.
         compute: does, given the module, the arguments by name and Paddle's result; None where both mean the same.
         argument: the argument that they mean otherwise.
     """
@@ -161,7 +161,7 @@ def _pad(paddle: ModuleType, given: Options, _result: Tensor) -> Tensor:
 OTHERWISE: Mapping[str, OtherMeaning] = {
     "logsoftmax": OtherMeaning(
         words=f"takes inputs more than {LOGIT_FLOOR:g} below the largest for {LOGIT_FLOOR:g} below, torch's takes them as they are",
-        write="x - paddle.logsumexp(x, axis=axis, keepdim=True)",
+        write="x - paddle.logsumexp(x, axis={axis}, keepdim=True)",
         compute=_log_softmax,
     ),
     "crossentropy": OtherMeaning(

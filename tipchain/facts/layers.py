@@ -68,8 +68,7 @@ EMBEDDING = Storage(kind="Embedding")
 
 def _padding_index(layer: Model, _shape: Shape | None) -> object:
     index = layer.padding_idx
-    rows = layer.num_embeddings if hasattr(layer, "num_embeddings") else layer._num_embeddings  # noqa: SLF001
-    return index if index is None or index >= 0 else index + rows
+    return index if index is None or index >= 0 else index + held(layer, "num_embeddings", "_num_embeddings")
 
 
 def _padding_row(layer: Model, shape: Shape | None) -> object:
@@ -78,14 +77,8 @@ def _padding_row(layer: Model, shape: Shape | None) -> object:
     return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
 
 
-def _largest_norm(layer: Model, _shape: Shape | None) -> object:
-    return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
-
-
-def _norm_type(layer: Model, shape: Shape | None) -> Setting:
-    if _largest_norm(layer, shape) is None:
-        return UNTOLD
-    return layer.norm_type if hasattr(layer, "norm_type") else layer._norm_type  # noqa: SLF001
+def _norm_type(layer: Model, _shape: Shape | None) -> Setting:
+    return UNTOLD if held(layer, "max_norm", "_max_norm") is None else held(layer, "norm_type", "_norm_type")
 
 
 VALUES = (
@@ -107,7 +100,7 @@ VALUES = (
             lacking="pass `padding_idx=None` and stop the row's gradient",
             measured=True,
         ),
-        Trait("max_norm", read=_largest_norm),
+        Trait("max_norm"),
         Trait("norm_type", read=_norm_type),
         Trait("scale_grad_by_freq", visible=False),
         storage=EMBEDDING,
@@ -203,18 +196,6 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 """Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
 
 
-def _axis(torch: str, paddle: str, code: str = "axis") -> Trait:
-    def read(layer: object, shape: Shape | None) -> Setting:
-        return axis_of(held(layer, torch, f"_{paddle}", paddle), shape)
-
-    return Trait(torch, paddle, named=code, read=read, axis=True)
-
-
-def _approximation(layer: Model, _shape: Shape | None) -> str:
-    told = layer.approximate if hasattr(layer, "approximate") else layer._approximate  # noqa: SLF001
-    return "tanh" if told in (True, "tanh") else "none"
-
-
 def _named(layer: object, name: str) -> bool:
     return any(one.__name__ == name for one in type(layer).__mro__)
 
@@ -245,11 +226,11 @@ def _dropped(layer: object, _shape: Shape | None) -> object:
 
 
 def _slopes(layer: Model, _shape: Shape | None) -> int:
-    weight = layer.weight if hasattr(layer, "weight") else layer._weight  # noqa: SLF001
-    return int(weight.shape[0])
+    return int(held(layer, "weight", "_weight").shape[0])
 
 
 DROPOUT_RATE = Trait("p", named="dropout-p", visible=False)
+AXIS = Trait("dim", "axis", named="axis", axis=True)
 SOFTMAX_AXIS = Trait("dim", "axis", named="softmax-axis", read=_softmax_axis, axis=True)
 ALPHA, THRESHOLD = Trait("alpha"), Trait("lambd", "threshold", named="threshold")
 
@@ -267,7 +248,14 @@ FUNCTIONS = (
     _activation("LogSigmoid", "log_sigmoid"),
     _activation("SiLU", ("silu", "swish"), paddle=("Silu", "Swish", "SiLU")),
     _activation(
-        "GELU", "gelu", Trait("approximate", named="gelu-form", read=_approximation, write=lambda how: how == "tanh")
+        "GELU",
+        "gelu",
+        Trait(
+            "approximate",
+            named="gelu-form",
+            form=lambda how: "tanh" if how in (True, "tanh") else "none",
+            write=lambda how: how == "tanh",
+        ),
     ),
     _activation("LeakyReLU", "leaky_relu", Trait("negative_slope")),
     _activation("ELU", "elu", ALPHA),
@@ -303,7 +291,7 @@ FUNCTIONS = (
     _activation(
         "LogSoftmax", "log_softmax", SOFTMAX_AXIS, differs="inputs more than 64 below the largest count as 64 below it"
     ),
-    _activation("GLU", "glu", _axis("dim", "axis")),
+    _activation("GLU", "glu", AXIS),
     row("Identity", family="dropout"),
     row(
         "Dropout",
@@ -326,23 +314,12 @@ FUNCTIONS = (
     row("FeatureAlphaDropout", DROPOUT_RATE, family="dropout", by_mode=True),
     row(
         "Flatten",
-        _axis("start_dim", "start_axis", "start-axis"),
-        _axis("end_dim", "stop_axis", "stop-axis"),
+        Trait("start_dim", "start_axis", named="start-axis", axis=True),
+        Trait("end_dim", "stop_axis", named="stop-axis", axis=True),
         family="flatten",
     ),
-    row(
-        "Unflatten",
-        _axis("dim", "axis"),
-        Trait(
-            "unflattened_size",
-            "shape",
-            named="shape",
-            read=lambda layer, _: tuple(plain(held(layer, "unflattened_size", "shape"))),
-            write=list,
-        ),
-        family="flatten",
-    ),
-    row("CosineSimilarity", _axis("dim", "axis"), Trait("eps", named="epsilon")),
+    row("Unflatten", AXIS, Trait("unflattened_size", "shape", named="shape", form=tuple, write=list), family="flatten"),
+    row("CosineSimilarity", AXIS, Trait("eps", named="epsilon")),
     row(
         "PairwiseDistance",
         Trait("p", named="norm-type", kept=("norm", "")),
@@ -378,11 +355,7 @@ BIASES = Trait(
     write=write_presence,
 )
 NONLINEARITY = Trait(
-    "nonlinearity",
-    "activation",
-    named="activation",
-    read=lambda layer, _: str(layer.nonlinearity),
-    read_paddle=lambda layer, _: str(cells_of(layer)[0].activation),
+    "nonlinearity", "activation", named="activation", read_paddle=lambda layer, _: str(cells_of(layer)[0].activation)
 )
 TIME_ORDER = Trait(
     "batch_first",

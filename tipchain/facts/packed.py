@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Model, Nested, Tensor
 
 # Sources: ``paddle/nn/layer/rnn.py`` and ``transformer.py`` of Paddle 3.3, ``torch/nn/modules/rnn.py`` and
 # ``activation.py`` of torch 2.13. Both frameworks order the gates alike (LSTM i, f, g, o; GRU r, z, n).
@@ -104,3 +105,45 @@ def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
         yield Packed(leaf=f"{leaf}{suffix}", tensors=(tensor,), fixed=absent)
     if getattr(cell, "proj_size", 0):  # torch calls it by rows and columns, Paddle by input and output
         yield Packed(leaf=f"weight_hr{suffix}", tensors=(cell.weight_ho,), transpose=True)
+
+
+# torch's cells, step by step: their kernels compute all at once, and a port by hand has nothing to be held against.
+#
+# Source: the formulas of ``torch.nn.{RNNCell,GRUCell,LSTMCell}``.
+
+
+def spell_out(model: Model) -> None:
+    """Let the cells inside a torch model compute by the formulas of their documentation."""
+    for layer in model.modules():
+        if type(layer).__module__ == "torch.nn.modules.rnn" and type(layer).__name__ in _FORMULAS:
+            layer.forward = partial(_cell, layer)
+
+
+def _cell(layer: Model, x: Tensor, state: Nested = None) -> Nested:
+    from torch.nn import functional
+
+    formula = _FORMULAS[type(layer).__name__]
+    kept = (state,) if isinstance(state, type(x)) else state
+    zeros = x.new_zeros(*x.shape[:-1], layer.hidden_size)
+    h, *others = (zeros, zeros) if kept is None else kept
+    given = functional.linear(x, layer.weight_ih, layer.bias_ih), functional.linear(h, layer.weight_hh, layer.bias_hh)
+    return formula(layer, *given, h, *others)
+
+
+def _rnn(layer: Model, x: Tensor, hidden: Tensor, *_: Tensor) -> Tensor:
+    return (x + hidden).relu() if layer.nonlinearity == "relu" else (x + hidden).tanh()
+
+
+def _gru(_layer: Model, x: Tensor, hidden: Tensor, h: Tensor, *_: Tensor) -> Tensor:
+    (xr, xz, xn), (hr, hz, hn) = x.chunk(3, -1), hidden.chunk(3, -1)
+    update = (xz + hz).sigmoid()
+    return (1 - update) * (xn + (xr + hr).sigmoid() * hn).tanh() + update * h
+
+
+def _lstm(_layer: Model, x: Tensor, hidden: Tensor, _h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    i, f, g, o = (x + hidden).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+_FORMULAS: Mapping[str, Callable[..., Nested]] = {"RNNCell": _rnn, "GRUCell": _gru, "LSTMCell": _lstm}

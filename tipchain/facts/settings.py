@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import isclose
 
 import numpy as np
@@ -42,7 +42,8 @@ class Trait:
         paddle: in Paddle; as in torch if empty.
         named: the slug of a finding, where it is not torch's name.
         kept: what the layers keep it as, where that is called otherwise.
-        read: reads torch's layer, and Paddle's if ``read_paddle`` is None.
+        form: puts what either layer keeps into one form.
+        read: reads torch's layer, and Paddle's if ``read_paddle`` is None, where a form does not do.
         read_paddle: reads Paddle's.
         write: gives Paddle's spelling of a value as torch means it.
         visible: it shows in the outputs; else only in training, or in what is kept for later.
@@ -60,6 +61,7 @@ class Trait:
     _: KW_ONLY
     named: str = ""
     kept: tuple[str, str] = ("", "")
+    form: Callable[[Setting], Setting] = _as_is
     read: Reader | None = None
     read_paddle: Reader | None = None
     write: Callable[[Setting], Setting] = _as_is
@@ -96,8 +98,12 @@ class Trait:
     @cached_property
     def readers(self) -> tuple[Reader, Reader]:
         """Of both."""
-        reference, port = (_attribute(names) for names in self.attributes)
+        reference, port = (partial(self._kept, names) for names in self.attributes)
         return self.read or reference, self.read_paddle or self.read or port
+
+    def _kept(self, names: tuple[str, ...], layer: Model, shape: Shape | None) -> Setting:
+        value = self.form(plain(held(layer, *names)))
+        return axis_of(value, shape) if self.axis else value
 
 
 OWN_KIND = "own"
@@ -175,10 +181,6 @@ def held(layer: object, *names: str) -> Setting:
         if hasattr(layer, name):
             return getattr(layer, name)
     raise AttributeError(f"{type(layer).__name__} has none of {', '.join(names)}")
-
-
-def _attribute(names: Sequence[str]) -> Reader:
-    return lambda layer, _shape: plain(held(layer, *names))
 
 
 def plain(value: Setting) -> Setting:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import floor
 
 from tipchain.facts.settings import (
@@ -33,15 +33,15 @@ LINEAR_MODES = ("linear", "bilinear", "trilinear")
 CONV, CONV_TRANSPOSE = Storage(kind="Conv"), Storage(kind="ConvTranspose")
 
 
-def _sizes(axes: int, *names: str) -> Reader:
-    return lambda layer, _shape: ntuple(held(layer, *names), axes)
+def _sizes(axes: int) -> Callable[[Setting], Setting]:
+    return lambda value: UNTOLD if value is None else ntuple(value, axes)
 
 
 def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     name = f"Conv{'Transpose' if transposed else ''}{axes}d"
     properties = [
-        Trait("kernel_size", read=_sizes(axes, "_kernel_size", "kernel_size"), write=write_sizes),
-        Trait("stride", read=_sizes(axes, "_stride", "stride"), write=write_sizes),
+        Trait("kernel_size", form=_sizes(axes), write=write_sizes),
+        Trait("stride", form=_sizes(axes), write=write_sizes),
         Trait("padding", read=_torch_pads, read_paddle=_paddle_conv_pads, write=write_pads, sized=True),
         Trait(
             "dilation",
@@ -54,9 +54,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
         bias_property(),
     ]
     if transposed:
-        properties.append(
-            Trait("output_padding", read=_sizes(axes, "output_padding"), write=write_sizes, in_call=("output_size", 1))
-        )
+        properties.append(Trait("output_padding", form=_sizes(axes), write=write_sizes, in_call=("output_size", 1)))
     else:
         properties.append(Trait("padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
     paddle, storage = f"Conv{axes}D{'Transpose' if transposed else ''}", CONV_TRANSPOSE if transposed else CONV
@@ -105,7 +103,7 @@ def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
 
 def _pools(axes: int) -> Iterator[LayerKind]:
     size = (
-        Trait("kernel_size", kept=("", "ksize"), read=_sizes(axes, "ksize", "kernel_size"), write=write_sizes),
+        Trait("kernel_size", kept=("", "ksize"), form=_sizes(axes), write=write_sizes),
         Trait("stride", read=_pool_stride, write=write_sizes),
     )
     padded = (
@@ -118,7 +116,7 @@ def _pools(axes: int) -> Iterator[LayerKind]:
         CEIL_MODE,
         Trait(
             "dilation",
-            read=_sizes(axes, "dilation"),
+            form=_sizes(axes),
             read_paddle=lambda _layer, _shape: (1,) * axes,
             lacking="take the largest of shifted slices: Paddle's pool has no dilation",
         ),
@@ -131,8 +129,8 @@ def _pools(axes: int) -> Iterator[LayerKind]:
     if axes > 1:
         yield row(
             f"FractionalMaxPool{axes}d",
-            Trait("output_size", read=_given_sizes(axes, "output_size", "_output_size")),
-            Trait("kernel_size", read=_given_sizes(axes, "kernel_size", "_kernel_size")),
+            Trait("output_size", form=_sizes(axes)),
+            Trait("kernel_size", form=_sizes(axes)),
             family="pool",
         )
     yield row(f"MaxUnpool{axes}d", *padded, paddle=(f"MaxUnPool{axes}D",))
@@ -141,14 +139,6 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             "output_size", read=_adaptive_size(axes), write=lambda sizes: sizes if None in sizes else write_sizes(sizes)
         )
         yield row(f"Adaptive{name}Pool{axes}d", output, family="pool")
-
-
-def _given_sizes(axes: int, *names: str) -> Reader:
-    def read(layer: Model, _shape: Shape | None) -> Setting:
-        sizes = held(layer, *names)
-        return UNTOLD if sizes is None else ntuple(sizes, axes)
-
-    return read
 
 
 def _pool_stride(layer: Model, _shape: Shape | None) -> object:
@@ -190,7 +180,7 @@ def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
     return not layer.exclusive if padded else UNTOLD
 
 
-CEIL_MODE = Trait("ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
+CEIL_MODE = Trait("ceil_mode", form=bool)
 EXCLUSIVE = Trait(
     "count_include_pad",
     "exclusive",
@@ -199,12 +189,7 @@ EXCLUSIVE = Trait(
     read_paddle=_paddle_counts,
     write=lambda value: not value,
 )
-DIVISOR = Trait(
-    "divisor_override",
-    named="divisor",
-    kept=("", "divisor"),
-    read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
-)
+DIVISOR = Trait("divisor_override", named="divisor", kept=("", "divisor"), form=lambda value: value or None)
 
 
 def _adaptive_size(axes: int) -> Reader:
@@ -222,12 +207,7 @@ def _paddings(axes: int) -> LayerKind:
     names = ("Constant", "Reflection", "Replication", "Zero", "Circular")
     return row(
         f"Pad{axes}d",
-        Trait(
-            "padding",
-            read=lambda layer, _: plain(layer.padding),
-            read_paddle=lambda layer, _: ntuple(layer.padding, 2 * axes),
-            write=list,
-        ),
+        Trait("padding", form=_sizes(2 * axes), write=list),
         Trait("mode", named="padding-mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
         Trait("value", named="padding-value", read=_pad_value),
         torch=tuple(f"{name}Pad{axes}d" for name in names),
@@ -307,27 +287,16 @@ def _scale(layer: Model, shape: Shape | None) -> object:
 
 
 def _folds() -> Iterator[LayerKind]:
-    shared: tuple[Trait, ...] = tuple(
-        Trait(name, f"{name}s", read=_sizes(2, name), read_paddle=_fold_sizes(f"{name}s"), write=write_sizes)
-        for name in ("kernel_size", "dilation", "padding", "stride")
-    )
-    output = Trait(
-        "output_size",
-        "output_sizes",
-        read=_sizes(2, "output_size"),
-        read_paddle=_sizes(2, "output_sizes"),
-        write=write_sizes,
-    )
+    names = ("kernel_size", "dilation", "padding", "stride")
+    shared = [Trait(name, f"{name}s", form=_fold_sizes, write=write_sizes) for name in names]
+    output = Trait("output_size", "output_sizes", form=_fold_sizes, write=write_sizes)
     yield row("Unfold", *shared)
     yield row("Fold", output, *shared)
 
 
-def _fold_sizes(name: str) -> Reader:
-    def read(layer: object, _shape: Shape | None) -> Setting:
-        sizes = ntuple(getattr(layer, name), 2)  # paddings may be top, left, bottom, right
-        return sizes[:2] if len(sizes) == 4 and sizes[:2] == sizes[2:] else sizes
-
-    return read
+def _fold_sizes(value: Setting) -> Setting:
+    sizes = ntuple(value, 2)  # paddings may be top, left, bottom, right
+    return sizes[:2] if len(sizes) == 4 and sizes[:2] == sizes[2:] else sizes
 
 
 SPACE = (

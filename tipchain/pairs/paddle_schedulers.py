@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from paddle.optimizer import lr
 
+from tipchain.facts.schedules import SCHEDULES
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
+from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
 
@@ -39,14 +40,9 @@ def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:
     match settings.name:
         case "constant":
             return lr.LambdaDecay(rate, lambda _: 1.0)
-        case "step":
-            return lr.StepDecay(rate, **args)
-        case "multistep":
-            return lr.MultiStepDecay(rate, **args)
-        case "exponential":
-            return lr.ExponentialDecay(rate, **args)
-        case "cosine":
-            return lr.CosineAnnealingDecay(rate, args["total_steps"], eta_min=float(args["end_rate"]))
+        case "step" | "multistep" | "exponential" | "cosine":
+            kind, arguments = alike(settings)
+            return getattr(lr, SCHEDULES[kind][0])(rate, **arguments)
         case "polynomial":
             return lr.PolynomialDecay(
                 rate, args["total_steps"], end_lr=args["end_rate"], power=args["power"], cycle=args["cycle"]

@@ -312,5 +312,18 @@ def read_scheduler_settings(
     return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 
+def alike(settings: SchedulerSettings) -> tuple[str, Options]:
+    """Return torch's class and the arguments of a schedule that Paddle makes with the same ones."""
+    kinds = {
+        "step": "StepLR",
+        "multistep": "MultiStepLR",
+        "exponential": "ExponentialLR",
+        "cosine": "CosineAnnealingLR",
+    }
+    if settings.name != "cosine":
+        return kinds[settings.name], settings.options
+    return kinds["cosine"], {"T_max": settings.options["total_steps"], "eta_min": float(settings.options["end_rate"])}
+
+
 def _is_whole(value: object, *, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -11,7 +11,7 @@ from torch.optim import Optimizer, lr_scheduler
 
 from tipchain.errors import CaseError
 from tipchain.framework_types import Setting
-from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
+from tipchain.pairs.settings import SchedulerSettings, alike, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
 
@@ -52,14 +52,9 @@ def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRS
     match settings.name:
         case "constant":
             return lr_scheduler.LambdaLR(optimizer, lambda _: 1.0)
-        case "step":
-            return lr_scheduler.StepLR(optimizer, **args)
-        case "multistep":
-            return lr_scheduler.MultiStepLR(optimizer, **args)
-        case "exponential":
-            return lr_scheduler.ExponentialLR(optimizer, **args)
-        case "cosine":
-            return lr_scheduler.CosineAnnealingLR(optimizer, args["total_steps"], eta_min=args["end_rate"])
+        case "step" | "multistep" | "exponential" | "cosine":
+            kind, arguments = alike(settings)
+            return getattr(lr_scheduler, kind)(optimizer, **arguments)
         case "polynomial":
             return _polynomial(optimizer, **args)
         case _:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -323,15 +323,27 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
 
 def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
-    wanted = torch_model.state_dict()
-    differences = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
-    for key, tensor in state.items():
-        if key not in wanted:
-            differences.append(f"unknown: {key}{suggestion(key, wanted)}")
-        elif tensor.shape != wanted[key].shape:
-            differences.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
-        elif tensor.dtype != wanted[key].dtype:
-            differences.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
+    return _misfits(state, torch_model.state_dict(), "the torch model", lambda one: str(one.dtype))
+
+
+def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
+    return _misfits(state, wanted, "the model", _paddle_dtype)
+
+
+def _misfits(
+    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str, dtype_of: Callable[[Tensor], str]
+) -> list[str]:
+    differences = [f"missing: {name} {list(one.shape)}" for name, one in wanted.items() if name not in state]
+    for name, one in state.items():
+        if name not in wanted:
+            differences.append(f"unknown: {name}{suggestion(name, wanted)}")
+        elif not hasattr(one, "shape"):
+            differences.append(f"no array: {name} is a {type(one).__name__}")
+        elif list(one.shape) != list(wanted[name].shape):
+            differences.append(f"shape: {name} is {list(one.shape)}, {whose} has {list(wanted[name].shape)}")
+        elif dtype_of(one) != dtype_of(wanted[name]):
+            differences.append(f"dtype: {name} is {dtype_of(one)}, {whose} has {dtype_of(wanted[name])}")
     return differences
 
 
@@ -378,20 +390,30 @@ def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> N
     whole = model.state_dict()  # with the versions of the layers, which torch keeps beside the tensors
     for name in whole:
         whole[name] = state[name].detach().clone().contiguous()
+
+    def write(beside: Path) -> list[str]:
+        if path.suffix == SAFETENSORS:
+            from safetensors.torch import save_file
+
+            save_file(dict(whole), beside, metadata={"format": "pt"})
+        else:
+            torch.save(whole, beside)
+        written = read_torch_state(beside)
+        wrong = (
+            name
+            for name, tensor in whole.items()
+            if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
+        )
+        return [*wrong, *torch_misfits(model, written)]
+
+    _verified(path, write)
+
+
+def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
+    """Let a file beside take a path's name once it was written and what is wrong in it is nothing."""
     try:
         with replacing_path(path) as beside:
-            if path.suffix == SAFETENSORS:
-                from safetensors.torch import save_file
-
-                save_file(dict(whole), beside, metadata={"format": "pt"})
-            else:
-                torch.save(whole, beside)
-            written = read_torch_state(beside)
-            wrong = [
-                name
-                for name, tensor in whole.items()
-                if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
-            ] + torch_misfits(model, written)
+            wrong = write(beside)
             if wrong:
                 raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
     except OSError as error:
@@ -503,23 +525,6 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
         tensor.set_value(state[name])
 
 
-def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
-    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
-    differences = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
-    for name, array in state.items():
-        if name not in wanted:
-            differences.append(f"unknown: {name}{suggestion(name, wanted)}")
-        elif not isinstance(array, np.ndarray):
-            differences.append(f"no array: {name} is a {type(array).__name__}")
-        else:
-            shape, dtype = tuple(wanted[name].shape), _paddle_dtype(wanted[name])
-            if array.shape != shape:
-                differences.append(f"shape: {name} is {list(array.shape)}, the model has {list(shape)}")
-            if str(array.dtype) != dtype:
-                differences.append(f"dtype: {name} is {array.dtype}, the model has {dtype}")
-    return differences
-
-
 def _paddle_dtype(tensor: Tensor) -> str:
     name = str(tensor.dtype).rpartition(".")[2]
     return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
@@ -544,21 +549,18 @@ def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> N
         WeightsError: it does not fit, cannot be written, or does not come back as it was; ``path`` is then untouched.
     """
     _set_state(model, state, path)
-    try:
-        with replacing_path(path) as beside:
-            if path.suffix == SAFETENSORS:
-                from safetensors.paddle import save_file
 
-                save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
-            else:
-                import paddle
+    def write(beside: Path) -> list[str]:
+        if path.suffix == SAFETENSORS:
+            from safetensors.paddle import save_file
 
-                paddle.save(dict(model.state_dict()), str(beside))
-            load_paddle_weights(model, beside)
-            wrong = [
-                name for name, tensor in model.state_dict().items() if tensor.numpy().tobytes() != state[name].tobytes()
-            ]
-            if wrong:
-                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
-    except OSError as error:
-        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
+            save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
+        else:
+            import paddle
+
+            paddle.save(dict(model.state_dict()), str(beside))
+        load_paddle_weights(model, beside)
+        held = model.state_dict().items()
+        return [name for name, tensor in held if tensor.numpy().tobytes() != state[name].tobytes()]
+
+    _verified(path, write)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tipchain.core.yaml_reader import load_yaml
-from tipchain.errors import InputError, UsageError
+from tipchain.errors import InputError, UsageError, suggestion
 from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
@@ -27,6 +27,7 @@ class UnknownName:
     key: str
     message: str
     expected: str
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
                         if name in layers[side]
                         else f"the {model} model has no {name!r}",
                         expected=f"a tensor of the {model} model, or a layer that holds some where the other one's does{near}",
+                        hint=suggestion(name, existing[side]),
                     )
                 )
     return unknown

@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 
 from tipchain.core.language import in_rows
-from tipchain.errors import WeightsError, suggestion
+from tipchain.errors import WeightsError
 from tipchain.facts.layers import STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model
-from tipchain.weights.given_names import with_ignored
+from tipchain.weights.given_names import unknown_names, with_ignored
 from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
@@ -101,12 +101,6 @@ class UnmatchedError(WeightsError):
 def kind_text(kind: str) -> str:
     """Return a kind of layer in a message's words."""
     return "a class of its own" if kind == OWN_KIND else kind
-
-
-def near_hint(name: str, names: Sequence[str]) -> str:
-    """Return a hint at a tensor or layer of a similar name."""
-    layers = {one.rpartition(".")[0] for one in names}
-    return suggestion(name, (*names, *sorted(layers - {""})))
 
 
 def _unlike(structure: Structure) -> Structure:
@@ -266,14 +260,9 @@ def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
     for key, members in groups.items():
         same = all(_pattern(one)[1] == _pattern(other)[1] for one, other in members)
         one, other = key if same and len(members) > 1 else members[0]
-        more = (
-            ""
-            if len(members) == 1
-            else f" ({len(members)} times)"
-            if same
-            else f" (and {len(members) - 1} more like it)"
-        )
-        lines.append(f"{what}: {one or '(the model)'} -> {other or '(the model)'}{more}")
+        more = f" ({len(members)} times)" if same else f" (and {len(members) - 1} more like it)"
+        line = f"{what}: {one or '(the model)'} -> {other or '(the model)'}"
+        lines.append(line + (more if len(members) > 1 else ""))
     return lines
 
 
@@ -455,7 +444,7 @@ class _Matching:
         """Return the match, by names alone if they leave nothing."""
         self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
         layers = torch_layers(self.torch_model)
-        refuse(_bad_names(self.names, layers, self.paddle_model))
+        refuse(_bad_names(self.names, self.torch_model, self.paddle_model))
         self.torch = _without_left(layers, self.names)
         here = {slot.name for layer in self.torch for slot in layer.slots}
         self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
@@ -468,8 +457,9 @@ class _Matching:
             name: first.setdefault(id(tensor), name)
             for name, tensor in self.torch_model.state_dict(keep_vars=True).items()
         }
-        if not _left(self.torch, paddle, ties) and not any(self._open_layouts(paddle)):
-            return self._result(paddle, ties)
+        named = _Named.of(self.torch, paddle, ties)
+        if not named.left and all(self._is_settled(name, *one) for name, one in named.slots.items()):
+            return self._result(named)
         opened = to_open(self.torch, paddle)
         if opened:
             paddle = self._paddle(self.names, opened)
@@ -480,17 +470,11 @@ class _Matching:
         layers = paddle_layers(self.paddle_model, {**names, **{f"({one})": one for one in self.kept}}, opened)
         return _without_kept(layers)
 
-    def _open_layouts(self, paddle: Sequence[LayerTensors]) -> Iterator[str]:
-        """Yield the names of tensors whose layout names do not settle."""
-        for name, (slot, port_kind, kind, shape) in _by_name(self.torch, paddle).items():
-            if name in self.names:
-                certain = slot.shape == shape
-            else:
-                certain = slot.shape == shape and (
-                    kind == port_kind != OWN_KIND or len(set(squeezed(shape))) != 1 or len(squeezed(shape)) != 2
-                )
-            if not certain:
-                yield name
+    def _is_settled(self, name: str, slot: TensorSlot, port_kind: str, kind: str, shape: tuple[int, ...]) -> bool:
+        """Tell whether names settle the layout of a tensor."""
+        flat = squeezed(shape)
+        sure = name in self.names or kind == port_kind != OWN_KIND or len(set(flat)) != 1 or len(flat) != 2
+        return slot.shape == shape and sure
 
     def _by_structure(self, paddle: Sequence[LayerTensors], ties: Mapping[str, str]) -> Match:
         reference, port = torch_leaves(self.torch, self.names, ties), paddle_leaves(paddle, self.names)
@@ -540,10 +524,10 @@ class _Matching:
         pairs = [pair for pair in (*settled, *structure.pairs) if reference[pair.expected][1].name in targets]
         resolved, moved = self._resolve(pairs, reference, port, targets)
         self.torch = without(self.torch, lambda slot: slot.name in self.left)
-        again = self._paddle(resolved)
-        refuse(_left(self.torch, again, ties, self.again))
+        named = _Named.of(self.torch, self._paddle(resolved), ties, self.again)
+        refuse(named.left)
         self.names = resolved
-        return self._result(again, ties, moved, tuple(structure.by_order))
+        return self._result(named, moved, tuple(structure.by_order))
 
     def _refusal(
         self,
@@ -614,23 +598,17 @@ class _Matching:
         return resolved, tuple(moved)
 
     def _result(
-        self,
-        paddle: Sequence[LayerTensors],
-        ties: Mapping[str, str],
-        moved: tuple[tuple[str, str], ...] = (),
-        by_order: tuple[tuple[str, str], ...] = (),
+        self, named: _Named, moved: tuple[tuple[str, str], ...] = (), by_order: tuple[tuple[str, str], ...] = ()
     ) -> Match:
         """Return the match that names make, now that they leave nothing."""
-        named = _by_name(self.torch, paddle, self.again)
-        used = {id(slot) for slot, *_ in named.values()}
-        odd = {name: slot.parts[0].names[0] for name, (slot, *_) in named.items() if slot.name != name}
+        slots = {name: slot for name, (slot, *_) in named.slots.items()}
         return Match(
-            slots={name: slot for name, (slot, *_) in named.items()},
-            tied=_tied(self.torch, named.keys(), ties),
-            zeros=tuple(slot for layer in paddle for slot in layer.slots if slot.fixed and id(slot) not in used),
+            slots=slots,
+            tied=named.tied,
+            zeros=named.zeros,
             names={
                 **self.names,
-                **odd,
+                **{name: slot.parts[0].names[0] for name, slot in slots.items() if slot.name != name},
                 **{f"({one})": one for one in self.kept},
                 **dict.fromkeys(self.left, NOT_IN_PORT),
             },
@@ -681,24 +659,14 @@ def refuse(problems: Sequence[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Model) -> list[str]:
-    torch_names = [slot.name for layer in torch for slot in layer.slots]
-    state = paddle_model.state_dict()
-    port_names = list(state)
-    found, seen = [], dict[str, str]()
+def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
+    found = [f"names: {one.key}: {one.message}{one.hint}" for one in unknown_names(names, torch_model, paddle_model)]
+    state, seen = paddle_model.state_dict(), dict[str, str]()
     for old, new in names.items():
-        if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
-            continue
-        if not any(name == old or name.startswith(f"{old}.") for name in torch_names) and old:
-            found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, torch_names)}")
         target = Target.parse(new)
-        targets = target.names
-        for one in targets:
-            if target.turned and one in port_names and sum(size != 1 for size in state[one].shape) > 2:
+        for one in target.names if not old.startswith(NOT_IN_TORCH) and new != NOT_IN_PORT else ():
+            if target.turned and one in state and sum(size != 1 for size in state[one].shape) > 2:
                 found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
-            layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in port_names)
-            if one and one not in port_names and not layer:
-                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, port_names)}")
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
@@ -715,53 +683,47 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
     ]
 
 
-def _by_name(
-    torch: Iterable[LayerTensors], paddle: Iterable[LayerTensors], without: Container[str] = ()
-) -> dict[str, tuple[TensorSlot, str, str, tuple[int, ...]]]:
-    """Return slot, kinds and torch's shape by torch's name."""
-    named: dict[str, tuple[TensorSlot, str]] = {}
-    for layer in paddle:
-        for slot in layer.slots:
-            named.setdefault(slot.name, (slot, layer.kind))
-    slots = {}
-    for layer in torch:
-        for slot in layer.slots:
-            port = named.get(slot.name) or named.get(join(layer.path, slot.leaf))
-            if port is not None and slot.name not in without:
-                slots[slot.name] = (*port, layer.kind, slot.shape)
-    return slots
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The tensors that names alone put together.
 
+    Attributes:
+        slots: Paddle's slot, both kinds and torch's shape by torch's name.
+        tied: the name in ``slots`` of the same tensor, by torch's name.
+        left: problems: the tensors that names leave unmatched, Paddle's first.
+        zeros: constant zeros of Paddle's that torch does not have.
+    """
 
-def _tied(torch: Iterable[LayerTensors], named: Iterable[str], ties: Mapping[str, str]) -> dict[str, str]:
-    first: dict[str, str] = {}
-    for name in named:
-        first.setdefault(ties.get(name, name), name)
-    return {
-        slot.name: first[ties[slot.name]]
-        for layer in torch
-        for slot in layer.slots
-        if slot.name not in set(named) and ties.get(slot.name) in first
-    }
+    slots: Mapping[str, tuple[TensorSlot, str, str, tuple[int, ...]]]
+    tied: Mapping[str, str]
+    left: Sequence[str]
+    zeros: tuple[TensorSlot, ...]
 
-
-def _left(
-    torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors], ties: Mapping[str, str], without: Container[str] = ()
-) -> list[str]:
-    """List the tensors that names leave unmatched, Paddle's first."""
-    named = _by_name(torch, paddle, without)
-    used = {id(slot) for slot, *_ in named.values()}
-    tied = _tied(torch, named.keys(), ties)
-    return [
-        f"only in the port: {tell(layer, slot)}"
-        for layer in paddle
-        for slot in layer.slots
-        if id(slot) not in used and not slot.fixed and not slot.again
-    ] + [
-        f"only in torch: {tell(layer, slot)}"
-        for layer in torch
-        for slot in layer.slots
-        if slot.name not in named and slot.name not in tied
-    ]
+    @classmethod
+    def of(
+        cls,
+        torch: Sequence[LayerTensors],
+        paddle: Sequence[LayerTensors],
+        ties: Mapping[str, str],
+        without: Container[str] = (),
+    ) -> _Named:
+        """Put together the tensors of both models, but for those ``without``."""
+        ours, theirs = ([(layer, slot) for layer in side for slot in layer.slots] for side in (torch, paddle))
+        named = {slot.name: (slot, layer.kind) for layer, slot in reversed(theirs)}
+        both = ((layer, slot, named.get(slot.name) or named.get(join(layer.path, slot.leaf))) for layer, slot in ours)
+        slots = {
+            slot.name: (*port, layer.kind, slot.shape)
+            for layer, slot, port in both
+            if port is not None and slot.name not in without
+        }
+        first = {ties.get(name, name): name for name in reversed(slots)}
+        others = [slot.name for _, slot in ours if slot.name not in slots]
+        tied = {name: first[ties[name]] for name in others if ties.get(name) in first}
+        used = {id(slot) for slot, *_ in slots.values()}
+        free = [(layer, slot) for layer, slot in theirs if id(slot) not in used]
+        left = [f"only in the port: {tell(*one)}" for one in free if not one[1].fixed and not one[1].again]
+        left += [f"only in torch: {tell(*one)}" for one in ours if one[1].name not in slots and one[1].name not in tied]
+        return cls(slots, tied, left, tuple(slot for _, slot in free if slot.fixed))
 
 
 def does_nothing(slot: TensorSlot) -> bool:

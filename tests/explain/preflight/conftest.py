@@ -40,13 +40,12 @@ class Live:
         return Locator(self.sides, Store(), backward=False).locate(reference, port, given).matching
 
     def check(self, reference: Any, port: Any, *arrays: Any, **options: Any) -> list[Any]:
-        """Return every finding but those about the environment; with arrays, over the calls that they make."""
+        """Return every finding; with arrays, over the calls that they make."""
         from tipchain.explain.locate.matching import pair_layers
         from tipchain.explain.preflight.construction import check
 
         calls = self.run(reference, port, *arrays).pairs if arrays else ()
-        found = check(reference, port, pair_layers(reference, port), calls, **options)
-        return [one for one in found if one.kind != "environment"]
+        return check(reference, port, pair_layers(reference, port), calls, **options)
 
 
 @pytest.fixture(scope="session")

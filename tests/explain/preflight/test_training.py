@@ -130,11 +130,6 @@ def test_parameters_that_one_side_alone_updates_are_told(live, pair):
     assert found.message == "the reference alone updates 1.weight, 1.bias, 2.weight, 2.bias, the port does not"
 
 
-def test_epsilons_of_rmsprop_that_correspond_are_the_same(live, pair):
-    ours = "RMSprop(m.parameters(), lr=0.1, eps=1e-6)"
-    assert findings(live, pair, ours, "RMSProp(0.1, rho=0.99, epsilon=1e-12, parameters=m.parameters())") == []
-
-
 def test_of_an_optimizer_that_tells_no_parameters_nothing_is_said(live, pair):
     ours, _ = built(live, pair, ADAM[0].format(""), ADAM[1].format(""))
     own = SimpleNamespace(step=int, clear_grad=int)
@@ -253,37 +248,15 @@ def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs,
 # environment
 
 
-def test_the_environment_fails_nothing_on_a_cpu(live):
-    live.torch.manual_seed(3)
-    live.paddle.seed(3)
-    assert check_environment() == []
-    live.paddle.seed(4)
-    (found,) = check_environment()
-    assert (found.code, found.kind, found.harmless) == ("seed", "environment", True)
-    assert (found.reference, found.port) == ("3", "4")
-    live.paddle.set_default_dtype("float64")
-    try:
-        assert [one.code for one in check_environment()] == ["default-dtype", "seed"]
-    finally:
-        live.paddle.set_default_dtype("float32")
-
-
-def test_tf32_that_one_side_alone_may_use_is_no_harmless_difference(live, monkeypatch):
+def test_tf32_that_one_side_alone_may_use_is_a_difference_on_a_gpu(live, monkeypatch):
     core = live.paddle.base.core
-    monkeypatch.setattr(live.torch.cuda, "is_available", lambda: True)
     switches = SimpleNamespace(
-        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)),
-        cudnn=SimpleNamespace(allow_tf32=True, deterministic=False),
+        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)), cudnn=SimpleNamespace(allow_tf32=True)
     )
     monkeypatch.setattr(live.torch, "backends", switches)
-    monkeypatch.setattr(live.paddle, "is_compiled_with_cuda", lambda: True)
-    monkeypatch.setattr(live.paddle, "get_flags", lambda names: dict.fromkeys(names, True))
     monkeypatch.setattr(core, "get_cublas_switch", lambda: True, raising=False)
     monkeypatch.setattr(core, "get_cudnn_switch", lambda: True, raising=False)
-    found = {one.code: one for one in check_environment() if one.code != "seed"}
-    assert not found["tf32-matmul"].harmless, "torch does not use it in matrix products unless told to"
-    assert "tf32-convolution" not in found, "torch uses it there"
-    assert found["deterministic"].harmless
-    models = live.torch.nn.Linear(2, 2), live.paddle.nn.Linear(2, 2)
-    told = [one for one in check(*models, []) if one.code == "tf32-matmul"]
-    assert [one.harmless for one in told] == [True], "on a CPU nothing is computed in TF32"
+    (found,) = check_environment()  # torch uses it in convolutions, too
+    assert (found.code, found.kind, found.harmless) == ("tf32-matmul", "environment", False)
+    on_a_cpu = check(live.torch.nn.Linear(2, 2), live.paddle.nn.Linear(2, 2), [])
+    assert "environment" not in {one.kind for one in on_a_cpu}, "nothing is computed in TF32 there"

@@ -17,7 +17,7 @@ from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
     Matched,
-    UpdateDifference,
+    SettingDifference,
     build,
     differences,
     keep,
@@ -46,7 +46,7 @@ class _Settings:
     """What both optimizers do to the parameters of both, and the parameters that the port, the reference alone updates."""
 
     matched: Matched
-    found: list[UpdateDifference]
+    found: list[SettingDifference]
     alone: tuple[list[str], list[str]]
 
 

@@ -21,7 +21,8 @@ from tipchain.frameworks.base import map_nested
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"
-_OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
+_HERE, _PYTHON = Path(__file__).parents[2], Path(os.__file__).parent
+_OWN = Path(__file__).parent, _HERE / "facts"
 
 
 def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
@@ -353,7 +354,7 @@ def caller(framework: str = "paddle") -> tuple[str, str]:
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None:
         file = frame.f_code.co_filename
-        if Path(file).parent == _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON:
+        if Path(file).parent in _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON:
             frame = frame.f_back
         elif Path(file).is_relative_to(_HERE):
             break

@@ -45,6 +45,7 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
@@ -128,6 +129,8 @@ def _followed(
 ) -> Model:
     """Return a copy of a layer, enlarged; with what is called after it, a layer of these that stands around them."""
     own = {one: side.copied(layers[one], double=double) for one in (path, *(s.name for s in steps if not s.function))}
+    if side.name == "torch":
+        spell_out(own[path])
     for name, layer in side.layers(own[path]) if factors else ():
         if join(path, name) in factors:
             enlarge(side, layer, factors[join(path, name)])

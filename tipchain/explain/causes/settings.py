@@ -68,22 +68,17 @@ def _applied(
             acts={op.number: instead(made) for op in calls},
         )
         return
-    if hasattr(layer, "_kernel_size") and class_of(layer).startswith("Conv"):
-        yield from _convolved(finding, reference, layer, piece)
-        return
     for trait in theirs.properties if theirs is not None else ():
         attribute = _attribute(layer, trait)
         if trait.code != finding.code or not attribute:
             continue
         for value in _reference_values(layer, reference, trait):
-            present, changes = getattr(layer, attribute), {attribute: value}
-            if attribute == "num_heads":
-                changes["head_dim"] = layer.embed_dim // value
-            if not same_setting(value, present):
+            present, changes = getattr(layer, attribute), _changes(layer, attribute, value, piece.paddle.nn)
+            if changes and not same_setting(value, present):
                 yield Hypothesis(
                     code="argument",
                     name=trait.code,
-                    message=f"its `{trait.argument}` is {present!r}, the reference's {value!r}",
+                    message=f"its `{trait.argument}` is {present!r}, the reference's {tidy(value)!r}",
                     fix=finding.fix,
                     within=partial(attributes, layer, **changes),
                 )
@@ -108,36 +103,23 @@ CONVOLUTION = (
 """Attributes that a convolution of Paddle's computes from its arguments."""
 
 
-def _convolved(finding: Finding, reference: Model, layer: Model, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a convolution with one of the reference's arguments."""
-    known, dims = named_kind(layer), len(layer._kernel_size)  # noqa: SLF001
-    names = ("stride", "padding", "dilation", "groups", "padding_mode")
-    present = {name: getattr(layer, f"_{name}") for name in names}
-    if "Transpose" in class_of(layer):
-        present = {**present, "output_padding": layer.output_padding}
-        del present["padding_mode"]
-    for trait in known.properties if known is not None else ():
-        name = trait.argument
-        if trait.code != finding.code or name not in present:
-            continue
-        for value in _reference_values(layer, reference, trait):
-            wanted = value if isinstance(value, int | str) else list(ntuple(value, dims))
-            made = getattr(piece.paddle.nn, class_of(layer))(
-                layer._in_channels,  # noqa: SLF001
-                layer._out_channels,  # noqa: SLF001
-                list(layer._kernel_size),  # noqa: SLF001
-                data_format=layer._data_format,  # noqa: SLF001
-                bias_attr=False,
-                **{**present, name: wanted},
-            )
-            both = [(key, vars(layer).get(key), vars(made).get(key)) for key in CONVOLUTION]
-            yield Hypothesis(
-                code="argument",
-                name=finding.code,
-                message=f"its `{name}` is {present[name]!r}, the reference's {tidy(value)!r}",
-                fix=finding.fix,
-                within=partial(attributes, layer, **{key: new for key, old, new in both if old != new}),
-            )
+def _changes(layer: Model, attribute: str, value: Setting, nn: ModuleType) -> Options:
+    """Return what a layer keeps otherwise where one of its attributes has another value."""
+    if attribute == "num_heads":
+        return {attribute: value, "head_dim": layer.embed_dim // value}
+    kind, name = class_of(layer), attribute.removeprefix("_")
+    if not kind.startswith("Conv"):
+        return {attribute: value}
+    own = ("output_padding", "output_padding") if "Transpose" in kind else ("padding_mode", "_padding_mode")
+    places = {"stride": "_stride", "padding": "_padding", "dilation": "_dilation", "groups": "_groups", own[0]: own[1]}
+    if name not in places:
+        return {}
+    kernel = list(layer._kernel_size)  # noqa: SLF001
+    arguments = {one: getattr(layer, place) for one, place in places.items()}
+    arguments[name] = value if isinstance(value, int | str) else list(ntuple(value, len(kernel)))
+    channels, layout = (layer._in_channels, layer._out_channels), layer._data_format  # noqa: SLF001
+    made = vars(getattr(nn, kind)(*channels, kernel, data_format=layout, bias_attr=False, **arguments))
+    return {key: new for key in CONVOLUTION if (new := made.get(key)) != vars(layer).get(key)}
 
 
 # What Paddle computes otherwise.
@@ -151,7 +133,8 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         if known is None:
             continue
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # called in another way than the row says
-            made = known.compute(piece.paddle, _given(op), op.result)
+            given = _given(op)
+            made = known.compute(piece.paddle, given, op.result)
             if made is None:
                 continue
             where = place_of(op, piece)
@@ -161,7 +144,7 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 acts={op.number: partial(_as_torch, piece.paddle, known, op)},
                 confirmed=True,
                 message=f"Paddle's `{kind}`{where} {known.words}",
-                fix=f"write `{known.write}` for `{kind}`{where}",
+                fix=f"write `{known.write.format(**given)}` for `{kind}`{where}",
                 place=op.path if op.name == LAYER else None,
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import ModuleType
 from typing import Literal
 
 from tipchain.core.language import listed
@@ -31,77 +30,31 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
 
 
-def check_environment() -> list[Finding]:
-    """Compare what is set for a whole process: TF32 and deterministic kernels on GPUs, default dtypes, seeds.
+def check_environment() -> Iterator[Finding]:
+    """Yield where one side may use TF32 on a GPU and the other may not: what is set for a whole process.
 
-    Only TF32 that one side may use and the other may not changes what comes out; the rest is told and fails nothing.
     Sources: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices, and the
     switches that ``paddle.base.core`` has in builds with CUDA.
     """
     import paddle
     import torch
 
-    return [
-        *(_gpu(torch, paddle) if torch.cuda.is_available() and paddle.is_compiled_with_cuda() else ()),
-        *_defaults(torch, paddle),
-    ]
-
-
-def _environment_finding(code: str, ours: str, theirs: str, what: str, fix: str, *, effect: Effect = "none") -> Finding:
-    return Finding(
-        code=code,
-        kind="environment",
-        reference=ours,
-        port=theirs,
-        message=f"{what}: torch has {ours}, Paddle {theirs}",
-        fix=fix,
-        effect=effect,
-    )
-
-
-def _gpu(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
     core = paddle.base.core
     for code, what, ours, switch in (
         ("tf32-matmul", "TF32 in matrix products", torch.backends.cuda.matmul, "cublas"),
         ("tf32-convolution", "TF32 in convolutions", torch.backends.cudnn, "cudnn"),
     ):
         read = getattr(core, f"get_{switch}_switch", None)
-        if read is not None and bool(ours.allow_tf32) != bool(read()):
-            yield _environment_finding(
-                code,
-                f"allow_tf32={bool(ours.allow_tf32)}",
-                f"{switch}_switch={bool(read())}",
-                what,
-                f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
-                effect="here",
-            )
-    name = "FLAGS_cudnn_deterministic"
-    ours = bool(torch.backends.cudnn.deterministic)
-    theirs = bool(paddle.get_flags([name])[name])
-    if ours != theirs:
-        yield _environment_finding(
-            "deterministic",
-            f"cudnn.deterministic={ours}",
-            f"{name}={theirs}",
-            "deterministic convolutions",
-            f"call `paddle.set_flags({{'{name}': {ours}}})`",
-        )
-
-
-def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
-    ours, theirs = str(torch.get_default_dtype()).removeprefix("torch."), str(paddle.get_default_dtype())
-    if ours != theirs:
-        yield _environment_finding(
-            "default-dtype", ours, theirs, "the dtype of new tensors", f"call `paddle.set_default_dtype('{ours}')`"
-        )
-    ours, theirs = str(torch.initial_seed()), str(paddle.framework.core.default_cpu_generator().initial_seed())
-    if ours != theirs:
-        yield _environment_finding(
-            "seed",
-            ours,
-            theirs,
-            "the seed of random numbers",
-            "seed both alike (the same seed still gives each framework other numbers)",
+        if read is None or bool(ours.allow_tf32) == bool(read()):
+            continue
+        reference, port = f"allow_tf32={bool(ours.allow_tf32)}", f"{switch}_switch={bool(read())}"
+        yield Finding(
+            code=code,
+            kind="environment",
+            reference=reference,
+            port=port,
+            message=f"{what}: torch has {reference}, Paddle {port}",
+            fix=f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
         )
 
 
@@ -575,9 +528,9 @@ def check(
         updates = check_optimizers(*optimizers, tensors)
         found += [one for one in updates if not (one.kind == "scheduler" and schedules)]
     found += schedules
-    on_gpu = any(one.is_cuda for one in reference.parameters())  # elsewhere TF32 is not computed in
-    around = [one if on_gpu else replace(one, effect="none") for one in check_environment()]
-    return list(dict.fromkeys([*found, *around]))
+    if any(one.is_cuda for one in reference.parameters()):  # elsewhere TF32 is not computed in
+        found += check_environment()
+    return list(dict.fromkeys(found))
 
 
 def _paths(one: Finding) -> tuple[str, str]:

@@ -45,36 +45,49 @@ Matched = Sequence[tuple[str, Treatment, Treatment]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateDifference:
-    """A setting of two optimizers that differs.
+class SettingDifference:
+    """A setting of two optimizers, or of two schedules, that differs.
 
     Attributes:
-        name: Paddle's argument; ``kind`` for the class.
+        path: Paddle's argument behind those of warm-ups that lead to it; ``kind`` for an optimizer's class.
         expected: the reference's value.
         actual: the port's.
-        names: of the parameters, where it does not differ for all.
+        shown: both as a message has them.
+        names: of the parameters, where it does not differ for all; None of schedules.
         fix: what to write in the port.
     """
 
-    name: str
+    path: tuple[str, ...]
     expected: Setting
     actual: Setting
-    names: tuple[str, ...]
+    shown: tuple[str, str]
+    names: tuple[str, ...] | None = None
     fix: str
+
+    @property
+    def name(self) -> str:
+        """The argument."""
+        return self.path[-1]
 
     @property
     def finding(self) -> Finding:
         """It as a difference of construction."""
-        values = [
-            _spell(one) if self.name == "weight_decay" else repr(tidy(one)) for one in (self.expected, self.actual)
-        ]
+        expected, actual = self.shown
         where = f" for {listed(self.names, SHOWN)}" if self.names else ""
-        message = f"`{self.name}` of the port's optimizer is {values[1]}{where}, the reference's {values[0]}"
+        message = f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
         if self.name == "kind":
-            values = [self.expected, self.actual]
-            message = f"the port's optimizer is {self.actual}, the reference's {self.expected}"
-        reference, port = (f"{self.name}={one}" for one in values)
-        return Finding(code="setting", kind="optimizer", reference=reference, port=port, message=message, fix=self.fix)
+            message = f"the port's optimizer is {actual}, the reference's {expected}"
+        elif self.names is None:
+            message = f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
+        reference, port = (f"{self.name}={one}" for one in self.shown)
+        return Finding(
+            code="setting",
+            kind="scheduler" if self.names is None else "optimizer",
+            reference=reference,
+            port=port,
+            message=message,
+            fix=self.fix,
+        )
 
 
 def _kind(optimizer: object, side: int) -> OptimizerKind | None:
@@ -189,7 +202,7 @@ def match(
     return matched, port_alone, reference_alone
 
 
-def differences(matched: Matched, theirs: Optimizer) -> list[UpdateDifference]:
+def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
     """Return the settings that differ, given what both optimizers do to each parameter."""
     if not matched:
         return []
@@ -197,7 +210,8 @@ def differences(matched: Matched, theirs: Optimizer) -> list[UpdateDifference]:
     if all(kinds) and kinds[0] != kinds[1]:
         expected, actual = (_class_of(one) for one in matched[0][1:])
         fix = f"use `paddle.optimizer.{expected}`"
-        return [UpdateDifference(name="kind", expected=expected, actual=actual, names=(), fix=fix)]
+        classes = expected, actual
+        return [SettingDifference(path=("kind",), expected=expected, actual=actual, shown=classes, names=(), fix=fix)]
     known = ["learning_rate", *(["weight_decay"] if all(kinds) else ())]
     known += dict.fromkeys(name for _, one, other in matched for name in (*one.options, *other.options))
     rate = float(theirs.get_lr()) if hasattr(theirs, "get_lr") else 0.0
@@ -213,7 +227,10 @@ def differences(matched: Matched, theirs: Optimizer) -> list[UpdateDifference]:
             fix = _fix(name, expected, f" for {listed(some, SHOWN)}" if some else "", rate)
             if name == "epsilon" and kinds[0] == "RMSProp":
                 fix += f": torch's {expected**0.5:.6g} stands beside the root, Paddle's below it"
-            found.append(UpdateDifference(name=name, expected=expected, actual=actual, names=some, fix=fix))
+            shown = _spell(name, expected), _spell(name, actual)
+            found.append(
+                SettingDifference(path=(name,), expected=expected, actual=actual, shown=shown, names=some, fix=fix)
+            )
     return found
 
 
@@ -236,8 +253,10 @@ def _fix(name: str, wanted: Setting, where: str, rate: float) -> str:
     return f"pass `{name}={tidy(wanted)!r}` to the optimizer{where}"
 
 
-def _spell(decay: Decay) -> str:
-    return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in decay) or "0"
+def _spell(name: str, value: Setting) -> str:
+    if name != "weight_decay":
+        return repr(tidy(value))
+    return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in value) or "0"
 
 
 def with_settings(treatment: Treatment, reference: Treatment, names: Iterable[str]) -> Treatment:

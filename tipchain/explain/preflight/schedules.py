@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 from tipchain.explain.findings import Finding, at_source
+from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.facts.schedules import LAST, SCHEDULES, Readers
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Schedule, Setting
@@ -56,7 +57,7 @@ class ScheduleSettings:
         }
         return getattr(lr, self.kind)(**given)
 
-    def differences(self, port: ScheduleSettings, path: tuple[str, ...] = ()) -> Iterator[ScheduleDifference]:
+    def differences(self, port: ScheduleSettings, path: tuple[str, ...] = ()) -> Iterator[SettingDifference]:
         """Yield the arguments of the port's that differ, where both are of one class."""
         for name, expected in self.arguments.items() if self.kind == port.kind else ():
             actual = port.arguments[name]
@@ -67,35 +68,15 @@ class ScheduleSettings:
             ):
                 yield from expected.differences(actual, (*path, name))
             elif None not in (expected, actual) and not callable(expected) and not same(expected, actual):
-                yield ScheduleDifference(path=(*path, name), expected=expected, actual=actual)
+                shown = _shown(expected), _shown(actual)
+                fix = f"pass `{name}={shown[0]}` to the scheduler"
+                yield SettingDifference(path=(*path, name), expected=expected, actual=actual, shown=shown, fix=fix)
 
     def given(self, path: tuple[str, ...], value: Setting) -> ScheduleSettings:
         """Return it with another value of one argument."""
         name, *rest = path
         inner = self.arguments[name].given(tuple(rest), value) if rest else value
         return replace(self, arguments={**self.arguments, name: inner})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleDifference:
-    """An argument of two schedules that differs; ``path`` leads to it through warm-ups."""
-
-    path: tuple[str, ...]
-    expected: Setting
-    actual: Setting
-
-    @property
-    def finding(self) -> Finding:
-        """It as a difference of construction."""
-        name, expected, actual = self.path[-1], _shown(self.expected), _shown(self.actual)
-        return Finding(
-            code="setting",
-            kind="scheduler",
-            reference=f"{name}={expected}",
-            port=f"{name}={actual}",
-            message=f"`{name}` of the port's schedule is {actual}, the reference's {expected}",
-            fix=f"pass `{name}={expected}` to the scheduler",
-        )
 
 
 def _shown(value: Setting) -> str:
