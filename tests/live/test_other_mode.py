@@ -16,7 +16,7 @@ import paddle  # noqa: E402
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live import align as live_align  # noqa: E402
+from tipchain.live import other_calls  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 WIDE, RATE = 8, 0.25
@@ -278,13 +278,13 @@ def test_what_agrees_in_train_mode_passes(name):
 
 
 def test_models_without_anything_random_are_not_run_again(monkeypatch):
-    modes, call = [], live_align.call_both
+    modes, call = [], other_calls.call_both
 
     def noting(*args, training, **more):
         modes.append(training)
         return call(*args, training=training, **more)
 
-    monkeypatch.setattr(live_align, "call_both", noting)
+    monkeypatch.setattr(other_calls, "call_both", noting)
     norms = {"norm": torch.nn.BatchNorm1d(5)}, {"norm": paddle.nn.BatchNorm1D(5)}
     assert aligned(*({"act": lambda net, x: net.norm(x), **one} for one in norms)).passed
     assert True not in modes

@@ -10,7 +10,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live import align as aligning  # noqa: E402
+from tipchain.live import pieces  # noqa: E402
 from tipchain.live.lockstep import compare  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -27,7 +27,7 @@ def test_the_port_is_copied_once(monkeypatch, momentum):
         recipe.copied = lambda number: made.append(number) or copy(number)
         return compare(recipe, **how)
 
-    monkeypatch.setattr(aligning, "compare", counted)
+    monkeypatch.setattr(pieces, "compare", counted)
     reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(

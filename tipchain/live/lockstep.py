@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.machine import collect, keep_memory
 from tipchain.errors import Outcome
+from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.gradients import laid_otherwise
 from tipchain.framework_types import Array
-from tipchain.live.training import Loop, Recipe, State
+from tipchain.live.training import STEP, Loop, Recipe, State
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
 
 FACTOR = 30.0
@@ -66,23 +67,6 @@ class Apart:
         at = f"[{', '.join(map(str, index))}]" if self.expected.size > 1 else ""
         values = [f"{one[index] * 1.0:.9g}" for one in (self.actual, self.expected)]
         return f"{name}{at} is {values[0]} in the port, {values[1]} in the reference"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What comparing trainings came to.
-
-    Attributes:
-        outcome: PASS, FAIL, ERROR, or SKIP where rounding alone takes the trainings apart.
-        reason: of the outcome.
-        step: the first step after which something is apart, None without.
-        curves: losses, what they may be apart, and learning rates by ``reference``, ``port``, ``allowed``, ``lr/reference`` and ``lr/port``.
-    """
-
-    outcome: Outcome
-    reason: str
-    step: int | None = None
-    curves: Mapping[str, list[float]] = field(default_factory=dict)
 
 
 class Lockstep:
@@ -200,20 +184,16 @@ class Lockstep:
         """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
         reference, _, port = ({what: held for what, held in state.items() if len(held) > 1} for state in self.states)
         match = paired(reference, port)
-        alone = [
-            f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
-            for what in reference
-            if what not in match
-        ]
-        alone += [
-            f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
-            for what in port
-            if what not in match.values()
-        ]
-        return alone[0] if alone else ""
+        for what in (what for what in reference if what not in match):
+            return f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
+        for what in (what for what in port if what not in match.values()):
+            return f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
+        return ""
 
 
-def compare(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False) -> Compared:
+def compare(
+    recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False
+) -> tuple[PieceCheck, int | None]:
     """Train both models, and, where they are apart, the reference once more from parameters a little off.
 
     Args:
@@ -221,6 +201,9 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: boo
         same: see `Lockstep.measure`.
         excused: the losses' values are known to differ for a reason, their gradients to agree: only tensors are judged.
         equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
+
+    Returns:
+        The check, SKIP where rounding alone takes the trainings apart, and the first step after which something is apart.
 
     Raises:
         UsageError: a step that takes other arguments.
@@ -230,69 +213,68 @@ def compare(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: boo
     size = sum(one.nbytes for one in taken.start["model"].values())
     collect(size)
     with keep_memory():
-        outcome, reason, step = _compare(taken, same=same, excused=excused, equal_nan=equal_nan)
-    curves = _curves(taken)
+        for number in range(recipe.iterations):
+            taken.step(number)
+            if told := _judge(taken, number, same=same, excused=excused, equal_nan=equal_nan):
+                break
+        else:
+            number, told = recipe.iterations, _judge_end(taken)
+    check = PieceCheck(outcome=told[0], reason=told[1], curves=_curves(taken))
     del taken
     collect(size)
-    return Compared(outcome=outcome, reason=reason, step=step, curves=curves)
+    return check, number if check.outcome is Outcome.FAIL else None
 
 
-def _compare(taken: Lockstep, *, same: bool, excused: bool, equal_nan: bool) -> tuple[Outcome, str, int | None]:
+def _judge(taken: Lockstep, number: int, *, same: bool, excused: bool, equal_nan: bool) -> tuple[Outcome, str] | None:
+    """Return how the trainings end with a step, None where they go on."""
     recipe = taken.recipe
+    losses, port_losses = (
+        np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
+    )
+    if not np.isfinite(losses).all() and number > 1:
+        why = f"the reference itself diverges at this learning rate, at step {number}"
+        return Outcome.PASS, f"{why}; before that {_equal(taken, number)}"
+    if np.isnan(losses).any() and np.isnan(port_losses).any():
+        reason = f"proves nothing: the losses are NaN on both sides from step {number} on"
+        return Outcome.SKIP if equal_nan else Outcome.FAIL, reason
+    if missing := taken.missing():
+        return Outcome.FAIL, missing
 
-    def apart() -> list[Apart]:
+    def read() -> list[Apart]:
         found = [*([] if excused else taken.losses_apart()), *taken.tensors_apart()]
         # The update before a loss that is none may leave none.
-        return [one for one in found if last or np.isfinite(one.expected).all()]
+        return [one for one in found if number == recipe.iterations - 1 or np.isfinite(one.expected).all()]
 
-    for number in range(recipe.iterations):
-        last = number == recipe.iterations - 1
-        taken.step(number)
-        losses, port_losses = (
-            np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
-        )
-        if not np.isfinite(losses).all() and number > 1:
-            reason = f"the reference itself diverges at this learning rate, at step {number}; before that {_equal(taken, number)}"
-            return Outcome.PASS, reason, None
-        if np.isnan(losses).any() and np.isnan(port_losses).any():
-            reason = f"proves nothing: the losses are NaN on both sides from step {number} on"
-            return Outcome.SKIP if equal_nan else Outcome.FAIL, reason, None
-        if missing := taken.missing():
-            return Outcome.FAIL, missing, number
-        found = apart()
-        if found and taken.moved is None:
-            taken.measure(same=same)
-            found = apart()
-        if found and taken.chaotic is None:
-            more = listed([one.words(recipe.paths) for one in found[1:]], SHOWN - 1)
-            reason = f"after step {number} {found[0].told(recipe.paths)}" + (f"; apart too: {more}" if more else "")
-            return Outcome.FAIL, reason, number
-        if taken.chaotic is not None:
-            reason = (
-                f"proves nothing: rounding alone moves the loss by more than {CHAOS:.0%} from step {taken.chaotic} on"
-            )
-            return Outcome.SKIP, reason, None
-    reference, _, port = taken.states
+    apart = read()
+    if apart and taken.moved is None:
+        taken.measure(same=same)
+        apart = read()
+    if taken.chaotic is not None:
+        why = f"rounding alone moves the loss by more than {CHAOS:.0%} from step {taken.chaotic} on"
+        return Outcome.SKIP, f"proves nothing: {why}"
+    if not apart:
+        return None
+    more = listed([one.words(recipe.paths) for one in apart[1:]], SHOWN - 1)
+    reason = f"after step {number} {apart[0].told(recipe.paths)}" + (f"; apart too: {more}" if more else "")
+    return Outcome.FAIL, reason
+
+
+def _judge_end(taken: Lockstep) -> tuple[Outcome, str]:
+    (reference, _, port), steps = taken.states, taken.recipe.iterations
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
-        return Outcome.ERROR, "no parameter could be compared", None
-    if not _has_moved(taken):
-        reason = f"proves nothing: no tensor moved in {recipe.iterations} steps; pass more iterations"
-        return Outcome.ERROR, reason, None
-    return Outcome.PASS, _equal(taken, recipe.iterations), None
-
-
-def _has_moved(taken: Lockstep) -> bool:
-    state = taken.states[0]
-    return any(
-        distance(before, state[what][name]) > 0
+        return Outcome.ERROR, "no parameter could be compared"
+    moved = (
+        distance(before, reference[what][name])
         for what, tensors in taken.start.items()
         for name, before in tensors.items()
-        if name in state.get(what, {})
+        if name in reference.get(what, {})
     )
+    if not any(moved):
+        return Outcome.ERROR, f"proves nothing: no tensor moved in {steps} steps; pass more iterations"
+    return Outcome.PASS, _equal(taken, steps)
 
 
 def _equal(taken: Lockstep, steps: int) -> str:
-    """Return what was compared and agrees."""
     reference, _, port = taken.states
     compared = sum(len(_common(tensors, port.get(what, {}))) for what, tensors in reference.items())
     held = [what for what in taken.start if what != "model"]
@@ -302,13 +284,13 @@ def _equal(taken: Lockstep, steps: int) -> str:
 
 def _curves(taken: Lockstep) -> dict[str, list[float]]:
     """Return the first loss of both sides by step, how far it may be off, and learning rates."""
-    curves: dict[str, list[float]] = {}
-    for name, held in zip(("reference", "port"), zip(*taken.losses, strict=True), strict=True):
-        curves[name] = [float(value.mean()) for losses in held for value in list(losses.values())[:1]]
-    curves["allowed"] = [limit for limits in taken.allowed for limit in list(limits.values())[:1]]
-    if taken.recipe.losses is not None:
-        curves |= {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
-    return curves
+    stage, curves = "train" if taken.recipe.losses else STEP, dict[str, list[float]]()
+    for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
+        for name, held in (("reference", expected), ("port", actual), ("allowed", allowed)):
+            values = [float(np.mean(np.asarray(value))) for value in list(held.values())[:1]]
+            curves[f"{stage}/{name}"] = [*curves.get(f"{stage}/{name}", ()), *values]
+    rates = {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
+    return {**curves, **rates} if taken.recipe.losses else curves
 
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -269,16 +269,17 @@ def open_case(
         if all(one.optimizer for one in sides):
             # Builders that torch's side calls with its own rate, and Paddle's with that or a schedule.
             ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
-
-            def build_torch(model: object) -> object:
-                return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
-
-            def build_paddle(model: object, learning_rate: object) -> object:
-                return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
-
-            found["optimizers"] = (build_torch, build_paddle)
+            given = case.optimizer_args
+            found["optimizers"] = (
+                lambda model: make_optimizer(ours, model, case.backward.learning_rate, given),
+                lambda model, learning_rate: make_optimizer(theirs, model, learning_rate, given),
+            )
             if all(one.scheduler for one in sides) and len(set(case.train.schedule_per.values())) == 1:
-                found["schedulers"] = _schedulers(case, frameworks)
+                schedule, port_schedule = (_builder(case, one, "scheduler") for one in frameworks)
+                found["schedulers"] = (
+                    lambda optimizer: schedule(optimizer, **case.scheduler_args),
+                    lambda learning_rate: port_schedule(None, learning_rate=learning_rate, **case.scheduler_args),
+                )
     return found
 
 
@@ -413,17 +414,3 @@ def read_outputs(words: Sequence[str]) -> tuple[object, object]:
 
 def _builder(case: Case, framework: Framework, name: str) -> Function:
     return open_builder(case, framework.name, name, plain=True)
-
-
-def _schedulers(
-    case: Case, frameworks: tuple[Framework, Framework]
-) -> tuple[Callable[..., object], Callable[..., object]]:
-    ours, theirs = (_builder(case, one, "scheduler") for one in frameworks)
-
-    def build_torch(optimizer: object) -> object:
-        return ours(optimizer, **case.scheduler_args)
-
-    def build_paddle(learning_rate: float) -> object:
-        return theirs(None, learning_rate=learning_rate, **case.scheduler_args)
-
-    return build_torch, build_paddle
