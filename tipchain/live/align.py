@@ -235,7 +235,8 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
         results.run("schedule", check_schedules, asked)
     if "train" in results.asked and layers is not None:
         same, excused = results.passed("forward", "loss"), of_loss is not None and of_loss.excused
-        train = partial(check_training, same=same, excused=excused)
+        alone = results.agrees and results.passed("loss", "optimizer", "schedule") and not results.pace.over
+        train = partial(check_training, same=same, excused=excused, causes=asked.causes and alone)
         results.run("train", train, asked, pairs, layers, other_draws)
     if STEP in results.asked and layers is not None and not layers.comparable:
         results.end(STEP, Outcome.SKIP, RANDOM)

@@ -46,17 +46,9 @@ class _Called:
 def check_buffers(
     asked: LiveRequest, inputs: ModelInputs, pairs: Sequence[CallPair], draws: tuple[Draws, Draws], *, training: bool
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:
-    """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
+    """Call both models once and return a verdict and a cause for each layer of which the call leaves a buffer otherwise.
 
-    Args:
-        asked: the request.
-        inputs: what they are called with.
-        pairs: the calls of both models that belong together.
-        draws: the random numbers of a run of each, which are drawn again.
-        training: the mode.
-
-    Returns:
-        A verdict about each layer with a buffer that differs, and a cause for each.
+    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out.
     """
     sides, limit = asked.sides, SAME_SINGLE
     model, port_model = models = asked.copied(0, training=training), asked.copied(1, training=training)

@@ -140,7 +140,7 @@ class Watch:
                 self.lender.backwards[len(self.backwards) :][:1] if self.lender and self.lent == "backward" else ()
             ):
                 self._give(lent.gradients)
-            self.backwards.append(Moment(place=_caller(), gradients=self.gradients(), before=before, loss=loss))
+            self.backwards.append(Moment(place=self._caller, gradients=self.gradients(), before=before, loss=loss))
             return found
 
         return start
@@ -167,7 +167,7 @@ class Watch:
             # torch's optimizers may clip in their own step; what is cleared there is no gradient.
             used = self.gradients(clipped) if clipped or not self.loop.number else given
             used = used if any(one.any() for one in used.values()) else given
-            self.updates.append(Moment(place=_caller(), gradients=used, rates=rates, scheduled=self.scheduled))
+            self.updates.append(Moment(place=self._caller, gradients=used, rates=rates, scheduled=self.scheduled))
             return found
 
         return step
@@ -180,6 +180,17 @@ class Watch:
 
         return clipping
 
+    @property
+    def _caller(self) -> SourceLine | None:
+        """The innermost line of the user's step."""
+        frame: FrameType | None = sys._getframe(1) if self.loop.recipe.steps else None  # noqa: SLF001
+        while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
+
     def _scheduling(self, step: Function) -> Function:
         @functools.wraps(step)
         def scheduled(*args: Nested, **options: Nested) -> Nested:
@@ -189,17 +200,8 @@ class Watch:
         return scheduled
 
 
-def _caller() -> SourceLine | None:
-    """Return the innermost line that is the user's."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
-        frame = frame.f_back
-    if frame is None:
-        return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
-
-
+PIECE_OF = {"loss": "loss", "learning-rate": "scheduler", "clipping": "optimizer", "updates": "optimizer"}
+"""What a parting of a training with a loss is about; others are about the model."""
 LENT = {
     "learning-rate": ("rates", "the reference's learning rates"),
     "loss": ("backward", "the reference's gradients after each backward pass"),
@@ -394,7 +396,7 @@ class _Search:
         return Diagnosis(
             code="parting",
             name=code,
-            port_path=STEP,
+            port_path=STEP if self.taken.recipe.steps else PIECE_OF.get(code, ""),
             message=message,
             evidence="; ".join(lines) or "both steps were compared quantity by quantity",
             fix=fix,

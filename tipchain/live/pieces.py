@@ -92,16 +92,12 @@ def check_training(
     *,
     same: bool,
     excused: bool,
+    causes: bool,
 ) -> PieceCheck:
-    """Train both models with their losses, in each mode.
+    """Train both models with their losses, in each mode; see `compare` for ``same`` and ``excused``.
 
-    Args:
-        asked: the request.
-        pairs: the layers with parameters.
-        located: the run whose random numbers tell what belongs together.
-        other_draws: those of a run in the other mode, in which the models agree; None without one.
-        same: layers and losses are known to agree.
-        excused: the losses' values are known to differ for a reason, their gradients to agree.
+    ``other_draws`` are those of a run in the other mode, None where the models do not agree in it; ``causes``: no other
+    stage tells one, so that the first quantity that parts is looked for.
     """
     if not located.comparable or not located.exact:
         which = f"{without_double(located)} does not run in float64, in which trainings are compared"
@@ -121,9 +117,10 @@ def check_training(
                 return replace(check, outcome=Outcome.SKIP, reason=reason)
             draws = other_draws[1]
         recipe = _recipe(asked, pairs, draws, mode == "train", losses=asked.loss, clips=asked.clips)
-        done, _ = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
+        done, step = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
         reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
-        check = replace(done, reason=reason, curves={**check.curves, **done.curves})
+        found = () if step is None or not causes else loop_causes(recipe, step)
+        check = replace(done, reason=reason, curves={**check.curves, **done.curves}, diagnoses=found)
         if done.outcome is not Outcome.PASS:
             break
     return check

@@ -122,19 +122,9 @@ def check_predictions(
     seed: int = 0,
     causes: bool = True,
 ) -> PieceCheck:
-    """Give both deployment codes the same raw samples, and compare what they return.
+    """Give both deployment codes raw samples and copies of the models in eval mode, and compare what they return.
 
-    Args:
-        sides: torch's and Paddle's.
-        models: both, which are copied and put into eval mode.
-        predicts: ``(model, raw) -> result`` of each, or ``(model)`` that returns a callable of a raw sample. A result is an
-            array, a tensor, a number, a string, or such in tuples, lists and mappings.
-        raws: raw samples: images, texts, whatever the codes take.
-        seed: of all random numbers.
-        causes: whether to look for what makes results differ.
-
-    Returns:
-        FAIL with the first sample and entry that differ, and whether that is before, in or after the model.
+    A FAIL tells the first sample and entry that differ, and whether that is before, in or after the model.
     """
     ours, theirs, moved = (
         _Deployed(

@@ -106,23 +106,13 @@ def copy_fitting(tensors: Tensors) -> int:
     return left
 
 
-# Where the data and metrics beside live models come from: an alignment case, or names on the command line.
-
-
 Arguments = dict[str, Setting]
 
 
 def feed_case(
     path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None, only: Collection[str] | None = None
 ) -> Arguments:
-    """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of the stages that it has and both sides build.
-
-    Args:
-        path: the case's YAML file.
-        mode: the TIPC mode, which says what data is meant.
-        reseed: added to the case's seeds.
-        data_path: a data folder of the user's.
-        only: the stages that are wanted; None for all.
+    """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of its stages, of ``only`` some, that both sides build.
 
     Raises:
         TipchainError: something is wrong with the case.
@@ -184,9 +174,6 @@ def read_samples(path: Path) -> list[Array]:
     return found
 
 
-# Where two live models come from: an alignment case, or two callables and a file of inputs.
-
-
 NONE = "none"
 """What stands on the command line where one side has no such callable."""
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
@@ -209,8 +196,8 @@ def open_case(
         mode: the TIPC mode, which says on which data the weights are made.
         reseed: added to the case's seeds.
         data_path: a data folder of the user's.
-        names: what is to stand in the case's ``names`` besides what stands there; it replaces entries of the same key.
-        weights: whether the models have the case's weights, which may need its data; otherwise those that they are built with.
+        names: replace or join the case's ``names``.
+        weights: whether the models have the case's weights, which may need its data.
 
     Raises:
         TipchainError: something is wrong with the case, its builders, its weights, or the names.

@@ -1,4 +1,4 @@
-"""What training two models holds: one port."""
+"""Trainings with a loss: one port is held, and what parts in them alone is shown."""
 
 from __future__ import annotations
 
@@ -43,3 +43,37 @@ def test_the_port_is_copied_once(monkeypatch, momentum):
     assert report.stages["train"] is (Outcome.PASS if momentum == 0.9 else Outcome.FAIL), str(report)
     assert made.count(1) == 1
     assert ("after step 1 " in report.reasons["train"]) is (momentum == 0.8), "the first update is the same"
+
+
+class Turning(paddle.nn.Layer):
+    """Gives something else from its third call on."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = paddle.nn.Linear(5, 4), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x) * (1.5 if self.calls > 2 else 1)
+
+
+def test_what_parts_in_training_alone_is_shown():
+    reference, port = torch.nn.Linear(5, 4), Turning()
+    tipchain.copy_weights(reference, port.inner)
+    report = tipchain.align(
+        reference,
+        port,
+        INPUTS,
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        names={"": "inner"},
+        training=True,
+        optimizers=(
+            lambda parameters: torch.optim.SGD(parameters, 0.1),
+            lambda parameters: paddle.optimizer.SGD(0.1, parameters),
+        ),
+    )
+    assert [name for name, outcome in report.stages.items() if outcome is Outcome.FAIL] == ["train"], str(report)
+    assert report.reasons["train"].startswith("after step 2 the loss is ")
+    (first,) = report.diagnoses
+    assert (first.stage, first.port_path, first.code, first.name) == ("train", "loss", "parting", "loss")
+    assert first.message.startswith("at step 2 backward starts from a loss of ")
