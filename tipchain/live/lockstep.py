@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,6 +25,8 @@ MOST_SHAKE = 1e-5
 """How much they are moved at most: where a share this small moves the outputs visibly, nothing can be told of rounding."""
 CHAOS = 0.05
 """Where the moved reference is this far from itself, relative, a comparison says nothing any more: `FACTOR` times it is more than all."""
+CLOSE = 4.0
+"""How many times as far as at first losses may be apart before it is measured how far rounding takes them."""
 SHOWN = 3
 """Tensors that a reason names."""
 
@@ -72,6 +75,9 @@ class Apart:
 class Lockstep:
     """Both trainings taken step after step, and, where asked for, the reference's from parameters a little off.
 
+    ``same``: the models are known to agree: what their first losses are apart, if it is no more than constants that Paddle
+    keeps in float32 make of them, is rounding.
+
     Attributes:
         reference: the reference's loop.
         port: the port's loop.
@@ -83,8 +89,8 @@ class Lockstep:
         chaotic: the first step from which on rounding alone has taken the losses apart.
     """
 
-    def __init__(self, recipe: Recipe, *, measured: bool = False) -> None:
-        self.recipe, self._shared = recipe, not measured
+    def __init__(self, recipe: Recipe, *, same: bool = False, measured: bool = False) -> None:
+        self.recipe, self._same, self._shared = recipe, same, not measured
         self.reference, self.port = recipe.open()
         self.start = self.reference.state()
         kept, port_kept = {what: held for what, held in self.start.items() if what != "model"}, self.port.extras()
@@ -103,17 +109,17 @@ class Lockstep:
             self.moved.step(number)
         self.port.step(number)
         self.losses.append((self.reference.losses, self.port.losses))
-        self._allow(number, self.reference if self.moved is None else self.moved)
+        self._allow(number, self.moved)
         self._read()
 
-    def measure(self, *, same: bool) -> None:
+    def measure(self) -> None:
         """Train the reference once more from parameters a little off, as far as the others have come.
 
-        ``same``: the models are known to agree: what their first losses are apart is of constants that Paddle keeps in
-        float32, if it is no more than such, and the moved reference starts as far off.
+        Its first losses are as far off as the port's, as far as that is rounding.
         """
         self.moved = self._open_moved()
-        share = self._share(self.moved) if same else NOISE
+        drift = self._first_apart(self.moved.losses)
+        share = min(NOISE * max(self._rounding / drift, 1.0), MOST_SHAKE) if drift else NOISE
         if share != self.recipe.share:
             self.recipe.share, self.moved = share, None
             self.moved = self._open_moved()
@@ -129,25 +135,37 @@ class Lockstep:
         moved.step(0)
         return moved
 
-    def _share(self, moved: Loop) -> float:
-        """Return how far off the moved reference starts for its first loss to be as far off as the port's."""
-        held = *self.losses[0], moved.losses
-        expected, actual, drifted = (sum(float(value.sum()) for value in losses.values()) for losses in held)
-        wanted, drift = abs(actual - expected), abs(drifted - expected)
-        if not drift or not wanted <= SAME_SINGLE * abs(expected):
-            return NOISE
-        return min(NOISE * max(wanted / drift, 1.0), MOST_SHAKE)
+    def _first_apart(self, losses: Mapping[str, Array]) -> float:
+        """Return how far first losses are apart from the reference's, in all."""
+        return abs(
+            sum(float(one.sum()) for one in losses.values())
+            - sum(float(one.sum()) for one in self.losses[0][0].values())
+        )
 
-    def _allow(self, number: int, moved: Loop) -> None:
-        """Note how far the losses of a step may be apart: no less than those before."""
+    @property
+    def _rounding(self) -> float:
+        """How far the port's first losses are apart by rounding alone."""
+        apart, size = self._first_apart(self.losses[0][1]), self._first_apart({})
+        return apart if self._same and apart <= SAME_SINGLE * size else 0.0
+
+    def _allow(self, number: int, moved: Loop | None) -> None:
+        """Note how far the losses of a step may be apart: no less than those before.
+
+        Without a moved reference it is what constants in float32 make of first losses and of all changes since then.
+        """
         least = FACTOR * UNIT if self.reference.single or self.port.single else SAME_DOUBLE
         before = self.allowed[-1] if self.allowed else {}
         limits = {}
         for name, value in self.losses[number][0].items():
-            other = moved.losses.get(name, value)
-            off = distance(value, other) if other.shape == value.shape else 0.0
-            limits[name] = max(before.get(name, 0.0), FACTOR * off + least * rms(value))
-            if limits[name] > CHAOS * rms(value) > 0 and self.chaotic is None:
+            if moved is None:
+                values = [losses[name] for losses, _ in self.losses[: number + 1] if name in losses]
+                way = sum(distance(*two) for two in pairwise(values) if two[0].shape == two[1].shape)
+                off = CLOSE * self._rounding + CONSTANT * way
+            else:
+                other = moved.losses.get(name, value)
+                off = FACTOR * distance(value, other) if other.shape == value.shape else 0.0
+            limits[name] = max(before.get(name, 0.0), off + least * rms(value))
+            if moved is not None and limits[name] > CHAOS * rms(value) > 0 and self.chaotic is None:
                 self.chaotic = number
         self.allowed.append(limits)
 
@@ -198,7 +216,7 @@ def compare(
 
     Args:
         recipe: models, data, optimizers, losses or steps.
-        same: see `Lockstep.measure`.
+        same: see `Lockstep`.
         excused: the losses' values are known to differ for a reason, their gradients to agree: only tensors are judged.
         equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
 
@@ -209,13 +227,13 @@ def compare(
         UsageError: a step that takes other arguments.
         Exception: whatever the user's steps raise.
     """
-    taken = Lockstep(recipe)
+    taken = Lockstep(recipe, same=same)
     size = sum(one.nbytes for one in taken.start["model"].values())
     collect(size)
     with keep_memory():
         for number in range(recipe.iterations):
             taken.step(number)
-            if told := _judge(taken, number, same=same, excused=excused, equal_nan=equal_nan):
+            if told := _judge(taken, number, excused=excused, equal_nan=equal_nan):
                 break
         else:
             number, told = recipe.iterations, _judge_end(taken)
@@ -225,7 +243,7 @@ def compare(
     return check, number if check.outcome is Outcome.FAIL else None
 
 
-def _judge(taken: Lockstep, number: int, *, same: bool, excused: bool, equal_nan: bool) -> tuple[Outcome, str] | None:
+def _judge(taken: Lockstep, number: int, *, excused: bool, equal_nan: bool) -> tuple[Outcome, str] | None:
     """Return how the trainings end with a step, None where they go on."""
     recipe = taken.recipe
     losses, port_losses = (
@@ -247,7 +265,7 @@ def _judge(taken: Lockstep, number: int, *, same: bool, excused: bool, equal_nan
 
     apart = read()
     if apart and taken.moved is None:
-        taken.measure(same=same)
+        taken.measure()
         apart = read()
     if taken.chaotic is not None:
         why = f"rounding alone moves the loss by more than {CHAOS:.0%} from step {taken.chaotic} on"
