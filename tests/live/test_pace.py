@@ -63,12 +63,12 @@ def test_that_time_is_up_is_said_once(ticking):
 
 
 def test_a_fault_whose_cause_was_not_searched_stays_one(monkeypatch):
-    import tipchain.live.align as aligning
+    from tipchain.live import causes
 
     spent = []
     monkeypatch.setattr(pacing.Pace, "over", property(lambda _: bool(spent)))
-    explain = aligning.explain_layers
-    monkeypatch.setattr(aligning, "explain_layers", lambda *args: (spent.append(1), explain(*args))[1])
+    explain = causes.explain_layers
+    monkeypatch.setattr(causes, "explain_layers", lambda *args: (spent.append(1), explain(*args))[1])
     report = tipchain.align(*pair(Odd), INPUT, within=3600)
     assert report.stages["forward"] is Outcome.FAIL
     assert report.first_divergence.port_path == "3"
@@ -96,14 +96,12 @@ def test_a_model_s_run_ends_with_the_layer_that_the_time_is_up_in(monkeypatch):
 
 @pytest.mark.parametrize("last", [paddle.nn.ReLU, Odd])
 def test_what_was_found_with_losses_that_differ_is_kept(monkeypatch, last):
-    import tipchain.live.align as aligning
+    from tipchain.live import layers
 
     spent = []
     monkeypatch.setattr(pacing.Pace, "over", property(lambda _: len(spent) > 1))
-    locate = aligning._Alignment._locate
-    monkeypatch.setattr(
-        aligning._Alignment, "_locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1]
-    )
+    locate = layers.locate
+    monkeypatch.setattr(layers, "locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1])
     losses = (lambda y, _: y.mean()), (lambda y, _: y.mean() ** 2)
     report = tipchain.align(*pair(last), INPUT | {"labels": INPUT["args"]}, loss=losses, within=3600)
     assert report.stages["forward"] is (Outcome.FAIL if last is Odd else Outcome.PASS)
@@ -128,15 +126,15 @@ def test_that_outputs_differ_is_kept_when_the_second_look_is_cut_off(monkeypatch
 
 @pytest.mark.parametrize("late", [False, True])
 def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
-    import tipchain.live.align as aligning
+    from tipchain.live import construction
 
-    weigh = aligning.weigh
+    weigh = construction.weigh
 
     def weighing(*args):
         monkeypatch.setattr(pacing.Pace, "over", property(lambda _: late))
         return weigh(*args)
 
-    monkeypatch.setattr(aligning, "weigh", weighing)
+    monkeypatch.setattr(construction, "weigh", weighing)
     reference = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.ReLU6()).eval()
     port = paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.ReLU())
     tipchain.copy_weights(reference, port)

@@ -14,7 +14,7 @@ paddle = pytest.importorskip("paddle")
 
 from tipchain.explain.findings import Diagnosis  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.live.causes import place_callable, place_layers, place_pieces  # noqa: E402
+from tipchain.live.places import place_callable, place_layers, place_pieces  # noqa: E402
 
 SOURCE = """\
 import paddle

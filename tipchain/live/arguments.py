@@ -61,13 +61,13 @@ def as_inputs(inputs: object) -> Mapping[str, object]:
 
 def _as_arrays(value: object) -> object:
     """Return tensors as arrays, in tuples, lists and mappings too; anything else as it is."""
-    return map_nested(_as_array, value)
 
+    def as_array(one: Tensor) -> object:
+        if framework_of(one) and hasattr(one, "numpy"):
+            return array_of(one) if framework_of(one) == "torch" else np.array(one.numpy())
+        return one
 
-def _as_array(value: Tensor) -> object:
-    if framework_of(value) and hasattr(value, "numpy"):
-        return array_of(value) if framework_of(value) == "torch" else np.array(value.numpy())
-    return value
+    return map_nested(as_array, value)
 
 
 def read_arrays(path: Path) -> dict[str, object]:

@@ -14,8 +14,10 @@ from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.runs import ModelInputs, bind, buffers_of, call_model
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
-from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
+from tipchain.live.request import LiveRequest
+from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.matching import match_models
 
 SHOWN = 4
@@ -42,29 +44,15 @@ class _Called:
 
 
 def check_buffers(
-    sides: Sides,
-    models: tuple[object, object],
-    inputs: ModelInputs,
-    names: Mapping[str, str],
-    pairs: Sequence[CallPair],
-    draws: tuple[Draws, Draws],
-    limit: float,
+    asked: LiveRequest, inputs: ModelInputs, pairs: Sequence[CallPair], draws: tuple[Draws, Draws], *, training: bool
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:
-    """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
+    """Call both models once and return a verdict and a cause for each layer of which the call leaves a buffer otherwise.
 
-    Args:
-        sides: torch's and Paddle's.
-        models: float64 copies, which are changed.
-        inputs: what they are called with.
-        names: Paddle's name by torch's where names and structure cannot tell.
-        pairs: the calls of both models that belong together.
-        draws: the random numbers of a run of each, which are drawn again.
-        limit: the relative difference in float64 up to which buffers are the same.
-
-    Returns:
-        A verdict about each layer with a buffer that differs, and a cause for each.
+    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out.
     """
-    match, (model, port_model) = _names(models, names), models
+    sides, limit = asked.sides, SAME_SINGLE
+    model, port_model = models = asked.copied(0, training=training), asked.copied(1, training=training)
+    match = _names(models, asked.names)
     ours, theirs = (_called(*one, match) for one in zip(sides, models, (inputs, inputs), draws, strict=True))
     theirs = theirs.renamed(_by_values(ours, theirs, pairs, limit))
     paths = {pair.reference.path: pair.port.path for pair in pairs}

@@ -1,340 +1,28 @@
-"""What makes a port differ, and where in the user's code a cause stands."""
+"""What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone."""
 
 from __future__ import annotations
 
-import ast
-import functools
-import inspect
-import linecache
-import os
-import re
-import sys
-import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tipchain.core.progress import Pace
+from tipchain.errors import Outcome
 from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.search import diagnose, said_alike, unsearched
-from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, SourceLine
+from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding
 from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
-from tipchain.facts.layers import KINDS
 from tipchain.framework_types import Model
-from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.frameworks.live_models import Sides
+from tipchain.live.places import QUOTED
+from tipchain.live.report import AlignmentReport
+from tipchain.live.request import LiveRequest
+from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import EXPLAINED
-
-QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
-"""A place as messages have it: the file's name alone."""
-ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
-"""An argument as fixes have it: ``weight_decay=0.0001``."""
-NAMED = re.compile(r"`([^`]+)`")
-LIBRARIES = ("torch.", "paddle.", "tipchain.")
-"""Modules whose lines nobody changes."""
-REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "setattr")
-"""Calls that give a layer a child by name."""
-
-
-def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
-    """Return causes with the lines that their words name, else with those that make the layers they are about."""
-    finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
-    return [_place(one, finders[0], finders[1]) for one in diagnoses]
-
-
-def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
-    quoted = _quoted(cause, port.files)
-    if cause.port_path in PIECES:
-        return replace(cause, place=cause.place or quoted)
-    # What a container lacks or has too much of is told beside one of its layers.
-    named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
-    path = next((one for one in named if one in port.layers), cause.port_path)
-    ours = _quoted_of(cause.message, reference.files, quoted)
-    ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
-    if ours is None and quoted:
-        ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
-    return replace(
-        cause,
-        place=quoted or port.constructed(path),
-        reference_place=cause.reference_place or ours or reference.constructed(cause.reference_path),
-    )
-
-
-def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[object, object]]) -> list[Diagnosis]:
-    """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet."""
-    placed = []
-    for one in diagnoses:
-        words = ARGUMENT.findall(one.fix)
-        ours, theirs = (place_callable(piece, words) for piece in pieces.get(one.port_path, (None, None)))
-        place = one.place or theirs
-        if place is not None and ours is not None and theirs is not None and place.file == ours.file != theirs.file:
-            place, ours = theirs, place  # the words name the reference's line alone
-        placed.append(replace(one, place=place, reference_place=one.reference_place or ours))
-    return placed
-
-
-def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | None:
-    """Return where a user's function, class or object's class is written; None where that is no code of the user's.
-
-    If a line of it gives one of the arguments ``words``, that line is meant.
-    """
-    while isinstance(value, functools.partial):
-        value = value.func
-    value = inspect.unwrap(value) if callable(value) else value
-    if not inspect.isroutine(value) and not inspect.isclass(value):
-        value = type(value)
-    if str(getattr(value, "__module__", "")).startswith(LIBRARIES):
-        return None
-    try:
-        lines, number = inspect.getsourcelines(value)
-        file = inspect.getsourcefile(value)
-    except (OSError, TypeError, SyntaxError):
-        return None
-    if not file:
-        return None
-    given = [re.compile(rf"\b{re.escape(word)}\s*=[^=]") for word in words]
-    inside = range(1, len(lines))
-    at = next((one for one in inside if any(word.search(lines[one]) for word in given)), 0)
-    return SourceLine(file=str(Path(file).resolve()), line=number + at, code=lines[at].strip())
-
-
-def _quoted_of(message: str, files: Sequence[str], known: SourceLine | None) -> SourceLine | None:
-    """Return the last line of some files that a message names, but for one that is known."""
-    for name, number in reversed(QUOTED.findall(message)):
-        for file in files:
-            line = SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
-            if Path(file).name == name and (known is None or str(line) != str(known)):
-                return line
-    return None
-
-
-def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
-    """Return the line that a cause's own words name."""
-    for text in (cause.fix, cause.message):
-        for name, number in QUOTED.findall(text):
-            files = [file for file in dict.fromkeys([*preferred, *_loaded(name)]) if Path(file).name == name]
-            found = [
-                SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
-                for file in files
-            ]
-            # Files of one name: the line that the words have is the one that is meant.
-            found.sort(key=lambda one: not one.code or one.code not in f"{cause.fix} {cause.message}")
-            if found:
-                return found[0]
-    return None
-
-
-def _loaded(name: str) -> list[str]:
-    """Return the files of modules that may be called ``name``; what the thousands of others lead to is not looked up."""
-    modules = [module for module_name, module in list(sys.modules.items()) if not module_name.startswith(LIBRARIES)]
-    files = (getattr(module, "__file__", None) for module in modules)
-    return [
-        str(Path(file).resolve())
-        for file in files
-        if file and file.endswith(".py") and (file.rpartition(os.sep)[2] == name or os.path.islink(file))  # noqa: PTH114
-    ]
-
-
-class _Finder:
-    """Finds the lines of one model."""
-
-    def __init__(self, side: LiveSide, model: Model) -> None:
-        self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}
-        classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
-        self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
-
-    def forward(self, path: str, names: Sequence[str]) -> SourceLine | None:
-        """Return where the forward of a layer's class begins, or its only line that calls the first of some names.
-
-        None where that is no code of the user's.
-        """
-        if path not in self.layers:
-            return None
-        forward = type(self.layers[path]).forward
-        begins = place_callable(forward)
-        if begins is None or not names:
-            return begins
-        lines, number = inspect.getsourcelines(forward)
-        called = re.compile(rf"\b{re.escape(names[0].rpartition('.')[2])}\s*\(")
-        found = [at for at, line in enumerate(lines) if called.search(line)]
-        if len(found) != 1:
-            return begins
-        return replace(begins, line=number + found[0], code=lines[found[0]].strip())
-
-    def written(self, codes: Sequence[str]) -> SourceLine | None:
-        """Return the only line of the layers' files that is one of ``codes``; None where there is none, or several."""
-        found = [
-            SourceLine(file=file, line=number, code=line.strip())
-            for file in self.files
-            for number, line in enumerate(linecache.getlines(file), 1)
-            if line.strip() in codes
-        ]
-        return found[0] if len(found) == 1 else None
-
-    def constructed(self, path: str) -> SourceLine | None:
-        """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
-        if path not in self.layers:
-            return None
-        if not path:
-            return place_callable(type(self.layers[path]))
-        around, _, name = path.rpartition(".")
-        node = self._assigned(around, name)
-        return node[0] if node else self.constructed(around) if around else None
-
-    def _assigned(self, around: str, name: str) -> _Made | None:
-        """Return the line and the expression that make a child of a layer, with the code around them."""
-        owner = self.layers.get(around)
-        if owner is None:
-            return None
-        for cls in _own_classes(owner):
-            found = _child(cls, name)
-            if found:
-                return found
-        outer, _, own = around.rpartition(".")
-        if around and type(owner).__module__.startswith(LIBRARIES):
-            holder = self._assigned(outer, own)
-            made = self.layers.get(f"{around}.{name}")
-            return _element(holder, name, type(made).__name__) if holder else None
-        return None
-
-
-_Made = tuple[SourceLine, ast.expr, ast.AST]
-
-
-def _element(holder: _Made, name: str, kind: str) -> _Made:
-    """Return the line of one layer of a container, by number or name where it is written out, else by its type.
-
-    The container's own line is returned where that finds none, or several.
-    """
-    line, node, scope = holder
-    listed = _listed(node)
-    if not any(isinstance(one, ast.Starred) for one in listed):
-        found = [inner for number, one in enumerate(listed) for key, inner in _keyed(one, str(number)) if key == name]
-    else:
-        found = []
-    found = found or [
-        inner
-        for one in ast.walk(scope)
-        for key, inner in _put(one, {node.id} if isinstance(node, ast.Name) else _spread(listed))
-        if _called(inner) == kind and (key is None or re.fullmatch(key, name))
-    ]
-    if len(found) != 1:
-        return holder
-    at = line.line + found[0].lineno - node.lineno
-    return SourceLine(file=line.file, line=at, code=linecache.getline(line.file, at).strip()), found[0], scope
-
-
-def _listed(node: ast.expr) -> Sequence[ast.expr]:
-    """Return what a list, or a call of a container, is given."""
-    listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
-    return listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
-
-
-def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast.expr]]:
-    """Yield an element with its name, as Paddle's ``Sequential(("name", layer), ...)`` has it, else with its number."""
-    match node:
-        case ast.Tuple(elts=[ast.Constant(value=str(given)), inner]):
-            yield given, inner
-        case inner:
-            yield number, inner
-
-
-def _spread(listed: Iterable[ast.expr]) -> set[str]:
-    """Return the variables that a container is made from: ``Sequential(*layers)``, ``LayerList(layers)``."""
-    inner = [one.value if isinstance(one, ast.Starred) else one for one in listed]
-    return {one.id for one in inner if isinstance(one, ast.Name)}
-
-
-def _put(node: ast.AST, variables: Collection[str]) -> Iterator[tuple[str | None, ast.expr]]:
-    """Yield what a statement puts into a list or a container in one of some variables, with a pattern of its name."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=attr), args=args) if owner in variables:
-            if attr == "append":
-                yield from ((None, one) for one in args)
-            elif attr == "extend":
-                yield from ((None, inner) for one in args for inner in getattr(one, "elts", ()))
-            elif attr in REGISTER and len(args) == 2:
-                yield _named(args[0]), args[1]
-        case (
-            ast.Assign(targets=[ast.Name(id=owner)], value=value)
-            | ast.AugAssign(target=ast.Name(id=owner), value=value)
-        ):
-            if owner in variables:
-                yield from (inner for one in _listed(value) for inner in _keyed(one, None))
-        case _:
-            pass
-
-
-def _named(node: ast.expr) -> str | None:
-    """Return a pattern of the names that an expression gives: a text, or an f-string; None where it says nothing."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    if not isinstance(node, ast.JoinedStr | ast.Constant):
-        return None
-    return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)
-
-
-def _called(node: ast.expr) -> str:
-    """Return the name of the class or function that an expression calls."""
-    func = node.func if isinstance(node, ast.Call) else None
-    return str(getattr(func, "attr", getattr(func, "id", "")))
-
-
-def _own_classes(layer: object) -> list[type]:
-    return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
-
-
-def _file(cls: type) -> str | None:
-    try:
-        file = inspect.getsourcefile(cls)
-    except (OSError, TypeError):
-        return None
-    return str(Path(file).resolve()) if file else None
-
-
-def _child(cls: type, name: str) -> _Made | None:
-    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
-    file = _file(cls)
-    if file is None:
-        return None
-    try:
-        lines, first = inspect.getsourcelines(cls)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    for node in ast.walk(tree):
-        made = _made(node, name)
-        if made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
-            at = first + node.lineno - 1  # type: ignore[attr-defined]
-            scope = next((one for one in _functions(tree) if node in ast.walk(one)), tree)
-            return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made, scope
-    return None
-
-
-def _functions(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield functions, the outer ones first."""
-    return (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))
-
-
-def _made(node: ast.AST, name: str) -> ast.expr | None:
-    """Return what ``self.name = ...`` or ``self.add_sublayer("name", ...)`` gives the child of a name."""
-    match node:
-        case ast.Assign(targets=targets, value=value):
-            for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    return value
-        case ast.AnnAssign(target=ast.Attribute(attr=attr), value=ast.expr() as value) if attr == name:
-            return value
-        case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=given), value, *_]):
-            return value if attr in REGISTER and given == name else None
-        case _:
-            pass
-    return None
-
-
-# What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone.
-
 
 DESCRIBING = frozenset({"scaled", "nan", "parting"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
@@ -350,15 +38,38 @@ LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not o
 """Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""
 
 
+def explain(asked: LiveRequest, results: LiveResults, located: Located | None, store: Store) -> None:
+    """Look for what makes layers differ; what construction tells stands beside it."""
+    if located is not None:
+        drawn: list[Diagnosis] = []
+        draws = located.reference.draws.made or located.port.draws.made
+        if draws and results.report.stages["forward"] is Outcome.FAIL:
+            unlike = unlike_draws(located, asked.models)
+            alone = [one for one in unlike if None in (one.reference, one.port)]
+            rates = [one for one in unlike if one.has_other_rate]
+            drawn = explain_draws(located, rates if asked.training else alone, training=asked.training)
+        verdicts = [] if located.elsewhere is None else [located.elsewhere]
+        verdicts += [one for one in results.report.layers if one not in results.of_runs]
+        of_layers, places = explain_layers(asked, located, verdicts, results.report.findings, store, results.pace)
+        told = {one.port_path: one.code for one in of_layers if one.is_known}
+        if asked.training:  # one rate is told by its call; where several differ no change of one call explains all
+            drawn = [one for one in drawn if told.get(one.port_path, "parting") == "parting"]
+        drawn = [one for one in drawn if one.code != "missing-call" or one.port_path not in told]
+        known = [one for one in of_layers if not drawn or (one.is_known and one.name != "dropout-p")]
+        if asked.training:
+            known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
+        results.report.diagnoses[:] = [*drawn, *known, *results.report.diagnoses]
+        results.first = placed(results.first, places, located, asked.models)
+    results.report.diagnoses[:] = with_construction(results.report.diagnoses, results.report.findings)
+
+
 def explain_layers(
+    asked: LiveRequest,
     located: Located,
     verdicts: Sequence[LayerVerdict],
     findings: Sequence[Finding],
-    sides: Sides,
-    models: tuple[object, object],
     store: Store,
-    seed: int,
-    pace: Pace | None = None,
+    pace: Pace,
 ) -> tuple[list[Diagnosis], dict[str, str]]:
     """Return the causes of the faults, one that several layers share once, and where the code stands that is wrong.
 
@@ -369,8 +80,10 @@ def explain_layers(
     if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
     """
     places: dict[str, str] = {}
-    pace = pace or Pace()
-    serious, faults = grave(findings), _first_faults(verdicts)
+    serious, faults = grave(findings), dict[str, LayerVerdict]()
+    for fault in verdicts:
+        if fault.at_fault:
+            faults.setdefault(fault.port_path, fault)
     built = _built_otherwise(serious)
     found: list[Diagnosis] = []
     settled: dict[tuple[object, ...], Diagnosis] = {}
@@ -391,10 +104,10 @@ def explain_layers(
         told = diagnose(
             shown,
             verdict,
-            sides,
+            asked.sides,
             store,
-            models=models,
-            seed=seed,
+            models=asked.models,
+            seed=asked.seed,
             findings=serious,
             like=like,
             pace=pace,
@@ -451,14 +164,6 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
     return next((one.reference.path for one in known if one.port.path == path), verdict.reference_path)
 
 
-def _first_faults(verdicts: Sequence[LayerVerdict]) -> dict[str, LayerVerdict]:
-    found: dict[str, LayerVerdict] = {}
-    for verdict in verdicts:
-        if verdict.at_fault:
-            found.setdefault(verdict.port_path, verdict)
-    return found
-
-
 def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...]]:
     """Return what is different in the construction of layers, by path: equal for those that differ in the same way."""
     found: dict[str, tuple[object, ...]] = {}
@@ -481,6 +186,20 @@ def _joined(found: list[Diagnosis], cause: Diagnosis, path: str) -> Diagnosis:
     more = replace(cause, paths=(*cause.layers, path))
     found[found.index(cause)] = more
     return more
+
+
+def with_stage(cause: Diagnosis, report: AlignmentReport) -> Diagnosis:
+    """Return a cause with the stage that it makes fail and the reference's layer, which the verdict on its layer has."""
+    if cause.stage:
+        return cause
+    # A cause may be told of a layer within the one whose verdict says that it is at fault.
+    around = [one for one in report.layers if one.at_fault and below(cause.port_path, one.port_path) is not None]
+    fault = max(around, key=lambda one: len(one.port_path), default=None) if cause.port_path not in PIECES else None
+    if fault is not None:
+        stage = "preflight" if fault.direction == "construction" else fault.direction
+        return replace(cause, stage=stage, reference_path=fault.reference_path)
+    built = next((one.reference_path for one in report.findings if one.port_path == cause.port_path), "")
+    return replace(cause, stage="preflight", reference_path=built)
 
 
 def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding]) -> list[Diagnosis]:

@@ -36,10 +36,10 @@ class Fault:
 
     Attributes:
         code: its slug.
-        piece: what it is planted into: ``"layer"``, ``"loss"``, ``"optimizer"`` or ``"schedule"``.
+        piece: what it is planted into.
         port_path: the layer; empty for the other pieces.
         what: what is changed, in words.
-        plant: changes a copy of the model; or returns another builder or loss.
+        plant: changes a copy of the model, or returns another builder or loss.
     """
 
     code: str
@@ -213,11 +213,6 @@ class Planted:
         """Whether a stage failed."""
         return bool(self.stages)
 
-    def to_document(self) -> dict[str, Json]:
-        """Return it as values that JSON can hold."""
-        told = {name: getattr(self.fault, name) for name in ("code", "piece", "port_path", "what")}
-        return {**told, "caught": self.caught, "stages": list(self.stages), "located": self.located}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
@@ -247,7 +242,11 @@ class Certificate:
             "stages": {name: outcome.value for name, outcome in self.report.stages.items()},
             "possible": self.possible,
             "caught": sum(one.caught for one in self.planted),
-            "planted": [one.to_document() for one in self.planted],
+            "planted": [
+                {name: getattr(one.fault, name) for name in ("code", "piece", "port_path", "what")}
+                | {"caught": one.caught, "stages": list(one.stages), "located": one.located}
+                for one in self.planted
+            ],
         }
 
     def __str__(self) -> str:

@@ -162,7 +162,10 @@ class Judge:
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules = self.request.rules or Rules.of(self.request.case)
         verdicts = [*_live_verdicts(document, {PREFLIGHT: PREFLIGHT, **self._judged})]
-        failed, equal = _failed(verdicts), _equal(verdicts)
+        failed = _failed(verdicts)
+        equal = {stage_of(one) for one in verdicts} - {
+            stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS
+        }
         random = "; ".join(document.get("uncompared", ()))
         for one in report.verdicts:
             stage = stage_of(one)
@@ -209,11 +212,6 @@ def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[
         if live in document["stages"]:
             outcome, reason = Outcome(document["stages"][live]), document.get("reasons", {}).get(live, "")
             yield Verdict(outcome, f"{stage}/{CHECKS[live]}", reason)
-
-
-def _equal(verdicts: Sequence[Verdict]) -> set[str]:
-    """Return the stages in which the live models show no difference."""
-    return {stage_of(one) for one in verdicts} - {stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS}
 
 
 def _as_rounding(verdict: Verdict, random: str) -> Verdict:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.machine import collect, keep_memory
 from tipchain.errors import Outcome
+from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.gradients import laid_otherwise
 from tipchain.framework_types import Array
-from tipchain.live.training import Loop, Recipe, State
+from tipchain.live.training import STEP, Loop, Recipe, State
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
 
 FACTOR = 30.0
@@ -23,6 +25,8 @@ MOST_SHAKE = 1e-5
 """How much they are moved at most: where a share this small moves the outputs visibly, nothing can be told of rounding."""
 CHAOS = 0.05
 """Where the moved reference is this far from itself, relative, a comparison says nothing any more: `FACTOR` times it is more than all."""
+CLOSE = 4.0
+"""How many times as far as at first losses may be apart before it is measured how far rounding takes them."""
 SHOWN = 3
 """Tensors that a reason names."""
 
@@ -68,25 +72,11 @@ class Apart:
         return f"{name}{at} is {values[0]} in the port, {values[1]} in the reference"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What comparing trainings came to.
-
-    Attributes:
-        outcome: PASS, FAIL, ERROR, or SKIP where rounding alone takes the trainings apart.
-        reason: of the outcome.
-        step: the first step after which something is apart, None without.
-        curves: losses, what they may be apart, and learning rates by ``reference``, ``port``, ``allowed``, ``lr/reference`` and ``lr/port``.
-    """
-
-    outcome: Outcome
-    reason: str
-    step: int | None = None
-    curves: Mapping[str, list[float]] = field(default_factory=dict)
-
-
 class Lockstep:
     """Both trainings taken step after step, and, where asked for, the reference's from parameters a little off.
+
+    ``same``: the models are known to agree: what their first losses are apart, if it is no more than constants that Paddle
+    keeps in float32 make of them, is rounding.
 
     Attributes:
         reference: the reference's loop.
@@ -99,8 +89,8 @@ class Lockstep:
         chaotic: the first step from which on rounding alone has taken the losses apart.
     """
 
-    def __init__(self, recipe: Recipe, *, measured: bool = False) -> None:
-        self.recipe, self._shared = recipe, not measured
+    def __init__(self, recipe: Recipe, *, same: bool = False, measured: bool = False) -> None:
+        self.recipe, self._same, self._shared = recipe, same, not measured
         self.reference, self.port = recipe.open()
         self.start = self.reference.state()
         kept, port_kept = {what: held for what, held in self.start.items() if what != "model"}, self.port.extras()
@@ -119,17 +109,17 @@ class Lockstep:
             self.moved.step(number)
         self.port.step(number)
         self.losses.append((self.reference.losses, self.port.losses))
-        self._allow(number, self.reference if self.moved is None else self.moved)
+        self._allow(number, self.moved)
         self._read()
 
-    def measure(self, *, same: bool) -> None:
+    def measure(self) -> None:
         """Train the reference once more from parameters a little off, as far as the others have come.
 
-        ``same``: the models are known to agree: what their first losses are apart is of constants that Paddle keeps in
-        float32, if it is no more than such, and the moved reference starts as far off.
+        Its first losses are as far off as the port's, as far as that is rounding.
         """
         self.moved = self._open_moved()
-        share = self._share(self.moved) if same else NOISE
+        drift = self._first_apart(self.moved.losses)
+        share = min(NOISE * max(self._rounding / drift, 1.0), MOST_SHAKE) if drift else NOISE
         if share != self.recipe.share:
             self.recipe.share, self.moved = share, None
             self.moved = self._open_moved()
@@ -145,25 +135,37 @@ class Lockstep:
         moved.step(0)
         return moved
 
-    def _share(self, moved: Loop) -> float:
-        """Return how far off the moved reference starts for its first loss to be as far off as the port's."""
-        held = *self.losses[0], moved.losses
-        expected, actual, drifted = (sum(float(value.sum()) for value in losses.values()) for losses in held)
-        wanted, drift = abs(actual - expected), abs(drifted - expected)
-        if not drift or not wanted <= SAME_SINGLE * abs(expected):
-            return NOISE
-        return min(NOISE * max(wanted / drift, 1.0), MOST_SHAKE)
+    def _first_apart(self, losses: Mapping[str, Array]) -> float:
+        """Return how far first losses are apart from the reference's, in all."""
+        return abs(
+            sum(float(one.sum()) for one in losses.values())
+            - sum(float(one.sum()) for one in self.losses[0][0].values())
+        )
 
-    def _allow(self, number: int, moved: Loop) -> None:
-        """Note how far the losses of a step may be apart: no less than those before."""
+    @property
+    def _rounding(self) -> float:
+        """How far the port's first losses are apart by rounding alone."""
+        apart, size = self._first_apart(self.losses[0][1]), self._first_apart({})
+        return apart if self._same and apart <= SAME_SINGLE * size else 0.0
+
+    def _allow(self, number: int, moved: Loop | None) -> None:
+        """Note how far the losses of a step may be apart: no less than those before.
+
+        Without a moved reference it is what constants in float32 make of first losses and of all changes since then.
+        """
         least = FACTOR * UNIT if self.reference.single or self.port.single else SAME_DOUBLE
         before = self.allowed[-1] if self.allowed else {}
         limits = {}
         for name, value in self.losses[number][0].items():
-            other = moved.losses.get(name, value)
-            off = distance(value, other) if other.shape == value.shape else 0.0
-            limits[name] = max(before.get(name, 0.0), FACTOR * off + least * rms(value))
-            if limits[name] > CHAOS * rms(value) > 0 and self.chaotic is None:
+            if moved is None:
+                values = [losses[name] for losses, _ in self.losses[: number + 1] if name in losses]
+                way = sum(distance(*two) for two in pairwise(values) if two[0].shape == two[1].shape)
+                off = CLOSE * self._rounding + CONSTANT * way
+            else:
+                other = moved.losses.get(name, value)
+                off = FACTOR * distance(value, other) if other.shape == value.shape else 0.0
+            limits[name] = max(before.get(name, 0.0), off + least * rms(value))
+            if moved is not None and limits[name] > CHAOS * rms(value) > 0 and self.chaotic is None:
                 self.chaotic = number
         self.allowed.append(limits)
 
@@ -200,99 +202,97 @@ class Lockstep:
         """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
         reference, _, port = ({what: held for what, held in state.items() if len(held) > 1} for state in self.states)
         match = paired(reference, port)
-        alone = [
-            f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
-            for what in reference
-            if what not in match
-        ]
-        alone += [
-            f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
-            for what in port
-            if what not in match.values()
-        ]
-        return alone[0] if alone else ""
+        for what in (what for what in reference if what not in match):
+            return f"the reference's step keeps {what} beside the model, the port's keeps nothing like it"
+        for what in (what for what in port if what not in match.values()):
+            return f"the port's step keeps {what} beside the model, the reference's keeps nothing like it"
+        return ""
 
 
-def compare(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False) -> Compared:
+def compare(
+    recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False
+) -> tuple[PieceCheck, int | None]:
     """Train both models, and, where they are apart, the reference once more from parameters a little off.
 
     Args:
         recipe: models, data, optimizers, losses or steps.
-        same: see `Lockstep.measure`.
+        same: see `Lockstep`.
         excused: the losses' values are known to differ for a reason, their gradients to agree: only tensors are judged.
         equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
+
+    Returns:
+        The check, SKIP where rounding alone takes the trainings apart, and the first step after which something is apart.
 
     Raises:
         UsageError: a step that takes other arguments.
         Exception: whatever the user's steps raise.
     """
-    taken = Lockstep(recipe)
+    taken = Lockstep(recipe, same=same)
     size = sum(one.nbytes for one in taken.start["model"].values())
     collect(size)
     with keep_memory():
-        outcome, reason, step = _compare(taken, same=same, excused=excused, equal_nan=equal_nan)
-    curves = _curves(taken)
+        for number in range(recipe.iterations):
+            taken.step(number)
+            if told := _judge(taken, number, excused=excused, equal_nan=equal_nan):
+                break
+        else:
+            number, told = recipe.iterations, _judge_end(taken)
+    check = PieceCheck(outcome=told[0], reason=told[1], curves=_curves(taken))
     del taken
     collect(size)
-    return Compared(outcome=outcome, reason=reason, step=step, curves=curves)
+    return check, number if check.outcome is Outcome.FAIL else None
 
 
-def _compare(taken: Lockstep, *, same: bool, excused: bool, equal_nan: bool) -> tuple[Outcome, str, int | None]:
+def _judge(taken: Lockstep, number: int, *, excused: bool, equal_nan: bool) -> tuple[Outcome, str] | None:
+    """Return how the trainings end with a step, None where they go on."""
     recipe = taken.recipe
+    losses, port_losses = (
+        np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
+    )
+    if not np.isfinite(losses).all() and number > 1:
+        why = f"the reference itself diverges at this learning rate, at step {number}"
+        return Outcome.PASS, f"{why}; before that {_equal(taken, number)}"
+    if np.isnan(losses).any() and np.isnan(port_losses).any():
+        reason = f"proves nothing: the losses are NaN on both sides from step {number} on"
+        return Outcome.SKIP if equal_nan else Outcome.FAIL, reason
+    if missing := taken.missing():
+        return Outcome.FAIL, missing
 
-    def apart() -> list[Apart]:
+    def read() -> list[Apart]:
         found = [*([] if excused else taken.losses_apart()), *taken.tensors_apart()]
         # The update before a loss that is none may leave none.
-        return [one for one in found if last or np.isfinite(one.expected).all()]
+        return [one for one in found if number == recipe.iterations - 1 or np.isfinite(one.expected).all()]
 
-    for number in range(recipe.iterations):
-        last = number == recipe.iterations - 1
-        taken.step(number)
-        losses, port_losses = (
-            np.concatenate([np.zeros(0), *(one.reshape(-1) for one in held.values())]) for held in taken.losses[-1]
-        )
-        if not np.isfinite(losses).all() and number > 1:
-            reason = f"the reference itself diverges at this learning rate, at step {number}; before that {_equal(taken, number)}"
-            return Outcome.PASS, reason, None
-        if np.isnan(losses).any() and np.isnan(port_losses).any():
-            reason = f"proves nothing: the losses are NaN on both sides from step {number} on"
-            return Outcome.SKIP if equal_nan else Outcome.FAIL, reason, None
-        if missing := taken.missing():
-            return Outcome.FAIL, missing, number
-        found = apart()
-        if found and taken.moved is None:
-            taken.measure(same=same)
-            found = apart()
-        if found and taken.chaotic is None:
-            more = listed([one.words(recipe.paths) for one in found[1:]], SHOWN - 1)
-            reason = f"after step {number} {found[0].told(recipe.paths)}" + (f"; apart too: {more}" if more else "")
-            return Outcome.FAIL, reason, number
-        if taken.chaotic is not None:
-            reason = (
-                f"proves nothing: rounding alone moves the loss by more than {CHAOS:.0%} from step {taken.chaotic} on"
-            )
-            return Outcome.SKIP, reason, None
-    reference, _, port = taken.states
+    apart = read()
+    if apart and taken.moved is None:
+        taken.measure()
+        apart = read()
+    if taken.chaotic is not None:
+        why = f"rounding alone moves the loss by more than {CHAOS:.0%} from step {taken.chaotic} on"
+        return Outcome.SKIP, f"proves nothing: {why}"
+    if not apart:
+        return None
+    more = listed([one.words(recipe.paths) for one in apart[1:]], SHOWN - 1)
+    reason = f"after step {number} {apart[0].told(recipe.paths)}" + (f"; apart too: {more}" if more else "")
+    return Outcome.FAIL, reason
+
+
+def _judge_end(taken: Lockstep) -> tuple[Outcome, str]:
+    (reference, _, port), steps = taken.states, taken.recipe.iterations
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
-        return Outcome.ERROR, "no parameter could be compared", None
-    if not _has_moved(taken):
-        reason = f"proves nothing: no tensor moved in {recipe.iterations} steps; pass more iterations"
-        return Outcome.ERROR, reason, None
-    return Outcome.PASS, _equal(taken, recipe.iterations), None
-
-
-def _has_moved(taken: Lockstep) -> bool:
-    state = taken.states[0]
-    return any(
-        distance(before, state[what][name]) > 0
+        return Outcome.ERROR, "no parameter could be compared"
+    moved = (
+        distance(before, reference[what][name])
         for what, tensors in taken.start.items()
         for name, before in tensors.items()
-        if name in state.get(what, {})
+        if name in reference.get(what, {})
     )
+    if not any(moved):
+        return Outcome.ERROR, f"proves nothing: no tensor moved in {steps} steps; pass more iterations"
+    return Outcome.PASS, _equal(taken, steps)
 
 
 def _equal(taken: Lockstep, steps: int) -> str:
-    """Return what was compared and agrees."""
     reference, _, port = taken.states
     compared = sum(len(_common(tensors, port.get(what, {}))) for what, tensors in reference.items())
     held = [what for what in taken.start if what != "model"]
@@ -302,13 +302,13 @@ def _equal(taken: Lockstep, steps: int) -> str:
 
 def _curves(taken: Lockstep) -> dict[str, list[float]]:
     """Return the first loss of both sides by step, how far it may be off, and learning rates."""
-    curves: dict[str, list[float]] = {}
-    for name, held in zip(("reference", "port"), zip(*taken.losses, strict=True), strict=True):
-        curves[name] = [float(value.mean()) for losses in held for value in list(losses.values())[:1]]
-    curves["allowed"] = [limit for limits in taken.allowed for limit in list(limits.values())[:1]]
-    if taken.recipe.losses is not None:
-        curves |= {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
-    return curves
+    stage, curves = "train" if taken.recipe.losses else STEP, dict[str, list[float]]()
+    for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
+        for name, held in (("reference", expected), ("port", actual), ("allowed", allowed)):
+            values = [float(np.mean(np.asarray(value))) for value in list(held.values())[:1]]
+            curves[f"{stage}/{name}"] = [*curves.get(f"{stage}/{name}", ()), *values]
+    rates = {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
+    return {**curves, **rates} if taken.recipe.losses else curves
 
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:

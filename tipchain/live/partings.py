@@ -25,15 +25,13 @@ from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
 from tipchain.live.training import STEP, Loop, Recipe, State, held_by
-from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
 Gradients = Mapping[str, Array]
 Places = tuple[SourceLine | None, SourceLine | None]
 LIBRARIES = ("torch", "paddle", "tipchain", "contextlib")
 """Packages whose lines are no step's."""
-LATER = 2
-"""Steps after the first parting by which an average is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +92,10 @@ class Watch:
         return [self.optimizer.tensor(name)]
 
     def _laid(self, name: str) -> Laid | None:
-        """Return how the port keeps a parameter otherwise than the reference, None where it does not."""
         path, _, leaf = name.rpartition(".")
         return self.loop.recipe.laid.get(path, {}).get(leaf) if self.loop.number else None
 
     def _give(self, gradients: Gradients) -> None:
-        """Replace the gradients by the reference's."""
         with self.loop.side.recording(gradient=False):
             for name in self.loop.slots:
                 if self._laid(name) is None:
@@ -144,7 +140,7 @@ class Watch:
                 self.lender.backwards[len(self.backwards) :][:1] if self.lender and self.lent == "backward" else ()
             ):
                 self._give(lent.gradients)
-            self.backwards.append(Moment(place=_caller(), gradients=self.gradients(), before=before, loss=loss))
+            self.backwards.append(Moment(place=self._caller, gradients=self.gradients(), before=before, loss=loss))
             return found
 
         return start
@@ -171,7 +167,7 @@ class Watch:
             # torch's optimizers may clip in their own step; what is cleared there is no gradient.
             used = self.gradients(clipped) if clipped or not self.loop.number else given
             used = used if any(one.any() for one in used.values()) else given
-            self.updates.append(Moment(place=_caller(), gradients=used, rates=rates, scheduled=self.scheduled))
+            self.updates.append(Moment(place=self._caller, gradients=used, rates=rates, scheduled=self.scheduled))
             return found
 
         return step
@@ -184,6 +180,17 @@ class Watch:
 
         return clipping
 
+    @property
+    def _caller(self) -> SourceLine | None:
+        """The innermost line of the user's step."""
+        frame: FrameType | None = sys._getframe(1) if self.loop.recipe.steps else None  # noqa: SLF001
+        while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
+
     def _scheduling(self, step: Function) -> Function:
         @functools.wraps(step)
         def scheduled(*args: Nested, **options: Nested) -> Nested:
@@ -193,17 +200,8 @@ class Watch:
         return scheduled
 
 
-def _caller() -> SourceLine | None:
-    """Return the innermost line that is the user's."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in LIBRARIES:
-        frame = frame.f_back
-    if frame is None:
-        return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
-
-
+PIECE_OF = {"loss": "loss", "learning-rate": "scheduler", "clipping": "optimizer", "updates": "optimizer"}
+"""What a parting of a training with a loss is about; others are about the model."""
 LENT = {
     "learning-rate": ("rates", "the reference's learning rates"),
     "loss": ("backward", "the reference's gradients after each backward pass"),
@@ -216,14 +214,13 @@ LENT = {
 def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part that are apart after ``step``; what can be lent shows its share."""
     taken = Lockstep(recipe, measured=True)
-    search, history, number = _Search(taken), [taken.states], 0
+    search, number = _Search(taken), 0
     while number <= step or (search.goes_on and number < recipe.iterations):
         taken.step(number)
         search.step(number)
-        history = [*history, taken.states] if len(taken.start) > 1 else []
         number += 1
     gap = _gap(taken.start, taken.states)
-    partings = search.partings(history)
+    partings = search.partings
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
             lent, named = LENT[parting.name]
@@ -268,28 +265,23 @@ class _Search:
         self.reference, self.port = Watch(taken.reference), Watch(taken.port)
         self.moved = Watch(taken.moved or taken.reference)
         self._found: list[Diagnosis] = []
-        self._kept: tuple[str, str] | None = None
         self._waiting: Diagnosis | None = None
         self._returned: Diagnosis | None = None
-        self._later = LATER
         self._paths = taken.recipe.paths
 
     @property
     def goes_on(self) -> bool:
-        """Whether later steps tell more: of an update that is yet to come, of an average."""
-        return self._kept is not None and self._later > 0 if self._found else self._waiting is not None
+        """Whether later steps tell more: of an update that is yet to come."""
+        return not self._found and self._waiting is not None
 
-    def partings(self, history: Sequence[tuple[State, State, State]]) -> list[Diagnosis]:
-        """Return the first parting; after one before an update, that of the update's gradients too."""
-        found = self._found or [one for one in (self._waiting or self._returned,) if one]
-        if self._kept and found[0].name == "kept":
-            found = [replace(found[0], message=found[0].message + _averages(history, self._kept))]
-        return found
+    @property
+    def partings(self) -> list[Diagnosis]:
+        """The first parting; after one before an update, that of the update's gradients too."""
+        return self._found or [one for one in (self._waiting or self._returned,) if one]
 
     def step(self, number: int) -> None:
         """Compare what the last step did and left, unless a parting is known."""
         if self._found:
-            self._later -= 1
             return
         # What parts before an update and is undone there, such as the scale of a loss, is none.
         self._waiting = self._waiting or next(self._before_update(number), None)
@@ -371,9 +363,9 @@ class _Search:
         for apart in self.taken.tensors_apart():
             told = apart.told(self._paths)
             if apart.what != "model":
-                self._kept = apart.what, paired(self.taken.start, self.taken.states[2])[apart.what]
-                fix = f"update {self._kept[1]} of the port's step as the reference updates {self._kept[0]}"
-                lines = self._lines(*(rf"\b{what.rpartition('.')[2]}\b" for what in self._kept))
+                kept = apart.what, paired(self.taken.start, self.taken.states[2])[apart.what]
+                fix = f"update {kept[1]} of the port's step as the reference updates {kept[0]}"
+                lines = self._lines(*(rf"\b{what.rpartition('.')[2]}\b" for what in kept))
                 yield self._parting("kept", f"after step {number} {told}, though the models agree", fix, lines)
             elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots:
                 fix = "compare the optimizers' arguments, and what else both steps write to the parameters"
@@ -404,7 +396,7 @@ class _Search:
         return Diagnosis(
             code="parting",
             name=code,
-            port_path=STEP,
+            port_path=STEP if self.taken.recipe.steps else PIECE_OF.get(code, ""),
             message=message,
             evidence="; ".join(lines) or "both steps were compared quantity by quantity",
             fix=fix,
@@ -434,45 +426,3 @@ def _ratio(expected: Gradients, actual: Gradients) -> float | None:
     factor = sum(float((one * other).sum()) for one, other in pairs) / max(size, TINY)
     rest = sum(float(np.square(other - factor * one).sum()) for one, other in pairs)
     return factor if factor and rest <= SAME_SINGLE**2 * factor**2 * size else None
-
-
-def _averages(history: Sequence[tuple[State, State, State]], kept: tuple[str, str]) -> str:
-    """Return how the averages of both loops follow the parameters, "" where one of them is no average."""
-    moves = [
-        _moves([states[0][kept[0]] for states in history], [states[0]["model"] for states in history]),
-        _moves([states[2][kept[1]] for states in history], [states[2]["model"] for states in history]),
-    ]
-    (share, to), (port_share, port_to) = (one or (0.0, "") for one in moves)
-    if None in moves:
-        return ""
-    return (
-        f": the port's moves {port_share:.6g} of the way to {port_to}, the reference's {share:.6g} of the way to {to}"
-    )
-
-
-def _moves(kept: Sequence[Mapping[str, Array]], model: Sequence[Mapping[str, Array]]) -> tuple[float, str] | None:
-    """Return the share of the way by which an average moves last, and to which parameters."""
-    match = {}
-    for name in kept[0]:
-        same = [one for one in model[0] if f".{one.replace(':', '.')}".endswith(f".{name.replace(':', '.')}")]
-        if len(same) == 1 and kept[0][name].dtype.kind == "f" and model[0][same[0]].shape == kept[0][name].shape:
-            match[name] = same[0]
-    if not match:
-        return None
-    averages = [np.concatenate([state[name].reshape(-1) for name in match]) for state in kept]
-    targets = [np.concatenate([state[name].reshape(-1) for name in match.values()]) for state in model]
-    for to in ("the updated parameters", "the parameters before the update"):
-        shares = []
-        for at in range(1, len(averages)):
-            target = targets[at - (to != "the updated parameters")]
-            way, move = target - averages[at - 1], averages[at] - averages[at - 1]
-            size = float(way @ way)
-            told = size > NOISE**2 * float(target @ target)  # else it is where it would move to
-            share = float(move @ way) / size if told else 0.0
-            limit = SAME_SINGLE * max(float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target)))
-            if float(np.linalg.norm(move - share * way)) > limit:
-                break
-            shares += [share] if told and share else []
-        else:
-            return (shares or [0.0])[-1], to
-    return None

@@ -1,4 +1,8 @@
-"""Data, metrics and deployment code around the models: the same samples through both, and why results differ."""
+"""Data, metrics and deployment code around the models: the same samples through both, and where results part.
+
+What each model is called with and what it returns is watched. So a fault before the model shows in what it is given, and one
+after it when the port's code is run once more with the reference's outputs in place of its own model's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,6 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
-from tipchain.explain.causes.metrics import check_metrics
 from tipchain.explain.causes.statements import CodeRun, Edit, TwoRuns, explain_parting, shown_apart
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
@@ -26,12 +29,6 @@ from tipchain.live.arguments import check_pair
 from tipchain.live.lockstep import FACTOR
 from tipchain.live.training import shake
 from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
-
-# Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
-#
-# What each model is called with and what it returns is watched. So a fault before the model shows in what it is given; and one
-# after it when the port's code is run once more with the reference's outputs in place of its own model's.
-
 
 Predict = Function
 PREDICT = "predict"
@@ -50,12 +47,12 @@ class Predicted:
     Attributes:
         result: its leaves by path.
         given: the arrays that each call of the model was given, by path.
-        returned: the structure and the arrays that each call returned.
+        returned: the arrays that each call returned.
     """
 
     result: dict[str, Leaf]
     given: list[dict[str, Array]]
-    returned: list[tuple[Nested, list[Array]]]
+    returned: list[list[Array]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +67,7 @@ class _Deployed:
     def run(self, raw: object, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False) -> Predicted:
         """Predict for a raw sample; the model's outputs are ``replaced``, call by call, where they are given."""
         given: list[dict[str, Array]] = []
-        returned: list[tuple[Nested, list[Array]]] = []
+        returned: list[list[Array]] = []
 
         def before(_: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
             _, tensors, names = take_out({"args": list(args), **kwargs}, self.side.is_tensor)
@@ -81,16 +78,15 @@ class _Deployed:
         def after(_: object, output: object) -> Nested:
             structure, tensors, _names = take_out(output, self.side.is_tensor)
             number = len(returned)
-            returned.append((structure, [self.side.array(one) for one in tensors]))
+            returned.append([self.side.array(one) for one in tensors])
             if replaced is None:
                 return None
-            made = [
-                self.side.tensor(one, gradient=False).astype(two.dtype)
-                if self.side.name == "paddle"
-                else self.side.tensor(one, gradient=False).to(two.dtype)
-                for one, two in zip(replaced[number], tensors, strict=True)
-            ]
-            return open_fields(put_back(structure, made))
+            pairs = zip(replaced[number], tensors, strict=True)
+            made = [(self.side.tensor(one, gradient=False), two.dtype) for one, two in pairs]
+            paddle = self.side.name == "paddle"
+            return open_fields(
+                put_back(structure, [one.astype(kind) if paddle else one.to(kind) for one, kind in made])
+            )
 
         self.side.seed(self.seed)
         with self.side.recording(gradient=False):
@@ -126,19 +122,9 @@ def check_predictions(
     seed: int = 0,
     causes: bool = True,
 ) -> PieceCheck:
-    """Give both deployment codes the same raw samples, and compare what they return.
+    """Give both deployment codes raw samples and copies of the models in eval mode, and compare what they return.
 
-    Args:
-        sides: torch's and Paddle's.
-        models: both, which are copied and put into eval mode.
-        predicts: ``(model, raw) -> result`` of each, or ``(model)`` that returns a callable of a raw sample. A result is an
-            array, a tensor, a number, a string, or such in tuples, lists and mappings.
-        raws: raw samples: images, texts, whatever the codes take.
-        seed: of all random numbers.
-        causes: whether to look for what makes results differ.
-
-    Returns:
-        FAIL with the first sample and entry that differ, and whether that is before, in or after the model.
+    A FAIL tells the first sample and entry that differ, and whether that is before, in or after the model.
     """
     ours, theirs, moved = (
         _Deployed(
@@ -151,7 +137,7 @@ def check_predictions(
     )
     shake(sides.reference, moved.model, UNIT, seed)
     found: list[tuple[Predicted, Predicted]] = []
-    first: tuple[int, str, str] | None = None
+    first: tuple[int, str] | None = None
     for number, raw in enumerate(raws):
         pair = []
         for who, one in zip(SIDE_NAMES, (ours, theirs), strict=True):
@@ -163,46 +149,41 @@ def check_predictions(
         expected, actual = pair
         found.append((expected, actual))
         apart = _first_apart(expected.result, actual.result, moved.run(copy.deepcopy(raw)).result)
-        if apart is not None and first is None:
-            first = (number, *apart)
+        first = first or (None if apart is None else (number, apart))
     if not any(one.result for pair in found for one in pair):
         return PieceCheck(outcome=Outcome.ERROR, reason="nothing was compared: the predictions returned nothing")
     if first is None:
         entries = len(next(expected.result for expected, _ in found))
         reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
         return PieceCheck(outcome=Outcome.PASS, reason=reason)
-    where, diagnoses = _where(sides, ours, theirs, raws, found, first, causes=causes)
-    return PieceCheck(
-        outcome=Outcome.FAIL, reason=f"sample {first[0]}: {first[2]}; {where}", diagnoses=tuple(diagnoses)
-    )
+    number, told = first
+    where, diagnoses = _where((ours, theirs), raws, found, number, causes=causes)
+    return PieceCheck(outcome=Outcome.FAIL, reason=f"sample {number}: {told}; {where}", diagnoses=tuple(diagnoses))
 
 
 def _where(
-    sides: Sides,
-    ours: _Deployed,
-    theirs: _Deployed,
+    both: tuple[_Deployed, _Deployed],
     raws: Sequence[object],
     found: Sequence[tuple[Predicted, Predicted]],
-    first: tuple[int, str, str],
+    first: int,
     *,
     causes: bool,
 ) -> tuple[str, list[Diagnosis]]:
     """Say whether results part before, in or after the model, with the causes."""
-    one, other = found[first[0]]
+    one, other = found[first]
     said, diagnoses = [], []
     if not one.given or not other.given:
         who = " and ".join(who for who, side in zip(SIDE_NAMES, (one, other), strict=True) if not side.given)
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
-        before = _before(sides, ours, theirs, raws) if causes else []
-        diagnoses += before or [_shown_before(one, other, (ours.predict, theirs.predict))]
-    after = _after(theirs, raws, found)
-    if after is not None and any(_first_apart(a, b, a) is not None for a, b in after):
+        diagnoses += (_before(both, raws) if causes else []) or [_shown_before(one, other, both)]
+    after = _after(both[1], raws, found)
+    if any(_first_apart(a, b, a) is not None for a, b in after):
         said.append(
             "given the reference's outputs, the port's code makes other results of them: the cause is in the code after the model"
         )
-        diagnoses += _after_in_code((ours, theirs), raws, found, after) if causes else []
+        diagnoses += _after_in_code(both, raws, found, after) if causes else []
     if not said:
         said.append(
             "both models get the same inputs, and equal outputs give equal results: the cause is in the model; see the other stages"
@@ -217,7 +198,7 @@ def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Ar
     )
 
 
-def _before(sides: Sides, ours: _Deployed, theirs: _Deployed, raws: Sequence[object]) -> list[Diagnosis]:
+def _before(both: tuple[_Deployed, _Deployed], raws: Sequence[object]) -> list[Diagnosis]:
     """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
 
     def transform(deployed: _Deployed) -> Callable[[Nested], Nested]:
@@ -228,18 +209,36 @@ def _before(sides: Sides, ours: _Deployed, theirs: _Deployed, raws: Sequence[obj
 
         return run
 
-    found = check_data(sides, (transform(ours), transform(theirs)), samples=raws, seed=ours.seed, path=PREDICT)
-    return list(found.diagnoses)
+    ours, theirs = both
+    transforms = transform(ours), transform(theirs)
+    sides = Sides(ours.side, theirs.side)
+    return list(check_data(sides, transforms, samples=raws, seed=ours.seed, path=PREDICT).diagnoses)
 
 
-def _shown_before(ours: Predicted, theirs: Predicted, predicts: tuple[Predict, Predict]) -> Diagnosis:
+def _shown_before(ours: Predicted, theirs: Predicted, both: tuple[_Deployed, _Deployed]) -> Diagnosis:
     """Show the first that both models are given otherwise."""
     calls = list(zip(ours.given, theirs.given, strict=False))
     apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), calls[0])
     expected, actual = (", ".join(map(glimpse, one.values())) for one in apart)
     return _of_code(
-        predicts, f"the model is given {actual}, the reference's {expected}", "compare what both do before the model"
+        both, f"the model is given {actual}, the reference's {expected}", "compare what both do before the model"
     )
+
+
+def _after(
+    theirs: _Deployed, raws: Sequence[object], found: Sequence[tuple[Predicted, Predicted]]
+) -> list[tuple[dict[str, Leaf], dict[str, Leaf]]]:
+    """Return the reference's results with what the port's code makes of the reference's outputs; [] where it takes none."""
+    results = []
+    for raw, (one, other) in zip(raws, found, strict=True):
+        shapes, port_shapes = ([[array.shape for array in arrays] for arrays in side.returned] for side in (one, other))
+        if shapes != port_shapes:
+            return []
+        try:
+            results.append((one.result, theirs.run(copy.deepcopy(raw), one.returned).result))
+        except Exception:  # noqa: BLE001  (the port's code may look at more of its model than its output)
+            return []
+    return results
 
 
 def _after_in_code(
@@ -249,24 +248,23 @@ def _after_in_code(
     results: Sequence[tuple[Mapping[str, Leaf], Mapping[str, Leaf]]],
 ) -> Iterator[Diagnosis]:
     """Show the first result of each entry that the port's code makes otherwise of the reference's outputs, and where the codes part."""
-    ours, theirs = both
-    sides = ours.side, theirs.side
+    sides = both[0].side, both[1].side
     for name in results[0][0]:
         for raw, (one, _), (expected, actual) in zip(raws, found, results, strict=True):
             left, right = ({name: side[name]} if name in side else {} for side in (expected, actual))
             if _first_apart(left, right, left) is None:
                 continue
-            outputs = [arrays for _, arrays in one.returned]
+            outputs = one.returned
             given = ", ".join(glimpse(array) for arrays in outputs for array in arrays)
             ends: tuple[Leaf, Leaf] = expected[name], actual.get(name)
             shown = f"{name or 'the result'}: expected {_glimpse(ends[0])}, actual {_glimpse(ends[1])} of the model's outputs {given}"
 
             def run(program: CodeRun, deployed: _Deployed, put: Sequence[Sequence[Array]] | None) -> dict[str, Leaf]:
-                found: Predicted = program.run(lambda: deployed.run(copy.deepcopy(raw), put))  # noqa: B023
-                return found.result
+                predicted: Predicted = program.run(lambda: deployed.run(copy.deepcopy(raw), put))  # noqa: B023
+                return predicted.result
 
             def again(edit: Edit) -> Array:
-                return np.asarray(run(CodeRun(sides, edit), theirs, outputs)[name])  # noqa: B023
+                return np.asarray(run(CodeRun(sides, edit), both[1], outputs)[name])  # noqa: B023
 
             cause = None
             if all(isinstance(each, np.ndarray) for each in ends):
@@ -274,7 +272,7 @@ def _after_in_code(
                 for program, deployed, put in zip(programs, both, (None, outputs), strict=True):
                     run(program, deployed, put)
                 cause = explain_parting(TwoRuns(programs=programs, ends=ends, again=again), PREDICT, shown)
-            yield cause or _of_code((ours.predict, theirs.predict), shown, "compare what both do after the model")
+            yield cause or _of_code(both, shown, "compare what both do after the model")
             break
 
 
@@ -282,8 +280,8 @@ def _glimpse(leaf: Leaf) -> str:
     return glimpse(leaf) if isinstance(leaf, np.ndarray) else f"{leaf!r:.60}"
 
 
-def _of_code(predicts: tuple[Predict, Predict], message: str, fix: str) -> Diagnosis:
-    places = [placed(one).rpartition("/")[2] for one in predicts]
+def _of_code(both: tuple[_Deployed, _Deployed], message: str, fix: str) -> Diagnosis:
+    places = [placed(one.predict).rpartition("/")[2] for one in both]
     return Diagnosis(
         code="parting",
         port_path=PREDICT,
@@ -291,25 +289,6 @@ def _of_code(predicts: tuple[Predict, Predict], message: str, fix: str) -> Diagn
         evidence=f"the reference's code is {places[0]}, the port's {places[1]}",
         fix=fix,
     )
-
-
-def _after(
-    theirs: _Deployed, raws: Sequence[object], found: Sequence[tuple[Predicted, Predicted]]
-) -> list[tuple[dict[str, Leaf], dict[str, Leaf]]] | None:
-    """Return the reference's results with what the port's code makes of the reference's outputs; None where it takes none."""
-    results = []
-    for raw, (one, other) in zip(raws, found, strict=True):
-        outputs = [arrays for _, arrays in one.returned]
-        shapes, port_shapes = (
-            [[array.shape for array in arrays] for _, arrays in side.returned] for side in (one, other)
-        )
-        if shapes != port_shapes:
-            return None
-        try:
-            results.append((one.result, theirs.run(copy.deepcopy(raw), outputs).result))
-        except Exception:  # noqa: BLE001  (the port's code may look at more of its model than its output)
-            return None
-    return results
 
 
 def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Leaf]]:
@@ -327,9 +306,7 @@ def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Lea
         yield path, value if isinstance(value, str) else str(value)
 
 
-def _first_apart(
-    ours: Mapping[str, Leaf], theirs: Mapping[str, Leaf], drift: Mapping[str, Leaf]
-) -> tuple[str, str] | None:
+def _first_apart(ours: Mapping[str, Leaf], theirs: Mapping[str, Leaf], drift: Mapping[str, Leaf]) -> str | None:
     """Return the first entry of two results that differs, with both values; None where none does."""
     only = [path for path in ours if path not in theirs], [path for path in theirs if path not in ours]
     if any(only):
@@ -338,19 +315,19 @@ def _first_apart(
             for who, names in zip(SIDE_NAMES, only, strict=True)
             if names
         ]
-        return "", f"the results have other entries: {'; '.join(said)}"
+        return f"the results have other entries: {'; '.join(said)}"
     for path, one in ours.items():
         other, near = theirs[path], drift.get(path)
         name = path or "the result"
         if isinstance(one, str) or isinstance(other, str):
             if one != other and one == near:
-                return path, f"{name} differs: expected {one!r:.60}, actual {other!r:.60}"
+                return f"{name} differs: expected {one!r:.60}, actual {other!r:.60}"
             continue
         if one.shape != other.shape and not one.size == other.size == 1:
-            return path, f"{name} has another shape: {one.shape} expected, {other.shape} actual"
+            return f"{name} has another shape: {one.shape} expected, {other.shape} actual"
         other = other.reshape(one.shape)
         if not _close(one, other, near if isinstance(near, np.ndarray) and near.shape == one.shape else one):
-            return path, f"{name} differs: {shown_apart(one, other)}"
+            return f"{name} differs: {shown_apart(one, other)}"
     return None
 
 
@@ -366,9 +343,6 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
     return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual]))
-
-
-# The stages of `tipchain.align` around the models: data, metrics and deployment code, as a user gives them.
 
 
 DataPair = tuple[Loader, Loader]
@@ -416,26 +390,7 @@ class Fed:
             raise UsageError("samples are empty: nothing to give the transforms")
         return cls(data=given, samples=samples, metrics=metrics, predict=predict)
 
-    def check_data(self, sides: Sides, seed: int) -> Iterator[tuple[str, PieceCheck]]:
-        """Yield the stages of data with what they came to."""
-        for stage, (reference, port) in self.data.items():
-            yield stage, check_data(sides, (reference, port), samples=self.samples, seed=seed, path=stage)
-
-    def check_metrics(self, sides: Sides, outputs: object, labels: object) -> PieceCheck:
-        """Return what the metrics came to, given the reference's outputs, if there are any, and the labels."""
-        if self.metrics is None:
-            raise UsageError("no metrics were given")
-        usable = None if labels is None else outputs
-        reference, port = self.metrics
-        return check_metrics(sides, (reference, port), usable, labels if usable is not None else None)
-
-    def check_predictions(
-        self, sides: Sides, models: tuple[object, object], inputs: object, seed: int, *, causes: bool
-    ) -> PieceCheck:
-        """Return what deployment code came to, given the raw samples, or the inputs where there are none."""
-        if self.predict is None:
-            raise UsageError("no deployment code was given")
+    def raws(self, inputs: object) -> Sequence[Nested]:
+        """Return the raw samples, or the inputs where there are none."""
         own = dict(inputs) if isinstance(inputs, Mapping) else inputs
-        raws: Sequence[Nested] = [own] if self.samples is None else self.samples
-        reference, port = self.predict
-        return check_predictions(sides, models, (reference, port), raws, seed=seed, causes=causes)
+        return [own] if self.samples is None else self.samples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -237,15 +237,9 @@ class AlignmentReport:
             RecordError: the text is not JSON, or not that of a report.
         """
         try:
-            document = parse_json(text)
-            found = parse_as(cls, document, lenient=True)
+            return parse_as(cls, parse_json(text), lenient=True)
         except ValueError as error:
             raise RecordError(f"is no report of an alignment: {type(error).__name__}: {error}") from error
-        # A report of before there were effects says of some findings that they are harmless.
-        harmless = [bool(one.get("harmless")) for one in document.get("findings", ())]
-        effects = zip(found.findings, harmless, strict=True)
-        findings = [replace(one, effect="none") if changes_nothing else one for one, changes_nothing in effects]
-        return replace(found, findings=findings)
 
     def to_html(self, path: str | Path) -> None:
         """Write the report as one HTML file. It needs no other file and no network.
@@ -271,7 +265,9 @@ class AlignmentReport:
     @property
     def text(self) -> str:
         """The printed lines in English, as logs have them; no line is cut."""
-        lines = [self.headline, *(f"note: {one}" for one in self.notes), *_stage_lines(self)]
+        lines = [self.headline, *(f"note: {one}" for one in self.notes)]
+        for name, outcome in self.stages.items():
+            lines.append(f"{outcome.value:<5} {name}: {self.reasons.get(name, '')}".rstrip(": "))
         first = self.first_divergence
         if first is not None:
             port, reference = (path or "the model itself" for path in (first.port_path, first.reference_path))
@@ -296,10 +292,3 @@ class AlignmentReport:
         if len(rest) > room:
             lines.append(f"{len(rest) - room} more findings in the report")
         return "\n".join(lines[:LINES])
-
-
-def _stage_lines(report: AlignmentReport) -> list[str]:
-    return [
-        f"{outcome.value:<5} {name}: {report.reasons.get(name, '')}".rstrip(": ")
-        for name, outcome in report.stages.items()
-    ]

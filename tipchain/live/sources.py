@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -106,23 +106,13 @@ def copy_fitting(tensors: Tensors) -> int:
     return left
 
 
-# Where the data and metrics beside live models come from: an alignment case, or names on the command line.
-
-
 Arguments = dict[str, Setting]
 
 
 def feed_case(
     path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None, only: Collection[str] | None = None
 ) -> Arguments:
-    """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of the stages that it has and both sides build.
-
-    Args:
-        path: the case's YAML file.
-        mode: the TIPC mode, which says what data is meant.
-        reseed: added to the case's seeds.
-        data_path: a data folder of the user's.
-        only: the stages that are wanted; None for all.
+    """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of its stages, of ``only`` some, that both sides build.
 
     Raises:
         TipchainError: something is wrong with the case.
@@ -184,9 +174,6 @@ def read_samples(path: Path) -> list[Array]:
     return found
 
 
-# Where two live models come from: an alignment case, or two callables and a file of inputs.
-
-
 NONE = "none"
 """What stands on the command line where one side has no such callable."""
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
@@ -209,8 +196,8 @@ def open_case(
         mode: the TIPC mode, which says on which data the weights are made.
         reseed: added to the case's seeds.
         data_path: a data folder of the user's.
-        names: what is to stand in the case's ``names`` besides what stands there; it replaces entries of the same key.
-        weights: whether the models have the case's weights, which may need its data; otherwise those that they are built with.
+        names: replace or join the case's ``names``.
+        weights: whether the models have the case's weights, which may need its data.
 
     Raises:
         TipchainError: something is wrong with the case, its builders, its weights, or the names.
@@ -269,16 +256,17 @@ def open_case(
         if all(one.optimizer for one in sides):
             # Builders that torch's side calls with its own rate, and Paddle's with that or a schedule.
             ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
-
-            def build_torch(model: object) -> object:
-                return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
-
-            def build_paddle(model: object, learning_rate: object) -> object:
-                return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
-
-            found["optimizers"] = (build_torch, build_paddle)
+            given = case.optimizer_args
+            found["optimizers"] = (
+                lambda model: make_optimizer(ours, model, case.backward.learning_rate, given),
+                lambda model, learning_rate: make_optimizer(theirs, model, learning_rate, given),
+            )
             if all(one.scheduler for one in sides) and len(set(case.train.schedule_per.values())) == 1:
-                found["schedulers"] = _schedulers(case, frameworks)
+                schedule, port_schedule = (_builder(case, one, "scheduler") for one in frameworks)
+                found["schedulers"] = (
+                    lambda optimizer: schedule(optimizer, **case.scheduler_args),
+                    lambda learning_rate: port_schedule(None, learning_rate=learning_rate, **case.scheduler_args),
+                )
     return found
 
 
@@ -413,17 +401,3 @@ def read_outputs(words: Sequence[str]) -> tuple[object, object]:
 
 def _builder(case: Case, framework: Framework, name: str) -> Function:
     return open_builder(case, framework.name, name, plain=True)
-
-
-def _schedulers(
-    case: Case, frameworks: tuple[Framework, Framework]
-) -> tuple[Callable[..., object], Callable[..., object]]:
-    ours, theirs = (_builder(case, one, "scheduler") for one in frameworks)
-
-    def build_torch(optimizer: object) -> object:
-        return ours(optimizer, **case.scheduler_args)
-
-    def build_paddle(learning_rate: float) -> object:
-        return theirs(None, learning_rate=learning_rate, **case.scheduler_args)
-
-    return build_torch, build_paddle

@@ -87,11 +87,7 @@ class Recipe:
         """Return both loops over fresh copies of the models."""
         reference, port = models = self.copied(0), self.copied(1)
         built, port_built = self.build(models)
-
-        @cache
-        def slots() -> Slots:
-            return slots_of(reference, port, self.names)[0]
-
+        slots = cache(lambda: slots_of(reference, port, self.names)[0])
         return Loop(self, 0, reference, *built, slots), Loop(self, 1, port, *port_built, slots)
 
     def open_moved(self, port: Loop) -> Loop:
@@ -370,10 +366,6 @@ def _own_tensors(recipe: Recipe, number: int, model: object, *, shared: bool) ->
         else:
             start = f"{path}." if path else ""
             held = {**held, **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)}}
-        found[pair.reference] = {name: array for name, array in held.items() if _is_own(name, layer, side)}
+        inner = {f"{name}." for name, _ in side.children(layer)}
+        found[pair.reference] = {name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner}
     return found
-
-
-def _is_own(name: str, layer: object, side: LiveSide) -> bool:
-    first = name.partition(".")[0]
-    return "." not in name or first not in dict(side.children(layer))

@@ -337,7 +337,7 @@ def _aligned(
 ) -> JsonObject:
     """Return the report; stages whose data could not be made are errors."""
     from tipchain.live.align import align
-    from tipchain.live.causes import place_pieces
+    from tipchain.live.places import place_pieces
     from tipchain.live.sources import builders_of
 
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)

@@ -1,0 +1,83 @@
+"""How both models are built, and what trains them: what can be compared without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tipchain.errors import Outcome
+from tipchain.explain.findings import Diagnosis, PieceCheck
+from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.locate.trace import Store
+from tipchain.explain.preflight.construction import check
+from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
+from tipchain.explain.preflight.trials import weigh
+from tipchain.framework_types import Optimizer, Schedule
+from tipchain.live.layers import locate
+from tipchain.live.request import LiveRequest
+from tipchain.live.results import LiveResults
+
+
+def check_strangers(results: LiveResults, tensors: Tensors) -> PieceCheck | None:
+    """Return the FAIL of weights that are two initializations, where nothing else is worth comparing; else None."""
+    strange = two_initializations(tensors)
+    if strange is None or strange.compared < MANY:
+        return None
+    finding = strange.finding
+    results.report.findings[:] = [finding]
+    cause = Diagnosis(
+        code="parameter",
+        name=finding.code,
+        port_path="",
+        message=finding.message,
+        evidence="parameters whose elements are all equal were not counted",
+        fix=finding.fix,
+    )
+    reason = f"{finding.message}; nothing else was compared"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,))
+
+
+def check_construction(
+    asked: LiveRequest,
+    results: LiveResults,
+    pairs: Sequence[LayerPair],
+    tensors: Tensors | None,
+    located: Located | None,
+    store: Store,
+) -> PieceCheck:
+    """Compare layers, parameters, optimizers and schedules; the report has the findings, weighed where models run."""
+    matched = () if located is None else located.matching.pairs
+    folded = {pair.port.path for pair in matched if pair.folded}
+    calls = [pair for pair in matched if not pair.folded]
+    pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
+    tensors = None if folded else tensors
+    built: tuple[Optimizer, Optimizer] | None = None
+    schedules: tuple[Schedule, Schedule] | None = None
+    models = asked.models
+    if asked.optimizers is not None:
+        with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
+            copies = asked.copied(0, training=None, double=False), asked.copied(1, training=None, double=False)
+            ours, theirs = asked.build(copies)
+            built = ours[0], theirs[0]
+            schedules = None if None in (ours[1], theirs[1]) else (ours[1], theirs[1])
+            models, tensors = copies, None
+    findings = check(*models, pairs, calls, optimizers=built, schedulers=schedules, names=asked.names, tensors=tensors)
+    results.report.findings[:] = findings
+    if located is None and any(one.kind in ("argument", "parameter", "flag") for one in findings):
+        with suppress(Exception):  # a difference that is not weighed counts
+            located = locate(asked, results.pace, store, pairs, losses=False)
+    if located is not None:
+        findings = weigh(findings, located, asked.sides, asked.models, store, asked.seed, results.pace)
+    results.report.findings[:] = findings
+    grave = [one.message for one in findings if not one.harmless]
+    if located is not None and located.elsewhere is not None:
+        code = located.elsewhere
+        grave.append(f"{code.port_path or 'the model'} ({code.port_type}): {code.reason}")
+    if grave:
+        others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
+        return PieceCheck(outcome=Outcome.FAIL, reason=f"{grave[0]}{others}")
+    if not pairs and not calls:
+        return PieceCheck(outcome=Outcome.SKIP, reason="no layer of one model was found in the other")
+    count = len({pair.port for pair in pairs} | {pair.port.path for pair in calls})
+    return PieceCheck(outcome=Outcome.PASS, reason=f"{count} layers are built alike")

@@ -1,0 +1,217 @@
+"""The verdict on the layers of both models, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+from tipchain.core.progress import LATE, OutOfTime, Pace
+from tipchain.errors import Outcome
+from tipchain.explain.causes.search import unsearched
+from tipchain.explain.findings import SIDE_NAMES
+from tipchain.explain.locate.between_layers import GROWTH
+from tipchain.explain.locate.differences import rms
+from tipchain.explain.locate.locate import Located, Locator
+from tipchain.explain.locate.matching import LayerPair, hands_on
+from tipchain.explain.locate.other_runs import Called, call_both
+from tipchain.explain.locate.trace import Call, Store
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.live.report import count_all
+from tipchain.live.request import LiveRequest
+from tipchain.live.results import LiveResults
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
+
+SHOWN_OUTPUTS = 4
+"""Outputs that only one side has which a stage's reason names; all are in ``report.unmatched``."""
+
+
+def locate_in_time(
+    asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair]
+) -> Located | None:
+    """Run both models and compare their layers; None where there is no time."""
+    try:
+        return locate(asked, results.pace, store, pairs)
+    except OutOfTime as error:
+        apart = error.apart
+        differ = apart is not None and not apart <= SAME_SINGLE
+        told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
+        results.end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
+        return None
+
+
+def locate(asked: LiveRequest, pace: Pace, store: Store, pairs: Sequence[LayerPair], *, losses: bool = True) -> Located:
+    """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
+    locator = Locator(
+        asked.sides,
+        store,
+        seed=asked.seed,
+        backward="backward" in asked.wanted,
+        training=asked.training,
+        pace=pace,
+        equal_nan=asked.equal_nan,
+    )
+    if losses and asked.loss is not None and locator.backward:
+        try:
+            return locator.locate(*asked.models, asked.inputs, asked.loss, asked.names, pairs)
+        except OutOfTime:
+            raise
+        except Exception:  # noqa: BLE001  (the stage of the loss tells what is wrong with it)
+            store.forget()
+    return locator.locate(*asked.models, asked.inputs, names=asked.names, pairs=pairs)
+
+
+def without_losses(
+    asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair], located: Located
+) -> Located | None:
+    """Return what is found without the losses, which differ: another loss is no fault of the layers.
+
+    Where there is no time for that, what was found forward is kept, and None is returned.
+    """
+    judge_forward(results, located)
+    results.report.layers[:] = [one for one in located.verdicts if one.direction == "forward"]
+    results.first = next((one for one in results.report.layers if one.at_fault), None)
+    try:
+        return locate(asked, results.pace, store, pairs, losses=False)
+    except OutOfTime:
+        results.end("backward", Outcome.ERROR, LATE)
+        results.report.diagnoses.extend([] if results.first is None else [unsearched(results.first)])
+        return None
+
+
+def differs_in_double_alone(asked: LiveRequest, results: LiveResults, located: Located) -> bool:
+    """Tell whether only float64 shows that the outputs differ: then the stages on layers have ended.
+
+    A large constant (a mask's -1e9) swallows in float32 what is added to it, and keeps it in float64: another function.
+    """
+    apart = max(located.outputs, default=0.0)
+    if not ROUGH < apart < inf or located.first is None or not located.comparable or results.pace.over:
+        return False
+    told = call_both(asked.sides, asked.models, asked.inputs, asked.seed, training=asked.training, double=False)
+    if not isinstance(told, Called) or told.apart is None or not told.apart <= SAME_SINGLE:
+        return False
+    why = f"the outputs differ in float64 alone, relative {apart:.3g}; in float32 they are {told.apart:.3g} apart"
+    results.end("forward", Outcome.PASS, f"{why}: layers, other inputs and the other mode were not compared")
+    for stage in asked.wanted & {"backward", "train"}:
+        results.end(stage, Outcome.SKIP, f"not compared in float64: {why}")
+    return True
+
+
+def judge_layers(asked: LiveRequest, results: LiveResults, located: Located, store: Store) -> None:
+    """Judge all layers, forward and backward."""
+    results.report.layers[:] = located.verdicts
+    results.first = located.first or located.elsewhere
+    results.report.histograms[:] = count_all(located, store, located.first)
+    judge_forward(results, located)
+    if "backward" not in asked.wanted:
+        return
+    backward = [one for one in located.verdicts if one.direction == "backward"]
+    if backward or (located.alike and located.learns) or located.late:
+        results.end("backward", *judge(located, backward, "backward"))
+    else:
+        results.end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
+
+
+def judge_forward(results: LiveResults, located: Located) -> None:
+    """Judge the layers forward, and note what has no counterpart."""
+    results.report.unmatched.update(
+        {
+            "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
+            "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
+        }
+    )
+    for link, apart in zip(located.links, located.outputs, strict=False):
+        results.report.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
+    alone = [
+        f"{name or 'the output'} ({side} only)"
+        for side, names in zip(SIDE_NAMES, located.one_sided, strict=True)
+        for name in names
+    ]
+    if alone:
+        results.report.unmatched["outputs"] = alone
+    forward = [one for one in located.verdicts if one.direction == "forward"]
+    results.report.curves["depth/own"] = [one.own or 0.0 for one in forward]
+    results.report.curves["depth/inherited"] = [one.inherited for one in forward]
+    results.end("forward", *judge(located, forward, "forward"))
+
+
+def judge(located: Located, verdicts: Sequence[LayerVerdict], direction: str) -> tuple[Outcome, str]:
+    """Return the outcome of verdicts of one direction, with its reason."""
+    faults = [one for one in verdicts if one.at_fault]
+    compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
+    left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
+    rest = f"; {left} not comparable" if left else ""
+    late = f"; {_tell_late(located)}" if located.late else ""
+    method = (
+        ""
+        if located.exact
+        else f"; {without_double(located)} does not run in float64: what does not by itself is judged in float32"
+    )
+    if faults:
+        first = faults[0]
+        others = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        return (
+            Outcome.FAIL,
+            f"{first.port_path or 'the model'} ({first.port_type}): {first.reason}{others}{method}{late}",
+        )
+    if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
+        return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
+    if located.late:
+        return _out_of_time(located, direction)
+    if not compared and not located.alike:
+        return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
+    apart = untold(located, direction, some_left=bool(left))
+    if apart and located.comparable:
+        return Outcome.FAIL, f"{apart}, and no layer was found to be the cause{rest}"
+    if direction == "backward":
+        rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
+    if direction == "forward" and any(located.one_sided):
+        rest += f"; {tell_one_sided(located)}"
+    if direction == "forward" and located.untried:
+        rest += f"; code between the layers was not tried with large values: {located.untried}"
+    what = "outputs" if direction == "forward" else "gradients of all parameters"
+    alike = f"no layer could be compared by itself; the models' {what} agree in float64"
+    told = f"{len(compared)} layers are as close as rounding allows" if compared else alike
+    return Outcome.PASS, f"{told}{rest}{method}"
+
+
+def tell_one_sided(located: Located) -> str:
+    """Return which outputs were not judged, since the other side has none like them."""
+    told = [
+        f"only the {side} returns {', '.join(names[:SHOWN_OUTPUTS])}{' and others' if len(names) > SHOWN_OUTPUTS else ''}"
+        for side, names in zip(SIDE_NAMES, located.one_sided, strict=True)
+        if names
+    ]
+    return ", ".join(told)
+
+
+def _tell_late(located: Located) -> str:
+    return f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
+
+
+def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
+    """Return the outcome where time was up before all layers were compared: outputs that differ are known all the same."""
+    seen = direction == "forward" and located.comparable
+    apart = untold(located, direction, some_left=True) if seen else ""
+    return (Outcome.FAIL, f"{apart}; {_tell_late(located)}") if apart else (Outcome.ERROR, _tell_late(located))
+
+
+def untold(located: Located, direction: str, *, some_left: bool) -> str:
+    """Return what differs between the models as a whole though no layer does; empty where nothing does."""
+    apart = max(located.outputs, default=0.0)
+    if direction == "forward":
+        return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"
+    if any(one.tied for one in located.verdicts):
+        return ""
+    if not some_left or not located.exact or located.gradients <= max(SAME_SINGLE, GROWTH * apart):
+        return ""
+    return f"the parameters' gradients differ, relative {located.gradients:.3g}"
+
+
+def without_double(located: Located) -> str:
+    """Return which side does not run in float64."""
+    return "the port" if located.doubles[0] else "the reference"
+
+
+def tell_call(call: Call) -> str:
+    """Return what a report calls a layer."""
+    return f"{call.path or 'the model itself'} ({call.type})"

@@ -1,0 +1,301 @@
+"""What both models do in another mode, with other inputs, in float32, and when they are called again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import product
+
+from tipchain.core.machine import keep_memory
+from tipchain.core.progress import LATE
+from tipchain.errors import Outcome
+from tipchain.explain.locate.distributions import distributed_otherwise
+from tipchain.explain.locate.locate import Located, Locator, coarse_outputs
+from tipchain.explain.locate.matching import CallPair
+from tipchain.explain.locate.other_runs import (
+    Called,
+    Refusal,
+    UnlikeDraw,
+    answers,
+    call_both,
+    explain_draws,
+    in_mode,
+    judge_draws,
+    other_inputs,
+    others,
+    told_shapes,
+    unlike_draws,
+    without_zeros,
+)
+from tipchain.explain.locate.runs import ModelInputs, few_of, samples_of
+from tipchain.explain.locate.trace import Store
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, reason_of
+from tipchain.frameworks.randomness import Draws
+from tipchain.live.buffers import check_buffers
+from tipchain.live.causes import explain_layers, placed
+from tipchain.live.layers import judge, tell_one_sided, untold
+from tipchain.live.request import MODES, RANDOM, LiveRequest
+from tipchain.live.results import LiveResults
+from tipchain.numbers.tolerance import SAME_SINGLE
+
+EVAL = "in eval mode"
+
+
+def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
+    """Judge what else the models do, as long as they agree; return the draws of the other mode, if they agree in it."""
+    draws = None
+    if results.passed("forward") and located.exact and located.comparable and located.changed:
+        made = located.reference.draws, located.port.draws
+        _judge_buffers(asked, results, located, asked.inputs, made, training=asked.training)
+    if results.agrees and not located.comparable and untold(located, "forward", some_left=True):
+        how = f"in {MODES[asked.training]} mode"
+        unlike = unlike_draws(located, asked.models)
+        _judge_unlike(asked, results, located, unlike, how, asked.inputs, training=asked.training)
+    elif results.agrees:
+        draws = _judge_other_mode(asked, results, located)
+    if results.agrees and located.exact:
+        with results.erring("forward"):
+            _judge_single(asked, results, located)
+    if results.agrees and not asked.training and not located.port.draws.made:
+        _judge_given_inputs(asked, results)
+        _judge_other_inputs(asked, results, located)
+    return draws
+
+
+def _judge_buffers(
+    asked: LiveRequest,
+    results: LiveResults,
+    located: Located,
+    inputs: ModelInputs,
+    draws: tuple[Draws, Draws],
+    *,
+    training: bool,
+) -> None:
+    """Judge what one call leaves in the buffers of both models, where it changes some."""
+    with results.erring("forward"):
+        verdicts, causes = check_buffers(asked, inputs, located.matching.pairs, draws, training=training)
+        results.report.diagnoses.extend(causes)
+        if verdicts:
+            results.take_verdicts(verdicts)
+            results.end("forward", *judge(located, verdicts, "forward"))
+
+
+def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
+    """Judge what the models do in train mode, or in eval mode if they ran in train mode."""
+    training, mode = (False, "eval") if asked.training else (True, "train")
+    with results.erring("forward"):
+        if results.pace.over:
+            results.add("forward", f"{mode} mode was not compared: {LATE}")
+            return None
+        results.pace.tell(f"running both models in {mode} mode")
+        few = few_of(asked.inputs)
+        batches = (asked.inputs,) if few is None else (few, asked.inputs)
+        for given, double in product(batches, (True, False)[not located.exact :]):
+            told = call_both(asked.sides, asked.models, given, asked.seed, training=training, double=double)
+            if isinstance(told, Called):
+                break
+        if isinstance(told, Refusal) and told.fault:
+            why = f"in {mode} mode the port raises, the reference does not: {told.told}"
+            _fail_model(asked, results, why, _called(located, told.path))
+        elif isinstance(told, Refusal):
+            who = "the port does not run in it" if told.by_port else "the reference does not run in it"
+            results.add("forward", f"{mode} mode was not compared: {who}: {told.told}")
+        elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
+            _locate_again(asked, results, given, f"in {mode} mode", training=training)
+        else:
+            if told.changed and double:
+                _judge_buffers(asked, results, located, given, told.draws, training=training)
+            return told.draws
+    return None
+
+
+def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) -> None:
+    """Judge both in float32, as their users run them: a layer may raise there alone, or compute with fewer bits."""
+    if results.pace.over:
+        results.add("forward", f"float32 was not compared: {LATE}")
+        return
+    told = call_both(asked.sides, asked.models, asked.inputs, asked.seed, training=asked.training, double=False)
+    if isinstance(told, Refusal):
+        why = f"in float32 the port raises, the reference does not: {told.told}"
+        if told.fault:
+            _fail_model(asked, results, why, _called(located, told.path))
+        elif told.by_port:
+            results.add("forward", why)
+        return
+    coarse = [] if located.port.draws.made else coarse_outputs(located, *told.made)
+    if coarse:
+        _locate_again(asked, results, asked.inputs, "in float32", training=asked.training, single=True)
+    if coarse and results.agrees:
+        reason = reason_of(Closeness.LOWER_PRECISION, coarse[0])
+        results.add("forward", f"in float32 {reason}, of code between layers")
+
+
+def _judge_given_inputs(asked: LiveRequest, results: LiveResults) -> None:
+    """Judge what the models do with the other inputs that were given."""
+    for given in asked.others if results.agrees else ():
+        with results.erring("forward"):
+            results.pace.tell("running both models with the other inputs")
+            told = _call_with(asked, given)
+            if isinstance(told, Refusal):
+                who, why = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
+                results.end(
+                    "forward", Outcome.FAIL if told.by_port else Outcome.ERROR, f"{why} the {who} raises: {told.told}"
+                )
+            elif told.differs:
+                _judge_with(asked, results, given, alike=True)
+
+
+def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located) -> None:
+    """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
+
+    One run has all that. What differs is judged in float64.
+    """
+    alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
+    if results.pace.over:
+        results.add("forward", "other inputs were not compared: out of time")
+        return
+    first = [one.shape for one in asked.inputs.arrays()[:1]]
+    last = any(
+        call.type == "Conv1d" and [one.shape for one in call.inputs[:1]] == first
+        for call in located.reference.trace.calls
+    )
+    with results.erring("forward"), keep_memory():
+        results.pace.tell("running both models with inputs of other sizes")
+        told, raised, refused = None, "", ""
+        for given in other_inputs(asked.inputs, (last,)):
+            told = _call_with(asked, given, others(given))
+            if isinstance(told, Called):
+                refused = ""
+                if told.differs:
+                    _judge_with(asked, results, given, alike=alike)
+                break
+            shapes, counts = told_shapes(given), (samples_of(asked.inputs) or 0, samples_of(given) or 0)
+            if told.by_port:
+                why = f"the port raises with inputs of shape {shapes}, the reference does not: {told.told}"
+                # The reference may take such inputs and mean nothing by it, or the port say by itself that it does not.
+                if told.fault and answers(located.reference.outputs, told.made, counts):
+                    _fail_model(asked, results, why, _called(located, told.path))
+                    return
+                raised = raised or why
+            elif not refused:
+                refused = (
+                    f"other inputs were not compared: the reference raises with those of shape {shapes}: {told.told}"
+                )
+        if told is None:
+            refused = "other inputs were not compared: the inputs have no common first axis"
+        results.add("forward", raised or refused)
+
+
+def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *, alike: bool) -> None:
+    """Judge what differs with inputs of other sizes, or in the second of two calls; ``alike``: the outputs' shapes were the same."""
+    alone, how = _call_with(asked, inputs), f"with inputs of shape {told_shapes(inputs)}"
+    if isinstance(alone, Refusal):
+        return
+    filled = without_zeros(inputs, asked.inputs)
+    if filled is not None and alone.differs:
+        other = _call_with(asked, filled)
+        if isinstance(other, Called) and not other.differs:
+            how = "with the id 0 in the input"
+    if not alone.differs:
+        _fail_model(
+            asked,
+            results,
+            "called a second time, with other values, it gives other outputs: the port keeps something between calls",
+        )
+        return
+    _locate_again(asked, results, inputs, how, training=False)
+    ours, theirs = ([list(shape) for shape in one] for one in alone.shapes)
+    if alike and ours != theirs and results.agrees:
+        _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
+
+
+def _call_with(asked: LiveRequest, inputs: ModelInputs, before: ModelInputs | None = None) -> Called | Refusal:
+    return call_both(asked.sides, asked.models, inputs, asked.seed, training=False, double=False, before=before)
+
+
+def _fail_model(asked: LiveRequest, results: LiveResults, reason: str, place: CallPair | None = None) -> None:
+    """Judge the whole model to be at fault, or a layer."""
+    reference, port = (type(one).__name__ for one in asked.models)
+    if place is not None:
+        reference, port = place.reference.type, place.port.type
+    verdict = LayerVerdict(
+        reference_path="" if place is None else place.reference.path,
+        port_path="" if place is None else place.port.path,
+        reference_type=reference,
+        port_type=port,
+        direction="forward",
+        closeness=Closeness.DIFFERS,
+        reason=reason,
+    )
+    results.take_verdicts([verdict])
+    results.end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({port}): {reason}")
+
+
+def _locate_again(
+    asked: LiveRequest, results: LiveResults, inputs: ModelInputs, how: str, *, training: bool, single: bool = False
+) -> None:
+    """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
+    with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
+        locator = Locator(
+            asked.sides,
+            store,
+            seed=asked.seed,
+            training=training,
+            backward=False,
+            pace=results.pace,
+            equal_nan=asked.equal_nan,
+            single=single,
+        )
+        found = locator.locate(*asked.models, inputs, names=asked.names)
+        outcome, reason = judge(found, [*found.verdicts], "forward")
+        unlike = unlike_draws(found, asked.models)
+        if outcome is Outcome.PASS:
+            differs = _judge_unlike(asked, results, found, unlike, how, inputs, training=training)
+            if not differs and any(found.one_sided):
+                results.add("forward", f"{how}: {tell_one_sided(found)}")
+            return
+        wrong = [one for one in found.verdicts if one.at_fault]
+        causes, places = explain_draws(found, unlike, training=training), dict[str, str]()
+        if asked.causes and not causes:
+            causes, places = explain_layers(asked, found, wrong, (), store, results.pace)
+        first = placed(found.first, places, found, asked.models)
+        told = [first if one is found.first and first is not None else one for one in wrong]
+        results.end("forward", outcome, f"{how}: {reason}")
+        results.take_run(told, causes, how)
+
+
+def _judge_unlike(
+    asked: LiveRequest,
+    results: LiveResults,
+    located: Located,
+    unlike: Sequence[UnlikeDraw],
+    how: str,
+    inputs: ModelInputs,
+    *,
+    training: bool,
+) -> bool:
+    """Judge random numbers that cannot be made the same: what cannot amount to the same, or is distributed otherwise, fails."""
+    if located.comparable:
+        return False
+    verdicts = judge_draws(unlike, asked.models)
+    if not verdicts and untold(located, "forward", some_left=True):
+        shown = distributed_otherwise(asked.sides, asked.models, inputs, asked.seed, results.pace, training=training)
+        verdicts = judge_draws(unlike, asked.models, shown) if shown else []
+        if shown and not verdicts:
+            _fail_model(asked, results, f"{how}: {shown}")
+            return True
+    if not verdicts:
+        results.leave_out(f"{how} the results are {RANDOM}")
+        return False
+    _, reason = judge(located, verdicts, "forward")
+    results.end("forward", Outcome.FAIL, f"{how}: {reason}")
+    results.take_run(verdicts, explain_draws(located, unlike, training=how != EVAL), how)
+    return True
+
+
+def _called(located: Located, path: str) -> CallPair | None:
+    """Return the calls of a layer of the port's, or of the innermost around it that has a counterpart; None for the model's own."""
+    calls = {one.port.path: one for one in reversed((*located.matching.containers, *located.matching.pairs))}
+    while path and path not in calls:
+        path = path.rpartition(".")[0]
+    return calls.get(path) if path else None

@@ -1,0 +1,148 @@
+"""The stages around the models: loss, metric, deployment code, optimizers, schedules and training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tipchain.core.machine import collect
+from tipchain.errors import Outcome
+from tipchain.explain.causes.losses import check_loss as check_losses
+from tipchain.explain.causes.metrics import check_metrics as check_meters
+from tipchain.explain.causes.optimizers import check_optimizers as check_updates
+from tipchain.explain.causes.schedules import check_schedulers
+from tipchain.explain.findings import PieceCheck
+from tipchain.explain.locate.locate import Located, bytes_of
+from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.locate.runs import as_float
+from tipchain.explain.locate.trace import put_back
+from tipchain.framework_types import Setting
+from tipchain.frameworks.randomness import Draws
+from tipchain.live.layers import without_double
+from tipchain.live.lockstep import compare
+from tipchain.live.partings import loop_causes
+from tipchain.live.predictions import PREDICT
+from tipchain.live.predictions import check_predictions as compare_predictions
+from tipchain.live.request import MODES, RANDOM, LiveRequest
+from tipchain.live.training import Recipe, laid_of
+
+
+def check_loss(asked: LiveRequest, located: Located) -> PieceCheck:
+    """Compare the losses of both models' outputs."""
+    outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
+    values = located.reference.values
+    attached = any(one.gradient is not None for one in values)
+    detached = {number for number, one in enumerate(values) if attached and one.gradient is None}
+    return check_losses(
+        asked.sides,
+        asked.pieces["loss"],
+        outputs,
+        asked.inputs.labels,
+        asked.seed,
+        port_outputs=others,
+        equal_nan=asked.equal_nan,
+        detached=detached,
+    )
+
+
+def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
+    """Compare the metrics of the reference's outputs."""
+    run = None if located is None else located.reference
+    outputs = None if run is None else put_back(run.structure, [as_float(one, double=False) for one in run.outputs])
+    labels = asked.inputs.labels
+    given = (None, None) if outputs is None or labels is None else (outputs, labels)
+    return check_meters(asked.sides, asked.pieces["metric"], *given)
+
+
+def check_predictions(asked: LiveRequest) -> PieceCheck:
+    """Compare the results of both sides' deployment code."""
+    raws = asked.fed.raws(asked.raw)
+    return compare_predictions(
+        asked.sides, asked.models, asked.pieces[PREDICT], raws, seed=asked.seed, causes=asked.causes
+    )
+
+
+def check_optimizers(asked: LiveRequest) -> PieceCheck:
+    """Compare the updates of both optimizers."""
+    return check_updates(
+        asked.sides,
+        *asked.models,
+        asked.pieces["optimizer"],
+        asked.iterations,
+        asked.names,
+        asked.seed,
+        asked.schedulers,
+        clips=asked.clips,
+    )
+
+
+def check_schedules(asked: LiveRequest) -> PieceCheck:
+    """Compare the learning rates of both schedules."""
+    builders, schedulers = asked.pieces["optimizer"], asked.pieces["scheduler"]
+    return check_schedulers(asked.sides, *asked.models, builders, schedulers, asked.iterations, asked.names)
+
+
+def check_training(
+    asked: LiveRequest,
+    pairs: Sequence[LayerPair],
+    located: Located,
+    other_draws: tuple[Draws, Draws] | None,
+    *,
+    same: bool,
+    excused: bool,
+    causes: bool,
+) -> PieceCheck:
+    """Train both models with their losses, in each mode; see `compare` for ``same`` and ``excused``.
+
+    ``other_draws`` are those of a run in the other mode, None where the models do not agree in it; ``causes``: no other
+    stage tells one, so that the first quantity that parts is looked for.
+    """
+    if not located.comparable or not located.exact:
+        which = f"{without_double(located)} does not run in float64, in which trainings are compared"
+        return PieceCheck(outcome=Outcome.SKIP, reason=which if located.comparable else RANDOM)
+    tied = next((one.reason for one in located.verdicts if one.tied), None)
+    if tied is not None:
+        return PieceCheck(outcome=Outcome.SKIP, reason=f"the trainings differ after one update: {tied}")
+    check = PieceCheck(outcome=Outcome.PASS, reason="")
+    for mode in asked.modes:
+        collect(bytes_of(asked.models[0]))  # what was built for the optimizers alone
+        how, draws = "", located.port.draws
+        if mode != MODES[asked.training]:
+            how = f"in {mode} mode: "
+            if other_draws is None:
+                reason = f"{how}not trained: the models were not compared in it"
+                return replace(check, outcome=Outcome.SKIP, reason=reason)
+            draws = other_draws[1]
+        recipe = _recipe(asked, pairs, draws, mode == "train", losses=asked.loss, clips=asked.clips)
+        done, step = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
+        reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
+        found = () if step is None or not causes else loop_causes(recipe, step)
+        check = replace(done, reason=reason, curves={**check.curves, **done.curves}, diagnoses=found)
+        if done.outcome is not Outcome.PASS:
+            break
+    return check
+
+
+def check_steps(asked: LiveRequest, pairs: Sequence[LayerPair], located: Located | None, *, same: bool) -> PieceCheck:
+    """Train both models by the user's own steps; ``same``: the layers are known to agree."""
+    draws = Draws(asked.seed) if located is None else located.port.draws
+    recipe = _recipe(asked, pairs, draws, asked.training, steps=asked.step)
+    done, step = compare(recipe, same=same, equal_nan=asked.equal_nan)
+    return done if step is None or not asked.causes else replace(done, diagnoses=loop_causes(recipe, step))
+
+
+def _recipe(asked: LiveRequest, pairs: Sequence[LayerPair], draws: Draws, training: bool, **given: Setting) -> Recipe:
+    recipe = Recipe(
+        sides=asked.sides,
+        copied=partial(asked.copied, training=training),
+        inputs=asked.inputs,
+        build=asked.build,
+        pairs=pairs,
+        names=asked.names,
+        iterations=asked.iterations,
+        seed=asked.seed,
+        draws=draws,
+        **given,
+    )
+    return replace(recipe, laid=laid_of(recipe, asked.models))
