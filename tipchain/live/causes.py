@@ -14,8 +14,8 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
+from tipchain.facts.layers import KINDS
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import Sides
 from tipchain.live.places import QUOTED
