@@ -91,14 +91,16 @@ def _reaching(dilation: Setting, kernel: Setting) -> Setting:
 
 
 def _torch_mode(layer: Model, shape: Shape | None) -> object:
-    padded = any(one for pair in _torch_pads(layer, shape) for one in pair)
-    return layer.padding_mode if padded else UNTOLD
+    return layer.padding_mode if _padded(_torch_pads(layer, shape)) else UNTOLD
 
 
 def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
-    pads = _paddle_conv_pads(layer, shape)
-    padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
-    return layer._padding_mode if padded else UNTOLD  # noqa: SLF001
+    return layer._padding_mode if _padded(_paddle_conv_pads(layer, shape)) else UNTOLD  # noqa: SLF001
+
+
+def _padded(pads: Setting) -> bool:
+    """Tell whether anything is added, or may be."""
+    return isinstance(pads, str) or any(map(any, pads))
 
 
 def _pools(axes: int) -> Iterator[LayerKind]:
@@ -169,15 +171,13 @@ def _paddle_pool_pads(layer: Model, shape: Shape | None) -> Setting:
 
 def _torch_counts(layer: Model, shape: Shape | None) -> object:
     """Tell whether padding counts in the average; with a divisor of its own torch does not count at all."""
-    if not any(one for pair in _torch_pool_pads(layer, shape) for one in pair):
+    if not _padded(_torch_pool_pads(layer, shape)):
         return UNTOLD
     return bool(layer.count_include_pad) or bool(getattr(layer, "divisor_override", None))
 
 
 def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
-    pads = _paddle_pool_pads(layer, shape)
-    padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
-    return not layer.exclusive if padded else UNTOLD
+    return not layer.exclusive if _padded(_paddle_pool_pads(layer, shape)) else UNTOLD
 
 
 CEIL_MODE = Trait("ceil_mode", form=bool)

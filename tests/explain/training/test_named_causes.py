@@ -11,10 +11,7 @@ from tipchain.explain.causes.metrics import check_metrics
 
 RANDOM = np.random.default_rng(11)
 X = (2 * RANDOM.standard_normal((14, 5))).astype(np.float32)
-HARD = np.array([0, 1, 2, 3, 4, 2, 2, 1, 0, 3, 3, 4, 1, 0])
-SOFT = RANDOM.dirichlet(np.ones(5), 14).astype(np.float32)
 BITS = RANDOM.integers(0, 2, (14, 5)).astype(np.float32)
-WEIGHTS = [0.5, 1.0, 2.0, 0.7, 1.3]
 
 
 def test_a_focus_of_its_own_for_negative_labels(pieces, kits):

@@ -16,7 +16,7 @@ from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
 from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, failed_to_run
-from tipchain.explain.preflight.schedules import ScheduleSettings, read_paddle, read_torch
+from tipchain.explain.preflight.schedules import ScheduleSettings, read
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
@@ -159,7 +159,7 @@ def check_schedulers(
             other.set_lr_scheduler(paddles)
         ours = sides.reference.framework.updates(model, optimizer, {})
         theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
-        settings = read_torch(schedule), read_paddle(paddles)
+        settings = read(schedule, 0), read(paddles, 1)
         count = steps or _count((schedule, paddles), iterations)
         expected, actual = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
+from typing import Literal
 
 from tipchain.explain.findings import Finding, at_source
 from tipchain.explain.preflight.optimizers import SettingDifference
-from tipchain.facts.schedules import LAST, SCHEDULES, Readers
+from tipchain.facts.schedules import LAST, SCHEDULES
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Schedule, Setting
 
@@ -83,39 +84,30 @@ def _shown(value: Setting) -> str:
     return value.words if isinstance(value, ScheduleSettings) else repr(tidy(value))
 
 
-def read_torch(schedule: Schedule) -> ScheduleSettings:
-    """Read a schedule of torch's that no step was made of."""
-    kind, readers = SCHEDULES.get(_class_of(schedule, "torch."), ("", {}))
-    if kind == "LinearWarmup" and len(getattr(schedule, "_schedulers", ())) != 2:
-        kind, readers = "", {}
-    return _read(schedule, kind, readers, 0)
+PACKAGES = "torch.", "paddle."
 
 
-def read_paddle(schedule: Schedule) -> ScheduleSettings:
-    """Read a schedule of Paddle's that no step was made of."""
-    kind = _class_of(schedule, "paddle.")
-    return _read(schedule, kind, next((readers for name, readers in SCHEDULES.values() if name == kind), {}), 1)
-
-
-def _class_of(schedule: Schedule, package: str) -> str:
-    return type(schedule).__name__ if type(schedule).__module__.startswith(package) else ""
-
-
-def _read(schedule: Schedule, kind: str, readers: Mapping[str, Readers], side: int) -> ScheduleSettings:
+def read(schedule: Schedule, side: Literal[0, 1]) -> ScheduleSettings:
+    """Read a schedule of torch's (side 0) or of Paddle's that no step was made of."""
     if schedule is None:
         return ScheduleSettings()
+    name = type(schedule).__name__ if type(schedule).__module__.startswith(PACKAGES[side]) else ""
+    rows = ((kind, readers) for ours, (kind, readers) in SCHEDULES.items() if (ours, kind)[side] == name)
+    kind, readers = next(rows, ("", {}))
+    if name == "SequentialLR" and len(getattr(schedule, "_schedulers", ())) != 2:
+        kind, readers = "", {}
     arguments: dict[str, Setting] = {}
-    for name, both in readers.items():
+    for argument, both in readers.items():
         reader = both if isinstance(both, str) else both[side]
         try:
             value = getattr(schedule, reader) if isinstance(reader, str) else reader(schedule)
         except (AttributeError, KeyError, IndexError, TypeError):  # another version keeps it otherwise
             value = None
         if hasattr(value, "step") and hasattr(value, "last_epoch"):  # a warm-up steps it only later
-            value = (read_torch, read_paddle)[side](value)
+            value = read(value, side)
             value = replace(value, arguments={key: one for key, one in value.arguments.items() if key not in LAST})
-        arguments[name] = value if callable(value) or isinstance(value, ScheduleSettings) else plain(value)
-    return ScheduleSettings(kind=kind if readers else "", arguments=arguments, words=_described(schedule))
+        arguments[argument] = value if callable(value) or isinstance(value, ScheduleSettings) else plain(value)
+    return ScheduleSettings(kind=kind, arguments=arguments, words=_described(schedule))
 
 
 def _described(schedule: Schedule) -> str:
@@ -136,5 +128,4 @@ def _described(schedule: Schedule) -> str:
 
 def check_schedulers(torch_scheduler: Schedule, paddle_scheduler: Schedule) -> list[Finding]:
     """Compare the arguments of two schedules of one class; of others only the rates tell."""
-    both = read_torch(torch_scheduler), read_paddle(paddle_scheduler)
-    return [one.finding for one in both[0].differences(both[1])]
+    return [one.finding for one in read(torch_scheduler, 0).differences(read(paddle_scheduler, 1))]
