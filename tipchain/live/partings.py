@@ -364,7 +364,7 @@ class _Search:
             told = apart.told(self._paths)
             if apart.what != "model":
                 kept = apart.what, paired(self.taken.start, self.taken.states[2])[apart.what]
-                fix = f"update {kept[1]} of the port's step as the reference updates {kept[0]}"
+                fix = f"update {kept[1]} of the port's step as the reference updates {kept[0]}, on the same side of optimizer.step()"
                 lines = self._lines(*(rf"\b{what.rpartition('.')[2]}\b" for what in kept))
                 yield self._parting("kept", f"after step {number} {told}, though the models agree", fix, lines)
             elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots:
