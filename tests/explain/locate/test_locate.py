@@ -93,7 +93,7 @@ def test_a_gradient_that_is_scaled_between_layers_names_the_code_around_them(liv
     reference.add_module("head", torch.nn.Linear(8, 4))
     found = live.locate(reference, Port(), random(5, 6))
     assert faults(found) == ([] if factor == 1 else [("backward", "")])
-    said = "hands another gradient to body " if factor else "hands body no gradient, the reference one"
+    said = "times the reference's gradient" if factor else "hands body no gradient, the reference one"
     assert factor == 1 or said in found.first.reason
 
 

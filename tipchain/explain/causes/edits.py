@@ -46,7 +46,7 @@ from tipchain.explain.locate.matching import common_path
 from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
 from tipchain.facts.layers import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.frameworks.randomness import attributes
+from tipchain.frameworks.randomness import DROPOUTS, attributes
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 ASIDE = frozenset(
@@ -241,7 +241,7 @@ def _arguments_everywhere(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     for one in walk.partings:
         op, step = one.op, one.step
         changes = differences(op, step, walk) if op.name == step.name != LAYER else []
-        if changes:
+        if changes and op.name not in DROPOUTS:  # their rates are told by what is drawn
             acts[op.number] = with_arguments({slot: value for slot, _, _, value in changes})
             told = _with_arguments(op, step, changes, [op.number], piece)
             words[told.message] = told.fix
