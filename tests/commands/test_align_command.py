@@ -133,7 +133,7 @@ def test_models_that_cannot_be_compared_are_no_pass(align):
 
 def test_the_verdict_can_be_had_alone_and_every_check_too(align):
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-q",))
-    assert text == "the port equals its reference: 2 stages, closest call forward, 50 % of what is allowed\n"
+    assert text == "the port equals its reference: 2 stages, tightest check: forward, 50 % of the tolerance\n"
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-v",))
     assert "PASS     loss/x: because" in text.splitlines()
     assert "\nthe port equals its reference" in text

@@ -219,7 +219,7 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "explains 100% of the difference; relative error 0.2 before, 1.7e-15 with this changed; 14 runs in float64",
             "可解释 100% 的差异；修改前相对误差 0.2，修改后 1.7e-15；共 14 次 float64 运行",
         ),
-        ("5 checks, under 1 % of what is allowed", "5 项检查，不到允许值的 1%"),
+        ("5 checks, less than 1 % of the tolerance", "5 项检查，不到允许值的 1%"),
         (
             "in train mode other buffers are left: `a` changes in the port only, `c` changes otherwise; look at your code",
             "在 train 模式下运行之后，buffer 与参考实现不同：`a` 只在移植中改变，`c` 的变化与参考实现不同；look at your code",

@@ -65,11 +65,11 @@ GOLDEN: dict[str, tuple[RunReport, str]] = {
             check("init/a", share=None), *LIVE, stages=("forward", "data", "init"), notes=(LONG, "init: fewer than 100 values"),
         ),
         """\
-the port equals its reference: 3 stages, closest call forward, 3 % of what is
-allowed
+the port equals its reference: 3 stages, tightest check: forward, 3 % of the
+tolerance
 
 PASS   preflight  1 check
-PASS   forward    2 checks, 3 % of what is allowed
+PASS   forward    2 checks, 3 % of the tolerance
 PASS   data       1 check, equal
 PASS   backward   1 check
 PASS   init       1 check
@@ -82,12 +82,12 @@ note  init: fewer than 100 values
     "a part of a port": (
         aligned(check("loss/loss"), check("data/length"), *LIVE, stages=STAGES),
         """\
-equal to its reference: data, loss, gradients (3 of 13 stages compared, closest
-call loss, 3 % of what is allowed)
+equal to its reference: data, loss, gradients (3 of 13 stages compared, tightest
+check: loss, 3 % of the tolerance)
 
 PASS   preflight  1 check
-PASS   data       1 check, 3 % of what is allowed
-PASS   loss       1 check, 3 % of what is allowed
+PASS   data       1 check, 3 % of the tolerance
+PASS   loss       1 check, 3 % of the tolerance
 PASS   backward   1 check
 
 4 passed in 326.0 s, exit code 0""",
@@ -118,10 +118,10 @@ PASS   backward   1 check
     "numbers without models": (
         aligned(check("forward/logits"), stages=("forward",)),
         """\
-the recorded numbers are within their tolerances: 1 stage, closest call forward,
-3 % of what is allowed; the models were not compared
+the recorded numbers are within their tolerances: 1 stage, tightest check:
+forward, 3 % of the tolerance; the models were not compared
 
-PASS   forward  1 check, 3 % of what is allowed
+PASS   forward  1 check, 3 % of the tolerance
 
 1 passed in 326.0 s, exit code 0""",
     ),
@@ -162,7 +162,7 @@ reference's RGB
         equal
   then  1 failed check follows from it, in metric
 
-PASS   forward  1 check, 3 % of what is allowed
+PASS   forward  1 check, 3 % of the tolerance
 FAIL   data     1 of 2 checks failed because of the data
 FAIL   metric   1 of 1 check failed, following from the data
 
@@ -172,11 +172,11 @@ next  tipchain align configs/net.yaml --only data""",
     "stages in which the port is held against itself alone": (
         aligned(check("inference/onnx/logits@batch=1"), check("distributed/loss")),
         """\
-the port agrees with itself: 2 stages, closest call inference, 3 % of what is
-allowed; it was not compared with its reference
+the port agrees with itself: 2 stages, tightest check: inference, 3 % of the
+tolerance; it was not compared with its reference
 
-PASS   inference    1 check, exported against port, 3 % of what is allowed
-PASS   distributed  1 check, processes against one, 3 % of what is allowed
+PASS   inference    1 check, exported against port, 3 % of the tolerance
+PASS   distributed  1 check, processes against one, 3 % of the tolerance
 
 2 passed in 326.0 s, exit code 0""",
     ),
@@ -201,9 +201,9 @@ next  tipchain align configs/net.yaml --only forward""",
         ),
         """\
 interrupted: so far the recorded numbers are within their tolerances: 1 stage,
-closest call forward, 3 % of what is allowed; the models were not compared
+tightest check: forward, 3 % of the tolerance; the models were not compared
 
-PASS   forward  1 check, 3 % of what is allowed
+PASS   forward  1 check, 3 % of the tolerance
 SKIP   data     interrupted before it was judged
 
 1 passed, 1 skipped in 326.0 s, exit code 130
@@ -383,8 +383,8 @@ def test_passes_are_green_and_the_verdict_is():
 
 
 def test_a_difference_is_never_told_as_none_nor_as_all_that_is_allowed():
-    for share, told in ((1e-9, "under 1 %"), (0.999, "99 %"), (1.0, "100 %")):
-        assert f"{told} of what is allowed" in " ".join(
+    for share, told in ((1e-9, "less than 1 %"), (0.999, "99 %"), (1.0, "100 %")):
+        assert f"{told} of the tolerance" in " ".join(
             render_ending(aligned(check("forward/logits", share=share))).split()
         )
 

@@ -84,7 +84,7 @@ def test_stages_tell_how_close_they_are_or_what_they_follow_from():
     assert "lr_3 FAIL undefined NaN in the port" in told.replace("  ", " ")
     assert "∞" not in told
     passed = text_of(aligned(), "stages")
-    assert "PASS forward 1 check 3 % of what is allowed" in passed
+    assert "PASS forward 1 check 3 % of the tolerance" in passed
     assert "PASS loss 1 check every number equal" in passed
     assert "Cause" not in text_of(aligned())
 

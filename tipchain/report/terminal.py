@@ -316,14 +316,14 @@ def _closest(verdicts: Sequence[Verdict]) -> str:
     first = max(shares, key=lambda one: one.share or 0.0)
     if not first.share:
         return ", every number equal"
-    return f", closest call {stage_of(first)}, {percent(first.share)} of what is allowed"
+    return f", tightest check: {stage_of(first)}, {percent(first.share)} of the tolerance"
 
 
 def percent(share: float) -> str:
-    """Return a share of what is allowed: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
+    """Return a share of the tolerance: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
     if share >= 1:
         return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
-    return "under 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
+    return "less than 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
 
 
 # Why.
@@ -448,7 +448,7 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
     else:
         skipped = sum(one.outcome is Outcome.SKIP for one in ones)
         shares = [one.share for one in ones if one.share is not None]
-        close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
+        close = "" if not any(shares) else f", {percent(max(shares))} of the tolerance"
         text = (f"{checks}, {OF_ITSELF[name]}" if name in OF_ITSELF else checks) + (
             ", equal" if len(shares) == len(ones) and not max(shares) else close
         )
