@@ -17,7 +17,7 @@ import pytest
 from tipchain.modes import STAGES, log_name
 
 ROOT = Path(__file__).resolve().parents[1]
-MODELS = ("alexnet", "mobilenet_v3", pytest.param("mvf", marks=pytest.mark.nightly))
+MODELS = ("alexnet", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("mobilenet_v3", "mvf")))
 TINY = "tests/cases/tiny/train_infer_python.txt"
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1500)]
