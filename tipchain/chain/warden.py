@@ -26,7 +26,7 @@ from contextlib import suppress
 PROGRAM = __file__
 SWEEP_S = 5.0
 """How long what is left is killed again and again; only what the kernel itself holds survives that."""
-_SET_SUBREAPER, _GET_SUBREAPER = 36, 37  # prctl(2)
+_SET_SUBREAPER = 36  # prctl(2)
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LENGTH = 8
 _CHANNEL, _OUTPUT = 0, 1
@@ -44,11 +44,6 @@ def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> b
         raise ValueError("embedded null byte")
     data = b"\0".join(parts)
     return len(data).to_bytes(_LENGTH, "big") + data
-
-
-def can_adopt() -> bool:
-    """Return whether this system gives orphans to an ancestor that asks for them."""
-    return _prctl(_GET_SUBREAPER, ctypes.byref(ctypes.c_int()))
 
 
 def _prctl(option: int, argument: object) -> bool:

@@ -205,19 +205,11 @@ class Bench:
 
     def eval_output(self) -> Nested:
         """Return what the model gives for the fake inputs in eval mode, without gradients; it is computed once."""
-        return self._seeded_output()[0]
-
-    def eval_draws(self) -> Draws:
-        """Return the random numbers that the model was given for it: those of the seed, if it is random in eval mode, too."""
-        return self._seeded_output()[1]
-
-    def _seeded_output(self) -> tuple[Nested, Draws]:
         if "output" not in self._kept:
-            model, draws = self.eval_model(), Draws(self.case.seed)
-            with self.framework.inference(), self.framework.randomness(draws):
-                self._kept["output"] = model(*self.fake_inputs()), draws
-        seeded: tuple[Nested, Draws] = self._kept["output"]
-        return seeded
+            model = self.eval_model()
+            with self.framework.inference(), self.framework.randomness(Draws(self.case.seed)):
+                self._kept["output"] = model(*self.fake_inputs())
+        return self._kept["output"]
 
     def restore(self, model: object) -> None:
         """Give ``model`` the case's weights again."""
