@@ -171,7 +171,8 @@ def test_a_change_that_stands_in_a_fragment_gets_to_the_top_of_the_changelog(tmp
     words = ("towncrier", "build", "--yes", "--version", "9.0.0", "--date", "2030-01-01")
     subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
     after = (tmp_path / "CHANGELOG.md").read_text()
-    assert "\n## 9.0.0, 2030-01-01\n\n### Added\n\n- `lint` names keys that stand twice.\n" in after
+    assert "\n## 9.0.0, 2030-01-01\n\n### Added\n\n" in after
+    assert "\n- `lint` names keys that stand twice.\n" in after.partition("\n### Changed")[0]
     assert after.index("## 9.0.0") < after.index("## 1.0.0")
     assert {path.name for path in (tmp_path / "changes").iterdir()} == {".gitignore"}
 

@@ -20,14 +20,3 @@ def asks_not(parameters, learning_rate, **args):
 def test_a_builder_gets_the_model_if_it_has_a_parameter_called_so():
     assert make_optimizer(asks, MODEL, 0.1, {"decay": 2}) == (["weight", "bias"], 0.1, 2, MODEL)
     assert make_optimizer(asks_not, MODEL, 0.1, {"decay": 2}) == (["weight", "bias"], 0.1, {"decay": 2})
-
-
-def test_training_hands_the_model_on_too():
-    from tipchain.paddle_tools.train import _optimizer
-
-    sides = {"paddle": SimpleNamespace(scheduler=None)}
-    case = SimpleNamespace(sides=sides, optimizer_args={"decay": 2})
-    bench = SimpleNamespace(case=case, builder=lambda name: {"optimizer": asks}[name])
-    optimizer, schedule = _optimizer(bench, MODEL, SimpleNamespace(rate=0.1))
-    assert optimizer == (["weight", "bias"], 0.1, 2, MODEL)
-    assert schedule is None
