@@ -12,10 +12,6 @@ def build_rmsprop(parameters, learning_rate, epsilon, rho, momentum=0.0):
     return paddle.optimizer.RMSProp(learning_rate, rho=rho, epsilon=epsilon, momentum=momentum, parameters=parameters)
 
 
-def build_adamax(parameters, learning_rate):
-    return paddle.optimizer.Adamax(learning_rate, parameters=parameters)
-
-
 def build_frozen_torch():
     model = tiny_torch.build_model()
     model.square.weight.requires_grad_(False)

@@ -48,11 +48,6 @@ def steps(found, step):
     return [command for command in found.commands if command.step == step]
 
 
-def key_of(suite, start):
-    """Return the key of the sample's line that starts so."""
-    return next(line for line in SUITE_FILES[suite].splitlines() if line.startswith(start)).partition(":")[0]
-
-
 def line_of(suite, role):
     """Return the sample's line with a role, as text."""
     slot = build_spec(parse_params(SUITE_FILES[suite]), get_suite(suite), LITE).slots[role]

@@ -21,7 +21,6 @@ from tipchain.commands.run import CALLED, words_behind_mode
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE
-WITHOUT_EXPORT = edit(TEMPLATE, ("norm_export", "norm_export:null"))
 
 
 @pytest.fixture(autouse=True)

@@ -60,10 +60,6 @@ def undone_sgd(parameters):
     return paddle.optimizer.SGD(rate=0.1, parameters=parameters)
 
 
-def leave(rows):
-    sys.exit(0)
-
-
 def line_of(words):
     (number,) = [at for at, line in enumerate(Path(__file__).read_text().splitlines(), 1) if line.endswith(words)]
     return f"{__file__}:{number}"

@@ -12,8 +12,6 @@ import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.differences import laid_out, layouts, squeezed_as  # noqa: E402
 
-F = paddle.nn.functional
-
 
 def random(*shape):
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -11,7 +11,6 @@ from tipchain.explain.preflight.optimizers import check_optimizers
 from tipchain.explain.preflight.parameters import Tensors
 from tipchain.explain.preflight.schedules import check_schedulers
 
-BOTH = "torch.optim.{}, paddle.optimizer.{}"
 W = "[one for one in m.parameters() if one.ndim > 1]"
 V = "[one for one in m.parameters() if one.ndim <= 1]"
 EQUAL = (
