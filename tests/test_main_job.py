@@ -153,7 +153,7 @@ def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clon
 
 def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     """The square Linear: its shape cannot tell, and the converted file's shapes all fit."""
-    rules = clone / "tipchain" / "weights" / "sides.py"
+    rules = clone / "tipchain" / "facts" / "layers.py"
     text = rules.read_text()
     sabotaged = text.replace('transposed=frozenset({"weight", ', "transposed=frozenset({", 1)
     assert sabotaged != text

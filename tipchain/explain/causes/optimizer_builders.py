@@ -263,6 +263,9 @@ def open_both(
     if not slots:
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
     ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
+    for method in ("step", "clear_grad"):
+        if not hasattr(theirs, method):
+            raise UsageError(f"the port's builder returned a {type(theirs).__name__}, which has no `{method}`")
     parameters = {id(one) for one in reference.parameters()}
     ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
     held: Sequence[tuple[str, list[Tensor], set[int]]] = (
