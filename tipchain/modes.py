@@ -284,3 +284,13 @@ def parse_stages(text: str) -> tuple[str, ...]:
                 f"  expected: {', '.join(STAGES)} or a script number 01 to 05"
             )
     return tuple(stage for stage in STAGES if stage in chosen)
+
+
+CHECKS: Mapping[str, str] = {
+    PREFLIGHT: "construction",
+    "forward": "layers",
+    "loss": "function",
+    "backward": "gradients",
+    "train": "updates",
+}
+"""What the checks of live models are called in a run's verdicts, by their stage."""

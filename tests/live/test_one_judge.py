@@ -65,15 +65,19 @@ def test_a_difference_within_the_default_tolerance_fails(project, edit):
     assert report_of(project)["diagnoses"][0]["place"]["file"] == "tiny_paddle.py"
 
 
-def test_a_users_tolerance_accepts_and_is_named(project, edit):
-    edit(paddle=LITTLE, case='tolerances: {forward: {logits: {threshold: 1.0e-5, reason: "measured"}}}')
+TOLERANCE = 'tolerances: {forward: {logits: {threshold: 1.0e-5, reason: "measured"}}}'
+
+
+def test_a_users_tolerance_accepts_its_own_stage_and_is_named(project, edit):
+    edit(paddle=LITTLE, case=TOLERANCE)
     done = project.align("--junit", project.root / "junit.xml", locate=True, every=False)
     assert done.returncode == ExitCode.PASSED, done.stdout
     assert headline(done).startswith("accepted: ")
     assert "(your tolerance mean <= 1e-05 on logits: measured)" in headline(done)
+    assert "no other inputs and no other mode were compared" in headline(done)
     assert "equals its reference" not in done.stdout
-    accepted = [one for one in report_of(project)["verdicts"] if one.get("accepted")]
-    assert "forward/layers" in {one["subject"] for one in accepted}
+    accepted = [one["subject"] for one in report_of(project)["verdicts"] if one.get("accepted")]
+    assert accepted == ["forward/layers"]
     assert "accepted: " in (project.root / "junit.xml").read_text()
 
 
@@ -83,12 +87,45 @@ def test_a_users_tolerance_that_is_exceeded_accepts_nothing(project, edit):
 
 
 def test_a_known_deviation_accepts_with_its_reason(project, edit):
-    edit(paddle=LITTLE, case='known_deviations: [{subject: forward/logits, reason: "a known kernel"}]')
+    known = 'known_deviations: [{subject: forward/logits, reason: "a known kernel"}]'
+    edit(paddle=LITTLE, case=known)
     done = project.align(locate=True, every=False)
     assert done.returncode == ExitCode.PASSED, done.stdout
     assert "(known deviation of forward/logits: a known kernel)" in headline(done)
-    edit(case='known_deviations: [{subject: forward/logits, reason: "a known kernel"}]')
+    edit(case=known)
     assert project.align(locate=True, every=False).returncode == ExitCode.FAILED, "it stopped deviating"
+
+
+def test_a_check_of_the_live_models_can_be_known_to_deviate(project, edit):
+    cut = FORWARD.replace("hidden)", "hidden.detach())")
+    edit(paddle=cut, case=TOLERANCE)
+    assert project.align(locate=True, every=False).returncode == ExitCode.FAILED, "logits say nothing of gradients"
+    edit(paddle=cut, case='known_deviations: [{subject: backward/gradients, reason: "the trunk is frozen"}]')
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.PASSED, done.stdout
+    assert "(known deviation of backward/gradients: the trunk is frozen)" in headline(done)
+    edit(case='known_deviations: [{subject: backward/gradients, reason: "the trunk is frozen"}]')
+    assert project.align(locate=True, every=False).returncode == ExitCode.FAILED, "it stopped deviating"
+
+
+@pytest.mark.parametrize(
+    ("forward", "outcome", "words"),
+    [
+        (FORWARD, ExitCode.PASSED, "the rest agrees"),
+        (FORWARD.replace("self.dropout", ""), ExitCode.FAILED, "`dropout` is never called"),
+        (FORWARD.replace("hidden)", "hidden.detach())"), ExitCode.FAILED, "detach"),
+    ],
+)
+def test_an_accepted_setting_is_put_right_before_the_rest_is_judged(project, edit, forward, outcome, words):
+    """A fault that its stage's numbers cannot show is not accepted with it."""
+    edit(paddle=forward, case=TOLERANCE.replace("logits", "'*'").replace("1.0e-5", "1.0e-3"))
+    port = project.root / "tiny_paddle.py"
+    text = port.read_text()
+    assert "nn.BatchNorm2D(8)" in text
+    port.write_text(text.replace("nn.BatchNorm2D(8)", "nn.BatchNorm2D(8, epsilon=2e-5)"))
+    done = project.align(locate=True, every=False)
+    assert done.returncode == outcome, done.stdout
+    assert words in done.stdout, done.stdout
 
 
 def test_rounding_beyond_the_default_tolerance_is_no_other_model(project, edit):

@@ -10,7 +10,6 @@ from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.verdicts import Verdict
 from tipchain.report.model import (
-    NOT_FOUND,
     RunReport,
     diagnose_chain,
     diagnose_run,
@@ -44,7 +43,7 @@ def follow(found) -> dict[str, tuple[str, ...]]:
 def test_failures_follow_from_the_first_cause_that_their_stage_depends_on(tmp_path):
     found = diagnose_run(verdicts(*FAILED), live(cause("layer2.0", "forward"), forward="FAIL"), tmp_path)
     assert follow(found) == {"layer2.0:forward": FAILED[:4]}
-    assert found.undiagnosed == f"train_data, init: {NOT_FOUND}", "no layer of the model makes samples"
+    assert found.undiagnosed == "train_data, init: no live stage tells of it", "no layer of the model makes samples"
 
 
 def test_a_stage_of_its_own_cause_follows_from_that_one(tmp_path):
@@ -77,7 +76,7 @@ def test_a_gradients_fault_explains_no_output(tmp_path):
     document = live(cause("layer2.0", "backward"), backward="FAIL")
     found = diagnose_run(verdicts("forward/logits", "backward/w"), document, tmp_path)
     assert follow(found) == {"layer2.0:backward": ("backward/w",)}
-    assert found.undiagnosed == f"forward: {NOT_FOUND}"
+    assert found.undiagnosed == "forward: no live stage tells of it"
 
 
 def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
@@ -91,7 +90,7 @@ def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
 def test_what_could_not_be_found_out_is_said(tmp_path):
     document = live(reasons={"forward": "out of memory"}, forward="ERROR")
     assert diagnose_run(verdicts("forward/logits"), document, tmp_path).undiagnosed == "forward: out of memory"
-    assert diagnose_run(verdicts("forward/logits"), live(forward="PASS"), tmp_path).undiagnosed == NOT_FOUND
+    assert diagnose_run(verdicts("forward/logits"), live(forward="PASS"), tmp_path).undiagnosed == "both models in one process show no difference in forward"
 
 
 def test_lines_are_told_relative_to_the_project(tmp_path):

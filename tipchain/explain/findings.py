@@ -119,6 +119,7 @@ class Diagnosis:
         place: the line of the port to change, or the one that makes the layer; None where it is not known.
         reference_place: the reference's.
         explains: the subjects of the verdicts of a run that fail because of it.
+        run: how the models ran when it showed: ``"in train mode"``; empty for the inputs and the mode that were given.
     """
 
     code: str
@@ -134,6 +135,7 @@ class Diagnosis:
     reference_place: SourceLine | None = None
     explains: tuple[str, ...] = ()
     name: str = ""
+    run: str = ""
 
     @property
     def is_known(self) -> bool:

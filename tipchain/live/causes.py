@@ -197,7 +197,7 @@ def with_stage(cause: Diagnosis, report: AlignmentReport) -> Diagnosis:
     fault = max(around, key=lambda one: len(one.port_path), default=None) if cause.port_path not in PIECES else None
     if fault is not None:
         stage = "preflight" if fault.direction == "construction" else fault.direction
-        return replace(cause, stage=stage, reference_path=fault.reference_path)
+        return replace(cause, stage=stage, reference_path=cause.reference_path or fault.reference_path)
     built = next((one.reference_path for one in report.findings if one.port_path == cause.port_path), "")
     return replace(cause, stage="preflight", reference_path=built)
 
@@ -299,6 +299,7 @@ def of_finding(finding: Finding) -> Diagnosis:
         code=kind_of(finding),
         name=finding.code,
         port_path=finding.port_path or piece,
+        reference_path=finding.reference_path,
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",
         fix=finding.fix,

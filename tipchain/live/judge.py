@@ -16,11 +16,11 @@ from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
 from tipchain.errors import BAD, Outcome, TipchainError
 from tipchain.live.worker import Launched, Worker, start_worker
-from tipchain.modes import INFO, LOCATABLE, PREFLIGHT
+from tipchain.modes import CHECKS, INFO, LOCATABLE, PREFLIGHT
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.align import AlignRequest, choose_stages
-from tipchain.parity.stages.judging import Rules
+from tipchain.parity.stages.judging import Rules, deviate
 from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
@@ -37,15 +37,7 @@ NEEDS_TORCH = (
     "not looked for: it takes the live torch model, and a bundle has none; "
     "tipchain align CASE without --reference, where torch is installed, looks for it"
 )
-UNFIT = "not run: the reference's weights do not fit the port"
-CHECKS: Mapping[str, str] = {
-    PREFLIGHT: "construction",
-    "forward": "layers",
-    "loss": "function",
-    "backward": "gradients",
-    "train": "updates",
-}
-"""What the checks of live models are called in a run's verdicts, by their stage."""
+UNFIT = "not compared: the reference's weights do not fit the port"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +95,7 @@ class Judge:
             why = NEEDS_TORCH if self.request.given else NEEDS_BOTH if both else ONE_SIDE
             return replace(report, undiagnosed=why if failed & LOCATABLE else _untold(failed))
         try:
-            done = self._compare(self.worker, failed)
+            done = self._compare(self.worker, report, failed)
         except KeyboardInterrupt:
             return replace(report, undiagnosed=INTERRUPTED if failed else "", interrupted=True)
         except TipchainError as error:
@@ -117,7 +109,7 @@ class Judge:
             return replace(report, verdicts=verdicts, undiagnosed=f"could not be looked for: {text}" if failed else "")
         return replace(self._decided(report, done.document), interrupted=done.interrupted)
 
-    def _compare(self, worker: Worker, failed: set[str]) -> Launched:
+    def _compare(self, worker: Worker, report: RunReport, failed: set[str]) -> Launched:
         """Compare the models in the stages that they judge, and look for the causes of the others that failed."""
         case, stages = self.request.case, self.request.stages
         causes = {live for one in failed for live in INFO[one].live if self.search.wanted}
@@ -132,9 +124,14 @@ class Judge:
             "only": stages,
             "uses": sorted({one for stage in stages for one in INFO[stage].uses}),
             "stages": sorted({*self._judged, *causes} or {PREFLIGHT}),
+            "accepts": sorted(_permissions(report.verdicts, self._rules)),
             "options": options,
         }
         return worker.align(asked, timeout_s=self.search.timeout_s or TIMEOUT_S)
+
+    @property
+    def _rules(self) -> Rules:
+        return self.request.rules or Rules.of(self.request.case)
 
     @property
     def _judged(self) -> dict[str, str]:
@@ -160,8 +157,13 @@ class Judge:
         append(out / "alignment.log", f"# run {run} both models in one process\n{done.text}\n")
 
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
-        rules = self.request.rules or Rules.of(self.request.case)
-        verdicts = [*_live_verdicts(document, {PREFLIGHT: PREFLIGHT, **self._judged})]
+        rules, judged = self._rules, {PREFLIGHT: PREFLIGHT, **self._judged}
+        verdicts = [*_live_verdicts(document, judged)]
+        for at, one in enumerate(verdicts):
+            if one.outcome is Outcome.PASS and document.get("unfit") and stage_of(one) != PREFLIGHT:
+                verdicts[at] = replace(one, outcome=Outcome.SKIP, reason=f"{UNFIT}: {one.reason}")
+            elif one.outcome is Outcome.PASS:
+                verdicts[at] = deviate(one, rules.deviations)
         failed = _failed(verdicts)
         equal = {stage_of(one) for one in verdicts} - {
             stage_of(one) for one in verdicts if one.outcome is not Outcome.PASS
@@ -184,7 +186,7 @@ class Judge:
         found = Diagnosed(undiagnosed=_untold(_failed(told)))
         if _failed(told) & {*LOCATABLE, PREFLIGHT}:
             found = diagnose_run(told, document, self.request.case.root)
-            told = _accepted(told, found, rules)
+            told, found = self._accepted(told, found, document, judged)
             left = found.undiagnosed if self.search.wanted else SWITCHED_OFF
             known = all(one.is_known for one in found.diagnoses) and not found.undiagnosed
             found = replace(found, undiagnosed=left if _failed(told) and not (known and found.diagnoses) else "")
@@ -195,6 +197,48 @@ class Judge:
             undiagnosed=found.undiagnosed,
             uncompared=tuple(document.get("uncompared", ())),
         )
+
+    def _accepted(
+        self, verdicts: tuple[Verdict, ...], found: Diagnosed, document: JsonObject, judged: Mapping[str, str]
+    ) -> tuple[tuple[Verdict, ...], Diagnosed]:
+        """Return the verdicts with what the user accepts, and the causes of the others.
+
+        A setting that is accepted was put right, and everything judged again. What could not be put right is accepted in
+        the stages of which the user says so.
+        """
+        permissions = _permissions([one for one in verdicts if not _is_live(one)], self._rules)
+        rest, causes = document.get("rest"), found.diagnoses
+        again = {} if rest is None else {one.subject: one for one in _live_verdicts(rest["document"], judged)}
+        settled = [] if rest is None else rest["settled"]
+        told = []
+        for one in verdicts:
+            stage = stage_of(one)
+            own = [cause for cause in causes if one.subject in cause.explains]
+            known = _deviation(one, self._rules) if _is_live(one) else None
+            accepted = ""
+            if one.outcome is not Outcome.FAIL or not _is_live(one):
+                told.append(one)
+                continue
+            if known is not None and own:
+                accepted = f"{own[0].message} (known deviation of {one.subject}: {known.reason})"
+            elif one.subject in again:
+                accepted = "; ".join(permissions[cause["stage"]](cause["message"]) for cause in settled)
+                if again[one.subject].outcome is not Outcome.PASS:
+                    told.append(again[one.subject])
+                    continue
+            elif stage in permissions and own and all(cause.stage == stage and not cause.run for cause in own):
+                accepted = (
+                    f"{permissions[stage](own[0].message)}; with it, no other inputs and no other mode were compared"
+                )
+            told.append(
+                replace(one, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted)
+                if accepted
+                else one
+            )
+        if not _failed(told) & {*LOCATABLE, PREFLIGHT}:
+            return tuple(told), Diagnosed(undiagnosed=_untold(_failed(told)))
+        root = self.request.case.root
+        return tuple(told), found if rest is None else diagnose_run(told, rest["document"], root)
 
 
 def _failed(verdicts: Sequence[Verdict]) -> set[str]:
@@ -246,34 +290,16 @@ def _still_deviating(verdict: Verdict, known: KnownDeviation) -> Verdict:
     return replace(verdict, outcome=Outcome.SKIP, reason=f"known deviation: {known.reason}")
 
 
-def _accepted(verdicts: tuple[Verdict, ...], found: Diagnosed, rules: Rules) -> tuple[Verdict, ...]:
-    """Return the verdicts with differences that the user accepts: by a tolerance of the case, or a known deviation.
-
-    A cause that is accepted where it shows first is accepted in the stages whose recorded numbers pass all the same.
-    """
-    recorded = [one for one in verdicts if not _is_live(one)]
-    wrong = {stage_of(one) for one in recorded if one.outcome in BAD}
-    permissions: dict[str, Callable[[str], str]] = {}
-    for one in recorded:
-        permission = None if stage_of(one) in wrong else _permission(one, stage_of(one), rules)
+def _permissions(verdicts: Sequence[Verdict], rules: Rules) -> dict[str, Callable[[str], str]]:
+    """Return how the user accepts a difference, by stages whose recorded numbers all pass: by a tolerance, or a known deviation."""
+    found: dict[str, Callable[[str], str]] = {}
+    wrong = _failed(verdicts)
+    for one in verdicts:
+        stage = stage_of(one)
+        permission = None if stage in wrong or _is_live(one) else _permission(one, stage, rules)
         if permission is not None:
-            permissions.setdefault(stage_of(one), permission)
-    accepting = {
-        number: permission
-        for number, cause in enumerate(found.diagnoses)
-        for stage, permission in permissions.items()
-        if any(subject.startswith(f"{stage}/") for subject in cause.explains)
-    }
-
-    def decide(verdict: Verdict) -> Verdict:
-        causes = [number for number, cause in enumerate(found.diagnoses) if verdict.subject in cause.explains]
-        excused = causes and all(number in accepting for number in causes) and stage_of(verdict) not in wrong
-        if verdict.outcome is not Outcome.FAIL or not _is_live(verdict) or not excused:
-            return verdict
-        accepted = accepting[causes[0]](found.diagnoses[causes[0]].message)
-        return replace(verdict, outcome=Outcome.PASS, reason=f"accepted: {accepted}", accepted=accepted)
-
-    return tuple(map(decide, verdicts))
+            found.setdefault(stage, permission)
+    return found
 
 
 def _is_live(verdict: Verdict) -> bool:

@@ -73,7 +73,7 @@ class LiveResults:
     def take_run(self, verdicts: Sequence[LayerVerdict], causes: Sequence[Diagnosis], how: str) -> None:
         """Add verdicts and causes of a run of its own, and how the models were run."""
         self.take_verdicts([replace(one, reason=f"{how}: {one.reason}") for one in verdicts])
-        self.report.diagnoses.extend(replace(one, message=f"{how}: {one.message}") for one in causes)
+        self.report.diagnoses.extend(replace(one, message=f"{how}: {one.message}", run=how) for one in causes)
 
     def run(self, stage: str, work: Callable[..., PieceCheck], *args: object) -> PieceCheck | None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up: then None is returned."""

@@ -188,8 +188,9 @@ def open_case(
     data_path: Path | None = None,
     names: NameMap | None = None,
     weights: bool = True,
+    trained: bool = True,
 ) -> Arguments:
-    """Return what `tipchain.align` is called with for a case: its models with its weights, and its fake inputs.
+    """Return what `tipchain.align` is called with for a case: its models with its weights, and the inputs of a stage.
 
     Args:
         path: the case's YAML file.
@@ -198,11 +199,12 @@ def open_case(
         data_path: a data folder of the user's.
         names: replace or join the case's ``names``.
         weights: whether the models have the case's weights, which may need its data.
+        trained: the inputs are those of the backward stage, which may be the case's data; else those of forward.
 
     Raises:
         TipchainError: something is wrong with the case, its builders, its weights, or the names.
     """
-    case = load_case(path, reseed).for_stage("backward")
+    case = load_case(path, reseed).for_stage("backward" if trained else "forward")
     frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
     made: tuple[str, ...] = SIDES if names is None else SIDES[:1]  # what names leave out keeps what it was drawn as
 
@@ -232,8 +234,7 @@ def open_case(
         for framework, model in zip(frameworks[: len(made)], models, strict=False):
             framework.load_weights(model, ready.paths[framework.name])
         found_names = dict(ready.names) if names is None else _convert(case, models, names)
-    fed = weights or case.backward.inputs == "fake"
-    train_data = data_roots(case, parse_mode(mode), data_path)[0] if fed else None
+    train_data = data_roots(case, parse_mode(mode), data_path)[0] if trained and weights else None
     args, labels = _inputs(case, frameworks[0], train_data)
     found |= {
         "reference": models[0],
@@ -253,20 +254,20 @@ def open_case(
     if labels is not None and all(one.loss for one in sides):
         found["inputs"]["labels"] = labels
         found["loss"] = tuple(_builder(case, one, "loss")() for one in frameworks)
-        if all(one.optimizer for one in sides):
-            # Builders that torch's side calls with its own rate, and Paddle's with that or a schedule.
-            ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
-            given = case.optimizer_args
-            found["optimizers"] = (
-                lambda model: make_optimizer(ours, model, case.backward.learning_rate, given),
-                lambda model, learning_rate: make_optimizer(theirs, model, learning_rate, given),
+    if all(one.optimizer for one in sides):
+        # Builders that torch's side calls with its own rate, and Paddle's with that or a schedule.
+        ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
+        given = case.optimizer_args
+        found["optimizers"] = (
+            lambda model: make_optimizer(ours, model, case.backward.learning_rate, given),
+            lambda model, learning_rate: make_optimizer(theirs, model, learning_rate, given),
+        )
+        if all(one.scheduler for one in sides) and len(set(case.train.schedule_per.values())) == 1:
+            schedule, port_schedule = (_builder(case, one, "scheduler") for one in frameworks)
+            found["schedulers"] = (
+                lambda optimizer: schedule(optimizer, **case.scheduler_args),
+                lambda learning_rate: port_schedule(None, learning_rate=learning_rate, **case.scheduler_args),
             )
-            if all(one.scheduler for one in sides) and len(set(case.train.schedule_per.values())) == 1:
-                schedule, port_schedule = (_builder(case, one, "scheduler") for one in frameworks)
-                found["schedulers"] = (
-                    lambda optimizer: schedule(optimizer, **case.scheduler_args),
-                    lambda learning_rate: port_schedule(None, learning_rate=learning_rate, **case.scheduler_args),
-                )
     return found
 
 

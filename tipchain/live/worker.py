@@ -237,7 +237,7 @@ def main(*options: str) -> int:
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
-    run, ``uses``, what these depend on, and ``stages``, those of `tipchain.align` that are compared; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
+    run, ``uses``, what these depend on, ``stages``, those of `tipchain.align` that are compared, and ``accepts``, those in which the user accepts differences; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
     ``options`` for `tipchain.align`; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
     the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
@@ -293,7 +293,9 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     case, stages = (Path(asked["case"]), asked["mode"]), asked.get("stages")
     data_path = Path(asked["data_path"]) if asked.get("data_path") else None
     chosen = {"reseed": asked.get("reseed", 0), "data_path": data_path}
-    given = open_case(*case, **chosen, names=names, weights=stages is None or "weights" in asked["uses"])
+    weights = stages is None or "weights" in asked["uses"]
+    trained = stages is None or bool({"backward", "train"} & {*stages})
+    given = open_case(*case, **chosen, names=names, weights=weights, trained=trained)
     if stages is not None:
         given["stages"] = stages
     if not any("optimizer" in INFO[stage].builders for stage in asked.get("only", STAGES)):
@@ -336,11 +338,19 @@ def _aligned(
     asked: JsonObject, given: dict[str, Any], progress: Progress, notes: list[str], lacking: dict[str, str]
 ) -> JsonObject:
     """Return the report; stages whose data could not be made are errors."""
+    from tipchain.live.acceptance import put_right
     from tipchain.live.align import align
     from tipchain.live.places import place_pieces
     from tipchain.live.sources import builders_of
 
-    report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
+    reference, port, inputs = (given.pop(name) for name in ("reference", "port", "inputs"))
+    report = align(reference, port, inputs, progress=progress, **given)
+    rest: JsonObject = {}
+    with put_right(report, asked.get("accepts", ()), reference, port) as settled:
+        if settled:
+            given = {name: one for name, one in given.items() if name not in ("data", "samples")}
+            other = align(reference, port, inputs, progress=progress, **given)
+            rest = {"rest": {"document": json.loads(other.to_json()), "settled": settled}}
     report = replace(
         report,
         diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
@@ -349,7 +359,7 @@ def _aligned(
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
         reasons=report.reasons | lacking,
     )
-    return {**json.loads(report.to_json()), "text": report.text, "exit_code": int(report.exit_code)}
+    return {**json.loads(report.to_json()), **rest, "text": report.text, "exit_code": int(report.exit_code)}
 
 
 @contextmanager

@@ -24,7 +24,6 @@ else:
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
 """A case's stage of what live models have another name for."""
-NOT_FOUND = "the live models, run in float64, show no difference in layers, loss, optimizer, data or metric"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,9 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
     )
     if not left and told:
         return Diagnosed(diagnoses=told)
-    reason = errors or NOT_FOUND
+    passed = ", ".join(stage for stage, outcome in document["stages"].items() if outcome == Outcome.PASS.value)
+    unseen = f"both models in one process show no difference in {passed}" if passed else "no live stage tells of it"
+    reason = errors or unseen
     return Diagnosed(diagnoses=told, undiagnosed=f"{', '.join(left)}: {reason}" if told else reason)
 
 

@@ -54,7 +54,7 @@ def _applied(
             within=partial(attributes, layer, training=reference.training),
         )
         return
-    ours, theirs = kind_of(reference, 0), named_kind(layer)
+    ours = kind_of(reference, 0)
     if finding.code == "layer-type" and ours is not None:
         made = getattr(piece.paddle.nn, ours.classes[1][0])()
         for trait in ours.properties:
@@ -68,20 +68,29 @@ def _applied(
             acts={op.number: instead(made) for op in calls},
         )
         return
-    for trait in theirs.properties if theirs is not None else ():
+    for argument, port_value, value, changes in reference_settings(finding.code, reference, layer, piece.paddle.nn):
+        yield Hypothesis(
+            code="argument",
+            name=finding.code,
+            message=f"its `{argument}` is {port_value!r}, the reference's {tidy(value)!r}",
+            fix=finding.fix,
+            within=partial(attributes, layer, **changes),
+        )
+
+
+def reference_settings(
+    code: str, reference: Model, layer: Model, nn: ModuleType
+) -> Iterator[tuple[str, object, object, Options]]:
+    """Yield a setting of Paddle's layer that is not the reference's: argument, both values, the attributes to change."""
+    kind = named_kind(layer)
+    for trait in kind.properties if kind is not None else ():
         attribute = _attribute(layer, trait)
-        if trait.code != finding.code or not attribute:
+        if trait.code != code or not attribute:
             continue
         for value in _reference_values(layer, reference, trait):
-            present, changes = getattr(layer, attribute), _changes(layer, attribute, value, piece.paddle.nn)
+            present, changes = getattr(layer, attribute), _changes(layer, attribute, value, nn)
             if changes and not same_setting(value, present):
-                yield Hypothesis(
-                    code="argument",
-                    name=trait.code,
-                    message=f"its `{trait.argument}` is {present!r}, the reference's {tidy(value)!r}",
-                    fix=finding.fix,
-                    within=partial(attributes, layer, **changes),
-                )
+                yield trait.argument, present, value, changes
 
 
 def _attribute(layer: Model, trait: Trait) -> str:

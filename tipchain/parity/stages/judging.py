@@ -16,7 +16,7 @@ import numpy as np
 from tipchain.core.json_text import JsonObject
 from tipchain.errors import InputError, Outcome, suggestion
 from tipchain.framework_types import Array
-from tipchain.modes import INFO, dump_name, tensors_name
+from tipchain.modes import CHECKS, INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.tolerance import DEFAULTS, EXACT, Tolerance, tolerance_for
@@ -324,7 +324,7 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
         traceback.print_exc()
         return unjudged(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
-    verdicts = [_deviate(verdict, rules.deviations) for verdict in judged.verdicts]
+    verdicts = [deviate(verdict, rules.deviations) for verdict in judged.verdicts]
     return StageJudgement(
         stage=stage,
         verdicts=(*verdicts, *_lost_deviations(stage, verdicts, rules.deviations)),
@@ -378,7 +378,7 @@ def _different_inputs(reference: Record, port: Record) -> list[str]:
     ]
 
 
-def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
+def deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
     """Turn a known deviation into a SKIP with its reason, and one that stopped deviating into a FAIL."""
     for deviation in deviations:
         if deviation.subject != verdict.subject:
@@ -402,6 +402,8 @@ def _lost_deviations(
     """Yield an ERROR for every known deviation of the stage that no verdict is about."""
     subjects = {verdict.subject for verdict in verdicts}
     for deviation in deviations:
+        if deviation.subject.partition("/") == (stage, "/", CHECKS.get(stage)):
+            continue  # of the live models, which are judged later
         if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
             reason = "known_deviations names it, but nothing of that name was compared"
             reason += suggestion(deviation.subject, subjects)
