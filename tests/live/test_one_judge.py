@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -79,6 +80,9 @@ def test_a_users_tolerance_accepts_its_own_stage_and_is_named(project, edit):
     accepted = [one["subject"] for one in report_of(project)["verdicts"] if one.get("accepted")]
     assert accepted == ["forward/layers"]
     assert "accepted: " in (project.root / "junit.xml").read_text()
+    located = project.run([sys.executable, "-m", "tipchain", "locate", str(project.case)])
+    assert located.returncode == ExitCode.FAILED
+    assert "note: differences that the case accepts count here" in located.stdout
 
 
 def test_a_users_tolerance_that_is_exceeded_accepts_nothing(project, edit):

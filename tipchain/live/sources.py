@@ -180,6 +180,9 @@ STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule",
 """The stage that a pair of callables is for, each of which rests on those before."""
 
 
+ACCEPTS = "differences that the case accepts count here; `tipchain align CASE` tells which it accepts"
+
+
 def open_case(
     path: Path,
     mode: str,
@@ -205,6 +208,7 @@ def open_case(
         TipchainError: something is wrong with the case, its builders, its weights, or the names.
     """
     case = load_case(path, reseed).for_stage("backward" if trained else "forward")
+    accepts = bool(case.known_deviations or any(case.tolerances.values()))
     frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
     made: tuple[str, ...] = SIDES if names is None else SIDES[:1]  # what names leave out keeps what it was drawn as
 
@@ -213,7 +217,7 @@ def open_case(
         with nullcontext() if drawn else framework.undrawn():
             return framework.build(_builder(case, framework, "model"), case.model_args)
 
-    found: Arguments = {}
+    found: Arguments = {"notes": [ACCEPTS] if accepts else []}
     ready: WeightFiles | None = None
     models = [build(one, drawn=one.name not in made or not weights) for one in frameworks]
     try:
@@ -227,9 +231,8 @@ def open_case(
         found_names = with_ignored(case.weights.names, case.weights.ignore, reference, port)
         left = copy_fitting(Tensors(reference, port, pair_layers(reference, port, found_names), found_names))
         if left:
-            found["notes"] = [
-                f"the reference's weights do not fit the port: {left} tensors have no counterpart of their shape"
-            ]
+            told = f"the reference's weights do not fit the port: {left} tensors have no counterpart of their shape"
+            found["notes"].append(told)
     else:
         for framework, model in zip(frameworks[: len(made)], models, strict=False):
             framework.load_weights(model, ready.paths[framework.name])
