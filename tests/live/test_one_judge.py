@@ -193,3 +193,25 @@ def test_what_does_not_fit_is_another_model(project, edit):
     assert "[11, 128]" in headline(done)
     assert "[10, 128]" in headline(done)
     assert report_of(project)["diagnoses"][0]["place"]["file"] == "tiny_paddle.py"
+
+
+def test_blocks_too_few_are_named(project, edit):
+    edit(
+        TORCH_FORWARD.replace("hidden)", "self.blocks(hidden))"),
+        FORWARD.replace("hidden)", "self.blocks(hidden))"),
+    )
+    for name, count in (("torch", 3), ("paddle", 2)):
+        layer = "self.head = nn.Linear(128, num_classes)"
+        blocks = f"self.blocks = nn.Sequential(*[nn.Linear(128, 128) for _ in range({count})])"
+        project.edit(f"tiny_{name}.py", layer, f"{layer}\n        {blocks}")
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.FAILED
+    assert "`blocks` has no counterpart of `blocks.2` (Linear, 2 parameters), which the reference" in headline(done)
+
+
+def test_an_output_too_few_is_another_model(project, edit):
+    edit(f"({TORCH_FORWARD}, hidden)", FORWARD)
+    project.edit("case.yaml", "outputs: [logits]", "outputs: [logits, hidden]")
+    done = project.align(locate=True, every=False)
+    assert done.returncode == ExitCode.FAILED
+    assert headline(done).startswith("NOT the same model: forward/layers: the port does not return hidden")

@@ -90,7 +90,10 @@ def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
 def test_what_could_not_be_found_out_is_said(tmp_path):
     document = live(reasons={"forward": "out of memory"}, forward="ERROR")
     assert diagnose_run(verdicts("forward/logits"), document, tmp_path).undiagnosed == "forward: out of memory"
-    assert diagnose_run(verdicts("forward/logits"), live(forward="PASS"), tmp_path).undiagnosed == "both models in one process show no difference in forward"
+    assert (
+        diagnose_run(verdicts("forward/logits"), live(forward="PASS"), tmp_path).undiagnosed
+        == "both models in one process show no difference in forward"
+    )
 
 
 def test_lines_are_told_relative_to_the_project(tmp_path):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tipchain.core.language import many
 from tipchain.core.progress import Pace
 from tipchain.errors import Outcome
 from tipchain.explain.causes.hypotheses import below
 from tipchain.explain.causes.search import diagnose, said_alike, unsearched
-from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding
+from tipchain.explain.findings import CONSTRUCTED, PIECES, Diagnosis, Finding, shown_path
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.other_runs import explain_draws, unlike_draws
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.preflight.construction import every_path
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.facts.layers import KINDS
 from tipchain.framework_types import Model
@@ -23,6 +25,7 @@ from tipchain.live.report import AlignmentReport
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import EXPLAINED
+from tipchain.weights.sides import join
 
 DESCRIBING = frozenset({"scaled", "nan", "parting"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
@@ -60,7 +63,33 @@ def explain(asked: LiveRequest, results: LiveResults, located: Located | None, s
             known = [one for one in known if one.port_path not in {draw.port_path for draw in drawn}]
         results.report.diagnoses[:] = [*drawn, *known, *results.report.diagnoses]
         results.first = placed(results.first, places, located, asked.models)
+        if not results.passed("forward"):
+            results.report.diagnoses[:0] = missing_layers(asked, located)
     results.report.diagnoses[:] = with_construction(results.report.diagnoses, results.report.findings)
+
+
+def missing_layers(asked: LiveRequest, located: Located) -> Iterator[Diagnosis]:
+    """Yield the layers that the reference calls beyond the end of a list of layers, which is shorter in the port."""
+    port = {path for path, _ in every_path(asked.models[1])}
+    partners = {pair.reference.path: pair.port.path for pair in located.matching.containers}
+    partners |= {pair.reference: pair.port for pair in located.layers}
+    called = {call.path for call in located.reference.trace.calls}
+    for path, layer in asked.models[0].named_modules():
+        holder, _, name = path.rpartition(".")
+        around, count = partners.get(holder, holder), sum(1 for _ in layer.parameters())
+        lacks = name.isdigit() and around in port and join(around, name) not in port
+        if count and lacks and path in called and not any(below(one, path) is not None for one in partners):
+            told = f"`{path}` ({type(layer).__name__}, {many(count, 'parameter')})"
+            yield Diagnosis(
+                code="structure",
+                name="layers",
+                port_path=around,
+                reference_path=path,
+                message=f"{shown_path(around)} has no counterpart of {told}, which the reference calls",
+                evidence=CONSTRUCTED,
+                fix=f"build as many layers in {shown_path(around)} as the reference",
+                stage="forward",
+            )
 
 
 def explain_layers(

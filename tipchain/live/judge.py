@@ -159,8 +159,12 @@ class Judge:
     def _decided(self, report: RunReport, document: JsonObject) -> RunReport:
         rules, judged = self._rules, {PREFLIGHT: PREFLIGHT, **self._judged}
         verdicts = [*_live_verdicts(document, judged)]
+        lacking = self._lacking_outputs(report, document)
         for at, one in enumerate(verdicts):
-            if one.outcome is Outcome.PASS and document.get("unfit") and stage_of(one) != PREFLIGHT:
+            if lacking and one.outcome is Outcome.PASS and stage_of(one) == "forward":
+                lost = f"the port does not return {', '.join(lacking)}, the reference does"
+                verdicts[at] = replace(one, outcome=Outcome.FAIL, reason=lost)
+            elif one.outcome is Outcome.PASS and document.get("unfit") and stage_of(one) != PREFLIGHT:
                 verdicts[at] = replace(one, outcome=Outcome.SKIP, reason=f"{UNFIT}: {one.reason}")
             elif one.outcome is Outcome.PASS:
                 verdicts[at] = deviate(one, rules.deviations)
@@ -197,6 +201,14 @@ class Judge:
             undiagnosed=found.undiagnosed,
             uncompared=tuple(document.get("uncompared", ())),
         )
+
+    def _lacking_outputs(self, report: RunReport, document: JsonObject) -> list[str]:
+        """Return the outputs that the case names and only the reference returns, where the port's could not be recorded."""
+        if not any(one.outcome is Outcome.ERROR and one.subject == "forward/paddle" for one in report.verdicts):
+            return []
+        names, alone = self.request.case.outputs, document.get("unmatched", {}).get("outputs", ())
+        lacking = [one.removesuffix(" (reference only)") for one in alone if one.endswith(" (reference only)")]
+        return [names[int(one)] if one.isdigit() and int(one) < len(names) else one for one in lacking]
 
     def _accepted(
         self, verdicts: tuple[Verdict, ...], found: Diagnosed, document: JsonObject, judged: Mapping[str, str]
