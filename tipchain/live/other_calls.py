@@ -57,8 +57,9 @@ def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located
         with results.erring("forward"):
             _judge_single(asked, results, located)
     if results.agrees and not asked.training and not located.port.draws.made:
-        _judge_given_inputs(asked, results)
-        _judge_other_inputs(asked, results, located)
+        alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
+        _judge_given_inputs(asked, results, alike=alike)
+        _judge_other_inputs(asked, results, located, alike=alike)
     return draws
 
 
@@ -133,8 +134,8 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
         results.add("forward", f"in float32 {reason}, of code between layers")
 
 
-def _judge_given_inputs(asked: LiveRequest, results: LiveResults) -> None:
-    """Judge what the models do with the other inputs that were given."""
+def _judge_given_inputs(asked: LiveRequest, results: LiveResults, *, alike: bool) -> None:
+    """Judge what the models do with the other inputs that were given; ``alike``: the outputs' shapes were the same so far."""
     for given in asked.others if results.agrees else ():
         with results.erring("forward"):
             results.pace.tell("running both models with the other inputs")
@@ -145,15 +146,14 @@ def _judge_given_inputs(asked: LiveRequest, results: LiveResults) -> None:
                     "forward", Outcome.FAIL if told.by_port else Outcome.ERROR, f"{why} the {who} raises: {told.told}"
                 )
             elif told.differs:
-                _judge_with(asked, results, given, alike=True)
+                _judge_with(asked, results, given, alike=alike)
 
 
-def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located) -> None:
+def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located, *, alike: bool) -> None:
     """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
 
     One run has all that. What differs is judged in float64.
     """
-    alike = [one.shape for one in located.reference.outputs] == [one.shape for one in located.port.outputs]
     if results.pace.over:
         results.add("forward", "other inputs were not compared: out of time")
         return
