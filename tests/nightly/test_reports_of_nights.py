@@ -52,7 +52,7 @@ def test_a_night_with_reports_and_the_next(inside, capsys):
     assert "FAIL -&gt; PASS" in second
     assert "bad[cpu]" in second
     assert main(["nightly", "dashboard", "--html", "page.html"]) == 0
-    assert main(["nightly", "gc", "--keep", "1", "--yes"]) == 0
+    assert main(["nightly", "gc", "--keep", "1"]) == 0
     assert len(find_nights(inside / "tipchain-nights")) == 1
 
 

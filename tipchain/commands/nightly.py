@@ -6,17 +6,17 @@ import argparse
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.gc import add_arguments as add_gc_arguments
 from tipchain.commands.history import NightSink, add_night_arguments, check_history
 from tipchain.commands.options import add_action, add_json, add_quiet, count, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
-from tipchain.core.language import many, say, terminal_width, use_color
+from tipchain.core.language import clean, many, say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -266,7 +266,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
-    add_gc_arguments(add_action(actions, "gc", "delete old nights, but nothing that is needed"))
+    gc = add_action(actions, "gc", "delete old nights, but none that runs or may be resumed")
+    gc.add_argument(
+        "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
+    )
+    gc.add_argument(
+        "--keep", required=True, type=count("nights"), metavar="N", help="keep the latest N finished of each manifest"
+    )
+    gc.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    gc.set_defaults(act=_gc)
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -454,6 +462,28 @@ def _night(args: argparse.Namespace) -> Night:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
         print(say(f"note: {note}"), file=sys.stderr)
     return night
+
+
+def _gc(args: argparse.Namespace) -> int:
+    """Delete old nights; the exit code is 1 if one that should go is still there."""
+    from tipchain.nightly.cleanup import delete, old_nights
+    from tipchain.nightly.nights import NIGHTS
+
+    places = args.folders or [Path(NIGHTS)]
+    for folder in places:
+        if not folder.is_dir():
+            raise UsageError(
+                f"{folder}: is no folder\n  expected: a folder of nights, such as {NIGHTS} in the project's"
+            )
+    problems = 0
+    for folder in old_nights(places, args.keep, time.time()):
+        name, trouble = clean(os.path.relpath(folder)), "" if args.dry_run else delete(folder)
+        problems += bool(trouble)
+        if trouble:
+            print(say(f"error: {name} is still there: {clean(trouble)}"), file=sys.stderr)
+        else:
+            print(say(f"{'would delete' if args.dry_run else 'deleted'} {name}"))
+    return ExitCode.FAILED if problems else ExitCode.PASSED
 
 
 def _status(args: argparse.Namespace) -> int:
