@@ -128,21 +128,21 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
-    from tipchain.nightly.night_report import night_junit
+    from tipchain.nightly.night_report import night_as_report
     from tipchain.nightly.nights import read_results
+    from tipchain.report.ci import annotate_run, junit_xml, summarize_run, write_summary
+    from tipchain.report.terminal import verdict_line
 
     results = read_results(folder)
     try:
+        changed = changed_lines(results, getattr(args, "database", None)) if args.github else ()
+        report = night_as_report(results, changed=changed)
         if args.junit:
-            atomic_write(Path(args.junit), night_junit(results))
+            atomic_write(Path(args.junit), junit_xml(report))
         if args.github:
-            database = getattr(args, "database", None)
-            from tipchain.nightly.night_report import annotate, summary
-            from tipchain.report.ci import write_summary
-
-            for line in annotate(results):
+            for line in annotate_run(report, Path(results.plan.root)):
                 print(line)
-            write_summary(summary(results, changed_lines(results, database)))
+            write_summary(summarize_run(report, verdict_line(report)))
     except (OSError, HistoryError) as error:
         file, reason = getattr(error, "filename", None) or "a report", getattr(error, "strerror", None) or error
         raise OutputError(f"{file}: cannot be written: {reason}") from error
@@ -396,8 +396,9 @@ def _go_on(
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
-    from tipchain.nightly.night_report import NightView, summary_lines
-    from tipchain.nightly.nights import usual_seconds
+    from tipchain.nightly.night_report import NightView, night_as_report
+    from tipchain.nightly.nights import read_results, usual_seconds
+    from tipchain.report.terminal import render_ending, verdict_line
 
     history = NightSink(args.database)
     number = len(night.plan.items)
@@ -421,14 +422,13 @@ def _go_on(
         view.close()
         os.close(lock)
     code = result.exit_code
-    if code is ExitCode.PASSED and args.require_history and not history.has_it:
-        code = ExitCode.FAILED
     seconds = coordinator.state().seconds or 0.0
-    color, width = use_color(sys.stdout), terminal_width()
-    lines = list(summary_lines(night, result, night.records(), seconds, code, color=color, width=width))
-    if args.quiet:
-        lines = [say(", ").join(lines[-2:])]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    report = night_as_report(read_results(night.folder), seconds=seconds, interrupted=result.interrupted)
+    ending = render_ending(report, color=use_color(sys.stdout), width=terminal_width())
+    print(say(verdict_line(report)) if args.quiet else f"\n{ending}")
+    if code is ExitCode.PASSED and args.require_history and not history.has_it:
+        print(say("error: the history does not have the night, which --require-history asks for"), file=sys.stderr)
+        code = ExitCode.FAILED
     try:
         write_reports(night.folder, args)
     except OutputError as error:

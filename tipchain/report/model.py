@@ -24,6 +24,8 @@ else:
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
 """A case's stage of what live models have another name for."""
+NIGHT_KIND = "night"
+"""The kind of chain of a night, whose commands are its items."""
 NOT_FOUND = "the live models, run in float64, show no difference in layers, loss, optimizer, data or metric"
 
 
@@ -224,7 +226,7 @@ class RunReport:
     Attributes:
         title: what ran: the parameter file or the case.
         mode: the mode's name.
-        chain: the kind of chain (`tipchain.chain.kinds`); "" for alignments, and in reports of earlier tipchains.
+        chain: the kind of chain (`tipchain.chain.kinds`), or `NIGHT_KIND`; "" for alignments, and in reports of earlier tipchains.
         run: the run's folder, as shown to the user; "" where there is none.
         started: local time as ISO 8601.
         seconds: wall time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections import Counter
@@ -16,7 +17,7 @@ from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, wo
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
 from tipchain.report.lines import corrected_line, without_line
-from tipchain.report.model import RunReport, stage_of
+from tipchain.report.model import NIGHT_KIND, RunReport, stage_of
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
@@ -202,7 +203,8 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
 
 def _headline(report: RunReport) -> tuple[Outcome, str]:
     """Return the verdict as an outcome and a sentence."""
-    outcome, text = _of_chain(report) if report.results else _of_alignment(report)
+    read = _of_night if report.chain == NIGHT_KIND else _of_chain if report.results else _of_alignment
+    outcome, text = read(report)
     if not report.interrupted:
         return outcome, text
     if outcome is Outcome.SKIP and report.results:
@@ -256,6 +258,16 @@ def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) 
 def _of_cause(cause: Diagnosis) -> str:
     noun = _noun(cause.port_path) if cause.port_path in PIECES else "model"
     return f"{NOT_THE_SAME}{noun}: {_flat(cause.message)}"
+
+
+def _of_night(report: RunReport) -> tuple[Outcome, str]:
+    bad = [one for one in report.results if one.outcome in BAD]
+    total, passed = len(report.results), sum(one.outcome is Outcome.PASS for one in report.results)
+    if bad:
+        causes = {subject: one.message for one in report.diagnoses for subject in one.explains}
+        reason = causes.get(bad[0].command.id) or bad[0].reason
+        return Outcome.FAIL, f"{len(bad)} of {total} items did not pass: {clean(bad[0].command.id)}: {_flat(reason)}"
+    return (Outcome.PASS if passed else Outcome.SKIP), f"{passed} of {total} items passed"
 
 
 def _of_chain(report: RunReport) -> tuple[Outcome, str]:
@@ -390,7 +402,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
 def _rows(report: RunReport) -> list[Row]:
     stages = [_stage_row(name, ones, report) for name, ones in by_stage(report.verdicts).items()]
     commands = [_command_row(one) for one in report.results]
-    if len(stages) + len(commands) > MOST_ROWS:
+    if len(stages) + len(commands) > MOST_ROWS and report.chain != NIGHT_KIND:
         commands = list(_step_rows(report.results))
     rows = [*commands, *stages]
     if len(rows) <= MOST_ROWS:
@@ -520,6 +532,9 @@ def _foot(report: RunReport, width: int) -> list[str]:
 def command_of(report: RunReport) -> str:
     """Return the command that runs it all again; empty where there is none to tell."""
     title = shlex.quote(clean(report.title))
+    if report.chain == NIGHT_KIND:
+        manifest = clean(report.versions.get("manifest", report.title))
+        return shlex.join(["tipchain", "nightly", "resume", os.path.relpath(manifest)]) if report.interrupted else ""
     if report.results:
         return shlex.join(["tipchain", "run", clean(report.title), report.mode, *map(clean, report.call)])
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
@@ -532,6 +547,8 @@ def next_command(report: RunReport) -> str:
     title = shlex.quote(clean(report.title))
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
+        if report.chain == NIGHT_KIND:
+            return command_of(report)
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
         return f"{command_of(report)} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
