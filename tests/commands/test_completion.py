@@ -21,7 +21,6 @@ ASKED = [
     (["align", "ca"], {"case.yaml"}),
     (["align", "--json", "no"], {"notes.txt"}),
     (["align", "--out", "s"], {"scripts"}),
-    (["history", "export", "--format", ""], {"csv", "jsonl"}),
     (["nightly", "run", "--exec"], {"--executor"}),
     (["plan", "run", "--exec"], set()),
 ]

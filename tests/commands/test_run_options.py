@@ -286,8 +286,8 @@ def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
 
     options = ("--set", "--epochs=lite_train_lite_infer=7", "--device=cpu", "--json", "r.json")
     failed = call("run", "p.txt", MODE, *python("exit 3"), *options)
-    (line,) = (one for one in failed.stdout.splitlines() if one.startswith("next  "))
-    words = shlex.split(line.removeprefix("next  tipchain "))
+    lines = [line.strip() for line in failed.stdout.splitlines()]
+    words = shlex.split(lines[lines.index("next") + 1].removeprefix("tipchain "))
     assert words[-1] == "--resume"
     stub(Path.cwd() / "py", LEAVES)
     assert call(*words).returncode == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -65,11 +63,9 @@ def test_show(project, capsys):
     ]
 
 
-def test_the_kind_of_chain_is_shown_and_exported(project, capsys):
+def test_the_kind_of_chain_is_shown(project, capsys):
     History(place_of(project)).add(night(3), [item("quantized", chain="ptq_infer_python")])
     assert "  kind of chain: ptq_infer_python\n" in out(capsys, "show", "latest", "quantized")
-    rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "--table", "items", "--format", "csv"))))
-    assert [one["chain"] for one in rows if one["item"] in ("quantized", "a")] == ["", "", "", "ptq_infer_python"]
 
 
 def test_diff(project, capsys):
@@ -84,37 +80,12 @@ def test_diff(project, capsys):
     assert json.loads(out(capsys, "diff", "suite-000", "--json", "-"))["before"] is None
 
 
-def test_export(project, capsys):
-    rows = list(csv.DictReader(io.StringIO(out(capsys, "export"))))
-    assert [(row["entry"], row["item"], row["outcome"]) for row in rows] == [
-        (f"suite-{at:03d}", name, "FAIL" if (at, name) == (2, "a") else "PASS") for at in range(3) for name in "ab"
-    ]
-    lines = [
-        json.loads(line)
-        for line in out(capsys, "export", "latest~1", "--table", "verdicts", "--format", "jsonl").splitlines()
-    ]
-    assert [(one["subject"], one["outcome"], one["max_abs"], one["mean_abs"]) for one in lines] == [
-        ("x", "PASS", 1e-7, "NaN")
-    ]
-    (ran,) = csv.DictReader(io.StringIO(out(capsys, "export", "suite-001", "--table", "commands")))
-    assert (ran["command"], json.loads(ran["figures"])) == ("train[norm]", {"loss": 0.5})
-    said = out(capsys, "export", "--table", "commands", "--out", "commands.csv")
-    assert said == "2 rows in commands.csv\n"
-    assert (
-        (project / "sub" / "commands.csv").read_text().splitlines()[0].startswith("entry,title,item,command,step,argv")
-    )
-    (first, *_) = out(capsys, "export", "--table", "entries", "--format", "jsonl").splitlines()
-    assert json.loads(first)["environment"] == {}
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["show", "nope"], "nope: is not in the history"),
         (["show", "latest", "aa"], "did you mean 'a'"),
         (["diff", "--against", "nope"], "nope: is not in the history"),
-        (["export", "--table", "verdict"], "expected one of entries, items"),
-        (["export", "--out", "."], "cannot be written"),
         (["list", "--database", "mysql://me:s3cret@h/x"], "kind mysql"),
         (["list", "--database", "empty.sqlite"], "there is no history yet"),
         (["add", "absent.json"], "absent.json: cannot be read"),
@@ -170,14 +141,6 @@ def test_causes_are_shown(causes, capsys):
     assert [
         one["code"] for one in json.loads(out(capsys, "show", "suite-003", "--json", "-"))["items"][0]["causes"]
     ] == ["epsilon", "unknown"]
-
-
-def test_causes_are_exported(causes, capsys):
-    rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "suite-003", "--table", "causes"))))
-    assert [(one["code"], one["line"], one["explained"], one["checks"]) for one in rows] == [
-        ("epsilon", "3", "1.0", "2"),
-        ("unknown", "0", "NaN", "2"),
-    ]
 
 
 def test_the_causes_of_a_report_come_into_the_history(project, capsys):

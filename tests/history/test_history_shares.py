@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import replace
 
@@ -132,16 +131,6 @@ def test_shares_that_were_cut_differently_are_said_and_the_exit_code_is_1(histor
     assert main(["history", "diff", "latest~1", *where]) == 0
     assert main(["history", "show", "latest", *where]) == 0
     assert "wrong:    shares 1/2 and 2/2 were cut differently" in capsys.readouterr().out
-
-
-def test_the_command_exports_which_share_an_entry_is(history, tmp_path, capsys):
-    two_nights(history)
-    where = ("--database", str(history.place.file), "--root", str(tmp_path))
-    assert main(["history", "export", "latest", "--table", "entries", "--format", "jsonl", *where]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["name"], one["part"]["share"]) for one in lines] == [("suite-001-1", 1), ("suite-001-2", 2)]
-    assert main(["history", "export", "latest", *where]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_a_nights_folder_says_which_share_it_is(tmp_path, monkeypatch):

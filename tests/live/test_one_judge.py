@@ -196,10 +196,7 @@ def test_what_does_not_fit_is_another_model(project, edit):
 
 
 def test_blocks_too_few_are_named(project, edit):
-    edit(
-        TORCH_FORWARD.replace("hidden)", "self.blocks(hidden))"),
-        FORWARD.replace("hidden)", "self.blocks(hidden))"),
-    )
+    edit(TORCH_FORWARD.replace("hidden)", "self.blocks(hidden))"), FORWARD.replace("hidden)", "self.blocks(hidden))"))
     for name, count in (("torch", 3), ("paddle", 2)):
         layer = "self.head = nn.Linear(128, num_classes)"
         blocks = f"self.blocks = nn.Sequential(*[nn.Linear(128, 128) for _ in range({count})])"

@@ -6,6 +6,7 @@ import html
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,10 +16,11 @@ from night_samples import NightSample, item
 from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.judge import LINES, log_tail
-from tipchain.nightly.night_report import SHOWN, annotate, night_junit, summary
+from tipchain.nightly.night_report import night_as_report
 from tipchain.nightly.nights import MISSING, NIGHT, find_nights, read_results
 from tipchain.nightly.timeline import read_timelines
-from tipchain.report.ci import SUMMARY_LIMIT, markdown, write_summary
+from tipchain.report.ci import LISTED, SUMMARY_LIMIT, annotate_run, junit_xml, markdown, summarize_run, write_summary
+from tipchain.report.terminal import render_ending, verdict_line
 
 GOOD, BAD, LOST = item("alexnet"), item("mvf", device="gpu"), item("resnet")
 CASE = item("vgg", kind="align", source="configs/vgg.yaml")
@@ -35,6 +37,21 @@ def night(tmp_path):
     sample.end(CASE, Outcome.SKIP, "no data at /data/imagenet", log=None)
     sample.end(SMOKE, Outcome.ERROR, "ended by SIGSEGV")
     return sample
+
+
+def junit_of(night):
+    return junit_xml(night_as_report(read_results(night.folder)))
+
+
+def annotations_of(night, environ):
+    return annotate_run(
+        night_as_report(read_results(night.folder)), Path(read_results(night.folder).plan.root), environ
+    )
+
+
+def summary_of(night, changed=()):
+    report = night_as_report(read_results(night.folder), changed=changed)
+    return summarize_run(report, verdict_line(report))
 
 
 def test_a_night_is_read_with_what_is_not_there(night):
@@ -72,31 +89,29 @@ def test_nights_are_found_below_a_folder_of_manifests_of_nights_and_as_such(tmp_
 def test_junit_calls_a_chain_by_its_kind(tmp_path):
     sample = NightSample(tmp_path / "suite", 0, [KIND], root=tmp_path)
     sample.end(KIND)
-    (case,) = ET.fromstring(night_junit(read_results(sample.folder))).iter("testcase")
-    assert case.get("classname") == "suite.ptq_infer_python.hrnet"
+    (case,) = ET.fromstring(junit_of(sample)).iter("testcase")
+    assert case.get("classname") == "ptq_infer_python"
 
 
 def test_junit(night):
-    root = ET.fromstring(night_junit(read_results(night.folder)))
-    assert root.attrib | {"time": ""} == {
+    root = ET.fromstring(junit_of(night))
+    assert root.attrib == {
         "name": "suite",
         "tests": "5",
         "failures": "1",
         "errors": "2",
         "skipped": "1",
-        "time": "",
+        "time": "5.000",
     }
-    suites = root.findall("testsuite")
-    assert [one.get("name") for one in suites] == ["suite: chains", "suite: alignment cases", "suite: commands"]
-    facts = {one.get("name"): one.get("value") for one in suites[0].iter("property")}
+    (suite,) = root.findall("testsuite")
+    facts = {one.get("name"): one.get("value") for one in suite.iter("property")}
     assert facts["versions.paddle"] == "3.3.1"
     assert facts["night"] == night.folder.name
+    assert facts["verdict"] == f"3 of 5 items did not pass: mvf[whole_infer;gpu]: {REASON}"
     cases = {one.get("name"): one for one in root.iter("testcase")}
     assert list(cases) == [one.id for one in (GOOD, BAD, LOST, CASE, SMOKE)]
     assert len(cases[GOOD.id]) == 0
-    assert cases[GOOD.id].get("time") == "2.000"
-    assert cases[GOOD.id].get("file") == GOOD.source
-    assert cases[GOOD.id].get("classname") == "suite.chain.alexnet"
+    assert (cases[GOOD.id].get("time"), cases[GOOD.id].get("classname")) == ("2.000", "chain")
     failure = cases[BAD.id].find("failure")
     assert failure.get("message") == REASON
     lines = failure.text.splitlines()
@@ -106,33 +121,31 @@ def test_junit(night):
     assert f"items/{night.ended_file(BAD).parent.name}/attempt-1/output.log" in failure.text
     assert cases[LOST.id].find("error").get("message") == MISSING
     assert cases[CASE.id].find("skipped").get("message") == "no data at /data/imagenet"
-    assert "file" not in cases[SMOKE.id].attrib
 
 
 def test_failed_items_are_annotated_at_their_source_in_the_checkout(night, tmp_path):
-    lines = annotate(read_results(night.folder), {"GITHUB_WORKSPACE": str(tmp_path)})
-    assert len(lines) == 3
-    assert lines[0].startswith(
-        f"::error file={BAD.source},line=1,title=mvf[whole_infer;gpu]::FAIL: train[x] failed: exit 3 | `a` <b>%0Alog: "
-    )
-    assert lines[1].startswith("::error title=smoke[;cpu]::ERROR: ended by SIGSEGV%0A")
-    assert lines[2].startswith("::error title=suite::1 of 5 items have not ended: ")
+    (tmp_path / "mvf").touch()  # the third word of its call
+    lines = annotations_of(night, {"GITHUB_WORKSPACE": str(tmp_path)})
+    assert lines == [
+        "::error file=mvf,title=suite%3A mvf[whole_infer;gpu]::train[x] failed: exit 3 | `a` <b>",
+        f"::error title=suite%3A resnet[whole_infer;cpu]::{MISSING}",
+        "::error title=suite%3A smoke[;cpu]::ended by SIGSEGV",
+    ]
     # The project lies in a folder of the checkout.
-    lines = annotate(read_results(night.folder), {"GITHUB_WORKSPACE": str(tmp_path.parent)})
-    assert f"file={tmp_path.name}/{BAD.source}," in lines[0]
+    lines = annotations_of(night, {"GITHUB_WORKSPACE": str(tmp_path.parent)})
+    assert f"file={tmp_path.name}/mvf," in lines[0]
 
 
-def test_annotations_are_escaped_and_not_endless(tmp_path):
-    items = [item(f"net{one}", source="a,b:c%.txt") for one in range(SHOWN + 3)]
-    sample = NightSample(tmp_path / "suite", 0, items, root=tmp_path)
-    for one in items:
-        sample.end(one, Outcome.FAIL, "100 %\n::error::no")
-    lines = annotate(read_results(sample.folder), {"GITHUB_WORKSPACE": str(tmp_path)})
-    assert len(lines) == SHOWN + 1
-    assert "file=a%2Cb%3Ac%25.txt," in lines[0]
-    assert "::FAIL: 100 %25 ::error::no%0Alog: " in lines[0]
-    assert all("\n" not in line for line in lines)
-    assert "3 more items" in lines[-1]
+def test_the_end_of_a_night(night):
+    report = night_as_report(read_results(night.folder), seconds=7.0)
+    told = render_ending(report).splitlines()
+    assert " ".join(told[:2]) == f"3 of 5 items did not pass: mvf[whole_infer;gpu]: {REASON}"
+    assert "  | two" in told
+    assert any(line.startswith(f"SKIP   {CASE.id}") for line in told)
+    assert told[-1] == "1 passed, 1 failed, 2 errors, 1 skipped in 7.0 s, exit code 1"
+    stopped = night_as_report(read_results(night.folder), interrupted=True)
+    assert LOST.id not in [one.command.id for one in stopped.results]
+    assert render_ending(stopped).splitlines()[-1].startswith("next  tipchain nightly resume ")
 
 
 def cells(row: str) -> list[str]:
@@ -140,27 +153,27 @@ def cells(row: str) -> list[str]:
 
 
 def test_the_summary_tells_what_failed_what_changed_and_where(night):
-    text = summary(read_results(night.folder), ["torch 2.12.0 -> 2.13.0", "mvf[whole_infer;gpu]: PASS -> FAIL"])
-    assert text.startswith("## ❌ suite: 2 of 5 items did not pass\n")
-    assert "**1 passed, 1 failed, 1 error, 1 skipped**" in text
-    assert "**1 of 5 items have not ended: the night did not come to its end.**" in text
+    text = summary_of(night, ["torch 2.12.0 -> 2.13.0", "mvf[whole_infer;gpu]: PASS -> FAIL"])
+    assert text.startswith("## ❌ 3 of 5 items did not pass&#58; ")
+    assert "1 PASS, 1 FAIL, 2 ERROR, 1 SKIP" in text
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert [cells(row)[1] for row in rows[1:]] == [BAD.id, SMOKE.id]
+    assert [cells(row)[1] for row in rows[1:]] == [BAD.id, LOST.id, SMOKE.id]
     assert cells(rows[1])[2] == REASON
     assert cells(rows[1])[3].endswith("attempt-1/output.log")
-    assert "### What changed\n\n<pre>torch 2.12.0 -&gt; 2.13.0\nmvf[whole" in text
+    assert (
+        "1 of 5 items have not ended: the night did not come to its end\ntorch 2.12.0 -&gt; 2.13.0\nmvf[whole" in text
+    )
     assert "<pre>one\ntwo\n\nthree &lt;/pre&gt;</pre>" in text
     assert "1 of them: no data at /data/imagenet" in text
     assert "versions.torch: 2.13.0" in text
-    assert "What changed" not in summary(read_results(night.folder))
 
 
 def test_the_summary_of_a_night_that_passed(tmp_path):
     sample = NightSample(tmp_path / "suite", 0, [GOOD])
     sample.end(GOOD)
     sample.finish()
-    text = summary(read_results(sample.folder))
-    assert text.startswith("## ✅ suite: 1 of 1 items passed\n")
+    text = summary_of(sample)
+    assert text.startswith("## ✅ 1 of 1 items passed\n")
     assert "|" not in text
 
 
@@ -168,11 +181,11 @@ def test_the_summary_is_bounded(tmp_path):
     items = [item(f"net{one}") for one in range(400)]
     sample = NightSample(tmp_path / "suite", 0, items)
     for one in items:
-        sample.end(one, Outcome.FAIL, "é" * 5000, log="x" * 3000 + "\n" + "y" * 3000)
-    text = summary(read_results(sample.folder))
+        sample.end(one, Outcome.FAIL, "é" * 500, log="x" * 3000 + "\n" + "y" * 3000)
+    text = summary_of(sample)
     assert len(text.encode()) <= SUMMARY_LIMIT
-    assert text.count("| ❌ FAIL |") == SHOWN
-    assert f"{400 - SHOWN} more did not pass" in text
+    assert text.count("| ❌ FAIL |") == LISTED
+    assert f"{400 - LISTED} more did not pass" in text
     assert "Environment" in text
 
 
@@ -220,7 +233,7 @@ def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path
 def test_what_xml_cannot_hold_is_not_in_it(night):
     results = read_results(night.folder)
     renamed = replace(results, night=replace(results.night, plan=replace(results.plan, name="a\x00b")))
-    assert ET.fromstring(night_junit(renamed)).get("name") == "a?b"
+    assert ET.fromstring(junit_xml(night_as_report(renamed))).get("name") == "a?b"
 
 
 def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
@@ -241,32 +254,23 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
     sample.end(
         BAD, Outcome.FAIL, "exit code 1", report={**case_report(), "diagnoses": [{}]}
     )  # not one that can be read
-    results = read_results(sample.finish())
+    sample.finish()
     told = "eps is wrong (nets/port.py:7); fix: pass `epsilon=1e-05` to `bn`"
-    case, other = ET.fromstring(night_junit(results)).iter("testcase")
-    assert [one.find("failure").get("message") for one in (other, case)] == [told, "exit code 1"]
-    assert (other.get("file"), other.get("line")) == ("nets/port.py", "7")
-    lines = annotate(results, {"GITHUB_WORKSPACE": str(tmp_path)})
-    assert lines[0].startswith(
-        f"::error file=nets/port.py,line=7,title=vgg%3Aalign[whole_infer;cpu]::{told}%0AFAIL: exit code 1%0Alog: "
-    )
-    assert f"file={BAD.source},line=1" in lines[1]
-    assert markdown(told) in summary(results)
+    case, other = ET.fromstring(junit_of(sample)).iter("testcase")
+    assert [one.find("failure").get("message") for one in (case, other)] == [f"{told} (exit code 1)", "exit code 1"]
+    assert (case.get("file"), case.get("line")) == ("nets/port.py", "7")
+    lines = annotations_of(sample, {"GITHUB_WORKSPACE": str(tmp_path)})
+    assert lines[0].startswith(f"::error file=nets/port.py,line=7,title=suite%3A epsilon::{told}%0A1 check failed")
+    assert markdown("eps is wrong") in summary_of(sample)
     timelines, _ = read_timelines(find_nights(tmp_path / "suite"), 5, tmp_path)
     page = re.sub("</?code>", "`", render(timelines))
     assert page.count(told) == 3  # on top, in its cell, in its part
 
 
-def test_a_summary_and_its_annotations_are_in_the_readers_language(night, monkeypatch):
+def test_a_summary_is_in_the_readers_language(night, monkeypatch):
+    junit = junit_of(night)
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    results = read_results(night.folder)
-    text = summary(results, ["a", "b"])
-    assert "| 结果 | 任务 | 原因 | 日志 |" in text
-    assert "### 有何变化" in text
-    assert "任务用时合计" in text
-    assert not re.search("did not pass|not ended|items took|were skipped|was skipped|of them|Last lines", text)
-    assert any("日志：" in line for line in annotate(results))
-    junit = night_junit(results)
-    monkeypatch.setenv("TIPCHAIN_LANG", "en")
-    assert night_junit(results) == junit
-    assert "### What changed" in summary(results, ["a"])
+    text = summary_of(night, ["a", "b"])
+    assert "| 结果 | 命令 | 原因 | 日志 |" in text
+    assert not re.search("did not pass|not ended|were skipped|was skipped|of them|Last lines", text)
+    assert junit_of(night) == junit

@@ -309,7 +309,7 @@ def test_the_end_of_a_cluster_ends_the_night_which_goes_on_elsewhere(tmp_path, c
     (tmp_path / "go").touch()
     resumed = tipchain("resume", "suite.yaml", "--executor", "local", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
-    assert "3 passed of 3" in resumed.stdout
+    assert "3 passed in " in resumed.stdout
     assert ran(tmp_path) == {"i0": 1, "i1": 1, "i2": 1}, "what had ended ran again"
 
 

@@ -1,4 +1,4 @@
-"""How a run ends on a terminal: golden texts at 80 columns, and never more than 30 lines."""
+"""How a run ends on a terminal: golden texts at 80 columns, whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.modes import STAGES
 from tipchain.numbers.verdicts import Verdict
 from tipchain.report.model import RunReport
-from tipchain.report.terminal import LINES, render_ending, verdict_line
+from tipchain.report.terminal import render_ending, verdict_line
 
 MODE = "lite_train_lite_infer"
 
@@ -99,7 +99,7 @@ PASS   backward   1 check
 accepted: `norm`: 1e-5 for 1e-6 (your tolerance); the rest agrees: 1 stage
 
 PASS   preflight  1 check
-PASS   forward    1 check
+PASS   forward    1 check, accepted: `norm`: 1e-5 for 1e-6 (your tolerance)
 PASS   backward   1 check
 
 3 passed in 326.0 s, exit code 0""",
@@ -138,7 +138,7 @@ NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05
         self.bn1 = nn.BatchNorm2D(64, epsilon=1e-05)
   why   explains 100% of the difference; relative error 0.0031 before, 2.1e-16
         with this changed; 14 runs in float64
-  then  3 failed checks follow from it, in metric, backward
+  then  3 failed checks follow from it, in `metric`, `backward`
 
 FAIL   forward   1 of 1 check failed because of `layer2.0.bn1`
 PASS   data      1 check, equal
@@ -160,7 +160,7 @@ reference's RGB
   fix   turn the channels: `image[..., ::-1]`
   why   explains 100% of the difference; with the channels turned 20 samples are
         equal
-  then  1 failed check follows from it, in metric
+  then  1 failed check follows from it, in `metric`
 
 PASS   forward  1 check, 3 % of the tolerance
 FAIL   data     1 of 2 checks failed because of the data
@@ -175,8 +175,8 @@ next  tipchain align configs/net.yaml --only data""",
 the port agrees with itself: 2 stages, tightest check: inference, 3 % of the
 tolerance; it was not compared with its reference
 
-PASS   inference    1 check, exported against port, 3 % of the tolerance
-PASS   distributed  1 check, processes against one, 3 % of the tolerance
+PASS   inference    1 check of the exported program, 3 % of the tolerance
+PASS   distributed  1 check of several processes, 3 % of the tolerance
 
 2 passed in 326.0 s, exit code 0""",
     ),
@@ -457,13 +457,23 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
     ("causes", "notes", "length", "chain"), list(product((0, 1, 9), (0, 30), (1, 60), (False, True)))
 )
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_no_end_is_longer_than_a_screen(causes, notes, length, chain, interrupted):
+def test_no_end_is_cut_and_every_line_has_room(causes, notes, length, chain, interrupted):
     report = replace(monstrous(causes, notes, length, chain=chain), interrupted=interrupted)
-    lines = render_ending(report).splitlines()
-    assert sum(max(-(-len(line) // 80), 1) for line in lines) <= LINES
-    assert not re.search(r"[^\x20-\x7e·…]", "".join(lines))
+    text = render_ending(report)
+    lines = text.splitlines()
+    assert all(len(line) <= 80 or max(map(len, line.split())) > 30 for line in lines)
+    assert not re.search(r"[^\x20-\x7e·]", "".join(lines))
     assert any(line.startswith("FAIL") for line in lines)
     assert report.exit_code is (ExitCode.INTERRUPTED if interrupted else ExitCode.FAILED)
+
+
+def test_a_number_stays_with_its_unit_and_a_path_is_whole():
+    report = aligned(
+        check("forward", share=0.0001), notes=(f"the port's dump is /tmp/{'d' * 60}/forward_torch.npy here",)
+    )
+    text = render_ending(replace(report, stages=("forward",)), width=93)
+    assert "less than\n1 % of the tolerance" in text
+    assert f"/tmp/{'d' * 60}/forward_torch.npy" in text
 
 
 def test_what_does_not_pass_is_never_left_out_of_the_rows():

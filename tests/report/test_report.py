@@ -212,5 +212,6 @@ def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():
 def test_results_are_written_one_by_one_as_if_at_once():
     odd = FAILED._replace(tail=('"results": []', "line\u2028separator", "a\nb"))
     whole = replace(report(odd, FAILED), title='"results": []')
-    at_once = json.dumps(report_json(whole), indent=1, ensure_ascii=False, allow_nan=False)
+    head = {"format": 1, "outcome": "FAIL", "verdict": "the chain FAILED at eval[x]: exit 3: boom"}
+    at_once = json.dumps({**head, **report_json(whole)}, indent=1, ensure_ascii=False, allow_nan=False)
     assert dump_report(whole) == at_once + "\n"

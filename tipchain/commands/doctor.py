@@ -119,7 +119,8 @@ def render(findings: Sequence[DoctorLine]) -> str:
         head, detail = f"{word} {subject}  ", say(finding.detail)
         lines += [head + detail] if "/" in detail else in_rows(detail, terminal_width(), head, " " * columns(head))
         if finding.remedy:
-            lines.append(f"{'':<8} {'':<{width}}  -> {say(finding.remedy)}")
+            indent = " " * columns(head)
+            lines += in_rows(say(finding.remedy), terminal_width(), f"{indent}-> ", f"{indent}   ")
     return "\n".join([*lines, *map(say, _end(findings))])
 
 

@@ -1,4 +1,4 @@
-"""``tipchain history add|list|show|diff|export``: nights and runs, and what changed between them."""
+"""``tipchain history add|list|show|diff``: nights and runs, and what changed between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_action, add_json, count, show
-from tipchain.core.files import check_writable, project_above, replacing_path
+from tipchain.core.files import project_above
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
 
@@ -51,14 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(changed, _diff)
-    export = add_action(actions, "export", "write tables as CSV or JSON lines")
-    export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
-    export.add_argument(
-        "--table", default="items", metavar="TABLE", help="entries, items (default), commands, verdicts or causes"
-    )
-    export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
-    export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
-    _finish(export, _export, as_json=False)
 
 
 def add_night_arguments(parser: argparse.ArgumentParser) -> None:
@@ -207,21 +199,3 @@ def _diff(args: argparse.Namespace) -> int:
         lambda: changes_text(found, None if args.all else MOST_LINES) if found else first_text(entry),
     )
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED
-
-
-def _export(args: argparse.Namespace) -> int:
-    from tipchain.history.entries import find_entry
-    from tipchain.history.render import TABLES, export
-
-    if args.table not in TABLES:
-        raise UsageError(f"--table {args.table}: expected one of {', '.join(TABLES)}")
-    check_writable({"--out": args.out})
-    with _reading(args) as (session, _):
-        chosen = [find_entry(session, name) for name in args.nights] or None
-        if args.out == "-":
-            export(session, sys.stdout, table=args.table, form=args.format, chosen=chosen)
-            return ExitCode.PASSED
-        with replacing_path(Path(args.out)) as beside, beside.open("x", encoding="utf-8", newline="") as stream:
-            count = export(session, stream, table=args.table, form=args.format, chosen=chosen)
-    print(say(f"{count} rows in {args.out}"))
-    return ExitCode.PASSED

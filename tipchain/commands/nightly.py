@@ -6,17 +6,17 @@ import argparse
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.gc import add_arguments as add_gc_arguments
 from tipchain.commands.history import NightSink, add_night_arguments, check_history
 from tipchain.commands.options import add_action, add_json, add_quiet, count, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
-from tipchain.core.language import many, say, terminal_width, use_color
+from tipchain.core.language import clean, many, say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -128,21 +128,21 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
-    from tipchain.nightly.night_report import night_junit
+    from tipchain.nightly.night_report import night_as_report
     from tipchain.nightly.nights import read_results
+    from tipchain.report.ci import annotate_run, junit_xml, summarize_run, write_summary
+    from tipchain.report.terminal import verdict_line
 
     results = read_results(folder)
     try:
+        changed = changed_lines(results, getattr(args, "database", None)) if args.github else ()
+        report = night_as_report(results, changed=changed)
         if args.junit:
-            atomic_write(Path(args.junit), night_junit(results))
+            atomic_write(Path(args.junit), junit_xml(report))
         if args.github:
-            database = getattr(args, "database", None)
-            from tipchain.nightly.night_report import annotate, summary
-            from tipchain.report.ci import write_summary
-
-            for line in annotate(results):
+            for line in annotate_run(report, Path(results.plan.root)):
                 print(line)
-            write_summary(summary(results, changed_lines(results, database)))
+            write_summary(summarize_run(report, verdict_line(report)))
     except (OSError, HistoryError) as error:
         file, reason = getattr(error, "filename", None) or "a report", getattr(error, "strerror", None) or error
         raise OutputError(f"{file}: cannot be written: {reason}") from error
@@ -266,7 +266,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
-    add_gc_arguments(add_action(actions, "gc", "delete old nights, but nothing that is needed"))
+    gc = add_action(actions, "gc", "delete old nights, but none that runs or may be resumed")
+    gc.add_argument(
+        "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
+    )
+    gc.add_argument(
+        "--keep", required=True, type=count("nights"), metavar="N", help="keep the latest N finished of each manifest"
+    )
+    gc.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    gc.set_defaults(act=_gc)
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -388,8 +396,9 @@ def _go_on(
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
-    from tipchain.nightly.night_report import NightView, summary_lines
-    from tipchain.nightly.nights import usual_seconds
+    from tipchain.nightly.night_report import NightView, night_as_report
+    from tipchain.nightly.nights import read_results, usual_seconds
+    from tipchain.report.terminal import render_ending, verdict_line
 
     history = NightSink(args.database)
     number = len(night.plan.items)
@@ -413,14 +422,13 @@ def _go_on(
         view.close()
         os.close(lock)
     code = result.exit_code
-    if code is ExitCode.PASSED and args.require_history and not history.has_it:
-        code = ExitCode.FAILED
     seconds = coordinator.state().seconds or 0.0
-    color, width = use_color(sys.stdout), terminal_width()
-    lines = list(summary_lines(night, result, night.records(), seconds, code, color=color, width=width))
-    if args.quiet:
-        lines = [say(", ").join(lines[-2:])]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+    report = night_as_report(read_results(night.folder), seconds=seconds, interrupted=result.interrupted)
+    ending = render_ending(report, color=use_color(sys.stdout), width=terminal_width())
+    print(say(verdict_line(report)) if args.quiet else f"\n{ending}")
+    if code is ExitCode.PASSED and args.require_history and not history.has_it:
+        print(say("error: the history does not have the night, which --require-history asks for"), file=sys.stderr)
+        code = ExitCode.FAILED
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -454,6 +462,28 @@ def _night(args: argparse.Namespace) -> Night:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
         print(say(f"note: {note}"), file=sys.stderr)
     return night
+
+
+def _gc(args: argparse.Namespace) -> int:
+    """Delete old nights; the exit code is 1 if one that should go is still there."""
+    from tipchain.nightly.cleanup import delete, old_nights
+    from tipchain.nightly.nights import NIGHTS
+
+    places = args.folders or [Path(NIGHTS)]
+    for folder in places:
+        if not folder.is_dir():
+            raise UsageError(
+                f"{folder}: is no folder\n  expected: a folder of nights, such as {NIGHTS} in the project's"
+            )
+    problems = 0
+    for folder in old_nights(places, args.keep, time.time()):
+        name, trouble = clean(os.path.relpath(folder)), "" if args.dry_run else delete(folder)
+        problems += bool(trouble)
+        if trouble:
+            print(say(f"error: {name} is still there: {clean(trouble)}"), file=sys.stderr)
+        else:
+            print(say(f"{'would delete' if args.dry_run else 'deleted'} {name}"))
+    return ExitCode.FAILED if problems else ExitCode.PASSED
 
 
 def _status(args: argparse.Namespace) -> int:

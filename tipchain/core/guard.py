@@ -53,13 +53,13 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
         return error.exit_code
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         name = escaped_lines(str(error.filename or "the output"))
-        print(said(f"error: {name}: {error.strerror}"), file=sys.stderr)
+        _print(said(f"error: {name}: {error.strerror}"))
         with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return ExitCode.FAILED
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         name = escaped_lines(str(error.filename)[:NAME_LETTERS])
-        print(said(f"error: {name}…: {error.strerror}"), file=sys.stderr)
+        _print(said(f"error: {name}…: {error.strerror}"))
         return ExitCode.USAGE
     message = tell(error)
     if message is not None:

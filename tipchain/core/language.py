@@ -228,7 +228,8 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             parts = [parts[0], mark.join(parts[1:])]
         read = [_read(one) for one in parts]
         said = [one for one, _ in read]
-        if said != parts and (mark != ", " or all(map(_is_said, parts, said))):
+        names = all(re.fullmatch(CODE, part) for part in parts)
+        if names or (said != parts and (mark != ", " or all(map(_is_said, parts, said)))):
             yield other.join(said), sum(left for _, left in read)
 
 
@@ -301,52 +302,32 @@ def cut(text: str, width: int) -> str:
     while columns(kept) > room:
         kept = kept[:-1]
     indent = text[: len(text) - len(text.lstrip())]
-    words = indent + _broken(text[len(indent) : len(kept) + 1], room - len(indent), words=False)[0]
+    words = in_rows(text[len(indent) : len(kept) + 1], room, indent)[0]
     kept = words if 3 * room <= 4 * columns(words) <= 4 * room else kept
     return f"{kept.rstrip()}…" if width > 0 else ""
 
 
-def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in at most so many lines, a cut marked.
-
-    A line ends at a blank, or beside a Chinese character, but never before a mark that ends something.
-    """
-    if columns(text) == len(text):
-        import textwrap
-
-        return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-    rows = _broken(text, width)
-    return (
-        rows if len(rows) <= lines else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
-    )
+UNITS = r"\d (?:%|ms|s|[KMGT]i?B|times)(?!\w)"
+"""A number's end and its unit, which stay on one line."""
+WORDS = rf"\s+|（*(?:(?:(?!{UNITS})[^\s\u2e80-\uffef]|{UNITS})+|[\u2e80-\uffef])[，。；：、）]*"
 
 
 def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
-    """Return a text in indented lines; paths and code are not broken."""
+    """Return a text in indented lines, whole.
+
+    A line ends at a blank or beside a Chinese character, but never before a mark that ends something. Paths and code are not
+    broken, and a number stays with its unit.
+    """
     if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
         return [first + text.rstrip()]
-    if columns(text) == len(text):
-        import textwrap
-
-        return textwrap.wrap(
-            text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-        ) or [first]
-    rows = _broken(text, width - max(columns(first), columns(rest)), words=False)
-    return [f"{rest if at else first}{row}" for at, row in enumerate(rows)]
-
-
-def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
-    """Return a Chinese text in lines of so many columns; ``words`` breaks words, too."""
-    rows = [""]
-    for word in re.findall(r"\s+|（*(?:[^\s\u2e80-\uffef]+|[\u2e80-\uffef])[，。；：、）]*", text):
-        if columns(rows[-1] + word.rstrip()) > width and rows[-1]:
-            rows.append("")
-        if rows[-1] or word.strip():
-            rows[-1] += word
-        while words and columns(rows[-1].rstrip()) > width:  # a word that no line holds
-            head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
-            rows[-1:] = [rows[-1][:head], rows[-1][head:]]
-    return [one.rstrip() for one in rows]
+    rows, row, indent = [], "", first
+    for word in re.findall(WORDS, re.sub(r"\s", " ", text.expandtabs())):
+        if row.strip() and columns(indent + row + word.rstrip()) > width:
+            rows.append(f"{indent}{row}".rstrip())
+            row, indent = "", rest
+        if row or word.strip() or not rows:
+            row += word
+    return [*rows, f"{indent}{row}".rstrip()]
 
 
 def fold(text: str, width: int) -> str:

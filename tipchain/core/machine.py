@@ -277,8 +277,9 @@ OPTIONAL_PACKAGES = {
     "psycopg": "tipchain[postgres]",
     "scipy": "tipchain[stats]",
     "ray": "tipchain[ray]",
+    "reprod-log": "tipchain[cpu]",
 }
-"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster."""
+"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, programs that import reprod_log."""
 
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)

@@ -1,17 +1,11 @@
-"""The history as text for 80 columns, as JSON values, CSV and JSON lines."""
+"""The history as text for 80 columns, and as JSON values."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from math import isfinite
-from typing import TextIO
-
-import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
 from tipchain.core import language
 from tipchain.core.json_text import as_json
@@ -19,7 +13,7 @@ from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
 from tipchain.history.changes import Changes, Explanation, Flip, MovedFigure
-from tipchain.history.schema import Base, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 # The history as text for 80 columns.
 
@@ -255,55 +249,3 @@ def changes_json(found: Changes) -> dict[str, object]:
     whole = {one.name: getattr(found, one.name) for one in fields(found)}
     whole |= {"before": entry_json(found.before), "after": entry_json(found.after), "nothing": found.nothing}
     return {name: as_json(value) for name, value in whole.items()}
-
-
-# The history as CSV or JSON lines, row by row.
-
-TABLES: Mapping[str, type[Base]] = {
-    "entries": Entry,
-    "items": ItemFacts,
-    "commands": CommandFacts,
-    "verdicts": VerdictFacts,
-    "causes": CauseFacts,
-}
-"""What is exported."""
-NUMBERS = {"id", "item_run_id", "entry_id", "rank", "key"}
-"""Columns that lead from table to table only."""
-
-
-def export(session: Session, stream: TextIO, *, table: str, form: str, chosen: Sequence[Entry] | None) -> int:
-    """Write a table, with names instead of numbers, and return how many rows it has.
-
-    Args:
-        session: of the history.
-        stream: where to.
-        table: one of `TABLES`.
-        form: ``csv`` (with a head; NaN is ``NaN``) or ``jsonl`` (one object a line; NaN is the string ``NaN``).
-        chosen: the entries; None for all.
-    """
-    kind = TABLES[table]
-    columns = sa.inspect(kind).columns
-    own = [column for column in columns if column.name not in NUMBERS]
-    if kind is Entry:
-        query = sa.select(*own)
-    elif kind is ItemFacts:
-        query = sa.select(Entry.name.label("entry"), Entry.title, *own).join(ItemFacts, ItemFacts.entry_id == Entry.row)
-    else:
-        query = sa.select(Entry.name.label("entry"), Entry.title, ItemFacts.id.label("item"), *own)
-        query = query.join(ItemFacts, ItemFacts.entry_id == Entry.row)
-        query = query.join(kind, columns.item_run_id == ItemFacts.row)
-    query = query.order_by(Entry.began, Entry.row, *sa.inspect(kind).primary_key)
-    query = query if chosen is None else query.where(Entry.row.in_([row for one in chosen for row in one.rows]))
-    rows = session.execute(query, execution_options={"yield_per": 2000})
-    writer = csv.writer(stream, lineterminator="\n")
-    if form == "csv":
-        writer.writerow(rows.keys())
-    count = 0
-    for row in rows.mappings():
-        count += 1
-        values = {name: as_json(value) for name, value in row.items()}
-        if form == "csv":
-            writer.writerow(json.dumps(one) if isinstance(one, (dict, list)) else one for one in values.values())
-        else:
-            stream.write(json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n")
-    return count

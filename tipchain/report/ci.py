@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.params import parse_params, read_text
 from tipchain.chain.plan import Command
 from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome, TipchainError, tally
-from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.explain.findings import Diagnosis
 from tipchain.report.lines import corrected_line
-from tipchain.report.model import RunReport
+from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import verdict_line
 
 # A run on GitHub: annotations on the lines at fault, and the step's summary.
@@ -36,6 +34,8 @@ WORKSPACE_VARIABLE = "GITHUB_WORKSPACE"
 """Names the checkout's folder, which annotations name files from."""
 ANNOTATED = 10
 """Failures that are annotated; GitHub itself shows no more of a step."""
+LISTED, TAILS = 50, 20
+"""Commands that did not pass in a summary, and those whose last lines of the log stand there."""
 SIGNS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.ERROR: "💥", Outcome.SKIP: "⏭️"}
 _ACTIVE = re.compile(r"[\\`*_{}\[\]()<>#+!|~&:@$-]")
 
@@ -79,22 +79,6 @@ def place_in_checkout(path: Path, environ: Mapping[str, str]) -> str:
     return below if not below.startswith("..") else str(path)
 
 
-def annotate_cause(cause: Diagnosis, title: str, root: Path, environ: Mapping[str, str], more: str = "") -> str:
-    """Return the workflow command that annotates the port's line at fault.
-
-    Args:
-        cause: what makes checks fail.
-        title: of the annotation.
-        root: the folder that files of causes are relative to.
-        environ: the process's.
-        more: what stands below.
-    """
-    where = {}
-    if cause.place is not None:
-        where = {"file": place_in_checkout(root / cause.place.file, environ), "line": str(cause.place.line)}
-    return workflow_command("error", cause.summary + more, {**where, "title": title})
-
-
 def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return workflow commands for a run's causes, each at the port's line; for what failed first where none is known.
 
@@ -107,13 +91,21 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
     for cause in report.diagnoses:
         count = len(cause.explains)
         checks = f"\n{many(count, 'check')} failed because of it" if count else ""
-        lines.append(annotate_cause(cause, f"{report.title}: {cause.code}", root, environ, checks))
+        where = {"title": f"{report.title}: {cause.code}"}
+        if cause.place is not None:
+            file = place_in_checkout(root / cause.place.file, environ)
+            where = {"file": file, "line": str(cause.place.line), **where}
+        lines.append(workflow_command("error", cause.summary + checks, where))
     known = {subject for cause in report.diagnoses for subject in cause.explains}
-    known |= {one.command.id for one in report.results} if report.diagnoses else set()
+    if report.diagnoses and report.chain != NIGHT_KIND:
+        known |= {one.command.id for one in report.results}
     rest = [(name, reason) for name, outcome, reason in report.parts if outcome in BAD and name not in known]
     commands = {one.command.id: one.command for one in report.results}
     for name, reason in rest[: max(ANNOTATED - len(lines), 1)]:
-        where = _place_in_file(root / report.title, commands.get(name), environ)
+        command = commands.get(name)
+        words = (root / word for word in command.argv if not word.startswith("/")) if command else ()
+        source = next((one for one in (root / report.title, *words) if one.is_file()), root / report.title)
+        where = _place_in_file(source, command, environ)
         properties = {**where, "title": f"{report.title}: {name}"}
         lines.append(workflow_command("error", reason or "no reason was given", properties))
     return lines
@@ -152,7 +144,35 @@ def summarize_run(report: RunReport, verdict: str) -> str:
         tally(report.outcomes),
     ]
     lines = [f"## {sign} {markdown(say(verdict))}", "", "; ".join(filter(None, facts)), ""]
-    return "\n".join([*lines, *(line for one in report.diagnoses for line in cause_markdown(one))]) + "\n"
+    lines += [line for one in report.diagnoses for line in cause_markdown(one)]
+    bad = [one for one in report.results if one.outcome in BAD]
+    if bad:
+        heads = " | ".join(map(say, ("outcome", "command", "reason", "log")))
+        lines += ["", f"| {heads} |", "|---|---|---|---|"]
+    for one in bad[:LISTED]:
+        cells = (one.command.id, say(one.reason), one.log)
+        lines.append(f"| {SIGNS[one.outcome]} {one.outcome.value} | {' | '.join(map(markdown, cells))} |")
+    lines += (
+        ["", say(f"{len(bad) - LISTED} more did not pass; there is no room for them here.")] if bad[LISTED:] else []
+    )
+    lines += ["", f"### {say('Notes')}", "", *_pre(map(say, report.notes))] if report.notes else []
+    for one in bad[:TAILS]:
+        lines += _folded(say(f"Last lines of the log of {one.command.id}"), one.tail) if one.tail else []
+    skipped = Counter(one.reason for one in report.results if one.outcome is Outcome.SKIP)
+    if skipped:
+        reasons = [say(f"{count} of them: {reason}") for reason, count in skipped.most_common(LISTED)]
+        lines += _folded(say(f"{skipped.total()} commands were skipped"), reasons)
+    versions = [f"{name}: {value}" for name, value in report.versions.items()]
+    return "\n".join([*lines, *(_folded(say("Environment"), versions) if versions else ())]) + "\n"
+
+
+def _folded(title: str, lines: Iterable[str]) -> list[str]:
+    return ["", f"<details><summary>{escape(title)}</summary>", "", *_pre(lines), "", "</details>"]
+
+
+def _pre(lines: Iterable[str]) -> list[str]:
+    # In one block of HTML, which ends at its end tag and not at an empty line: nothing in it is Markdown.
+    return [f"<pre>{escape(chr(10).join(lines))}</pre>"]
 
 
 def cause_markdown(cause: Diagnosis) -> Iterator[str]:
@@ -185,7 +205,7 @@ def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
     return True
 
 
-# Results as JUnit XML: of a run, of a night.
+# A run as JUnit XML.
 
 
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skipped"}
@@ -193,42 +213,29 @@ ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skip
 UNFIT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class JunitCase(NamedTuple):
-    """A command, a check or an item, as CI services list it.
-
-    Attributes:
-        group: what it is shown below, as classes are.
-        name: what it is called.
-        outcome: how it ended.
-        reason: one line; of a case that did not pass.
-        detail: what is shown of one that failed.
-        seconds: that it took.
-        place: the line that it fails for.
-        file: its source below the project's folder, where no line is known; "" if it has none.
-    """
-
-    group: str
-    name: str
-    outcome: Outcome
-    reason: str = ""
-    detail: str = ""
-    seconds: float = 0.0
-    place: SourceLine | None = None
-    file: str = ""
-
-
 def junit_xml(report: RunReport) -> str:
-    """Return ``report`` as a JUnit XML document; the suite is the parameter file in its mode."""
-    cases = []
-    for result in report.results:
-        command, reason = result.command, result.reason
-        cause = report.cause if command.step == "align" and result.outcome in BAD else None
-        if cause is not None:
-            reason = f"{cause.summary} ({reason})"
-        detail = "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
-        place = cause.place if cause else None
-        cases.append(JunitCase(command.step, command.id, result.outcome, reason, detail, result.seconds, place))
+    """Return ``report`` as a JUnit XML document, of one suite; characters that XML cannot hold become question marks."""
+    name, counts = f"{report.title} {report.mode}".strip(), Counter(report.outcomes)
+    found = {"tests": counts.total(), "failures": counts[Outcome.FAIL], "errors": counts[Outcome.ERROR]}
+    numbers = {key: str(count) for key, count in {**found, "skipped": counts[Outcome.SKIP]}.items()}
+    numbers["time"] = f"{report.seconds:.3f}"
+    root = ET.Element("testsuites", {"name": name, **numbers})
+    suite = ET.SubElement(root, "testsuite", {"name": name, "timestamp": report.started, **numbers})
+    inside = ET.SubElement(suite, "properties")
+    facts = {"verdict": verdict_line(report), **({"chain": report.chain} if report.chain else {}), **report.versions}
+    for key, value in facts.items():
+        ET.SubElement(inside, "property", {"name": key, "value": value})
+
     causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}
+    for result in report.results:
+        command, reason, cause = result.command, result.reason or result.outcome.value, causes.get(result.command.id)
+        if command.step == "align" and result.outcome in BAD:
+            cause = cause or report.cause
+        message = f"{cause.summary} ({reason})" if cause else reason
+        log = [f"log: {result.log}"] if result.log else []
+        detail = "\n".join([message, f"$ {shlex.join(command.argv)}", *log, *result.tail])
+        case = {"classname": command.step, "name": command.id, "time": f"{result.seconds:.3f}"}
+        _add_case(suite, case, result.outcome, message, detail, cause)
     for verdict in report.verdicts:
         # The first that fails for a cause tells it, the others refer to that one.
         cause = causes.get(verdict.subject)
@@ -238,46 +245,19 @@ def junit_xml(report: RunReport) -> str:
             first = cause.explains[0]
             message = cause.summary if verdict.subject == first else f"follows from {first}: {cause.message}"
             detail = "\n".join(filter(None, (message, verdict.reason, cause.evidence)))
-        group, place = f"verdict.{stage}".rstrip("."), cause.place if cause else None
-        cases.append(JunitCase(group, key, verdict.outcome, message, detail, place=place))
-    name = f"{report.title} {report.mode}".strip()
-    facts = {"verdict": verdict_line(report), **({"chain": report.chain} if report.chain else {}), **report.versions}
-    return junit_document(name, {name: cases}, facts, report.started, report.seconds)
-
-
-def junit_document(
-    name: str, suites: Mapping[str, Sequence[JunitCase]], facts: Mapping[str, str], started: str, seconds: float
-) -> str:
-    """Return suites of cases as a JUnit XML document; characters that XML cannot hold become question marks.
-
-    Args:
-        name: of all suites.
-        suites: cases by the name of their suite.
-        facts: properties of each suite.
-        started: local time as ISO 8601.
-        seconds: that all of it took.
-    """
-    root = ET.Element("testsuites", {"name": name, **_counts(itertools.chain(*suites.values()), seconds)})
-    for title, cases in suites.items():
-        took = seconds if len(suites) == 1 else sum(one.seconds for one in cases)
-        suite = ET.SubElement(root, "testsuite", {"name": title, "timestamp": started, **_counts(cases, took)})
-        inside = ET.SubElement(suite, "properties")
-        for key, value in facts.items():
-            ET.SubElement(inside, "property", {"name": key, "value": value})
-        for one in cases:
-            where = {"file": one.place.file, "line": str(one.place.line)} if one.place else {"file": one.file}
-            attributes = {"classname": one.group, "name": one.name, "time": f"{one.seconds:.3f}", **where}
-            case = ET.SubElement(suite, "testcase", {key: value for key, value in attributes.items() if value})
-            if one.outcome in ELEMENTS:
-                element = ET.SubElement(case, ELEMENTS[one.outcome], {"message": one.reason})
-                element.text = None if one.outcome is Outcome.SKIP else one.detail
+        case = {"classname": f"verdict.{stage}".rstrip("."), "name": key, "time": "0.000"}
+        _add_case(suite, case, verdict.outcome, message, detail, cause)
     ET.indent(root)
     text = UNFIT.sub("?", ET.tostring(root, encoding="unicode"))
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
-def _counts(cases: Iterable[JunitCase], seconds: float) -> dict[str, str]:
-    counts = Counter(one.outcome for one in cases)
-    found = {"tests": counts.total(), "failures": counts[Outcome.FAIL], "errors": counts[Outcome.ERROR]}
-    found["skipped"] = counts[Outcome.SKIP]
-    return {**{name: str(count) for name, count in found.items()}, "time": f"{seconds:.3f}"}
+def _add_case(
+    suite: ET.Element, facts: dict[str, str], outcome: Outcome, message: str, detail: str, cause: Diagnosis | None
+) -> None:
+    place = cause.place if cause else None
+    where = {"file": place.file, "line": str(place.line)} if place else {}
+    case = ET.SubElement(suite, "testcase", {**facts, **where})
+    if outcome in ELEMENTS:
+        element = ET.SubElement(case, ELEMENTS[outcome], {"message": message})
+        element.text = None if outcome is Outcome.SKIP else detail

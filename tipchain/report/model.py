@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, result_json
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
-from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
+from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.modes import INFO, LATEST, PREFLIGHT, STAGES
 
@@ -24,6 +24,8 @@ else:
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
 """A case's stage of what live models have another name for."""
+NIGHT_KIND = "night"
+"""The kind of chain of a night, whose commands are its items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,7 @@ class RunReport:
     Attributes:
         title: what ran: the parameter file or the case.
         mode: the mode's name.
-        chain: the kind of chain (`tipchain.chain.kinds`); "" for alignments, and in reports of earlier tipchains.
+        chain: the kind of chain (`tipchain.chain.kinds`), or `NIGHT_KIND`; "" for alignments, and in reports of earlier tipchains.
         run: the run's folder, as shown to the user; "" where there is none.
         started: local time as ISO 8601.
         seconds: wall time.
@@ -268,6 +270,17 @@ class RunReport:
     stated: int | None = field(default=None, compare=False)
 
     @property
+    def word(self) -> str:
+        """What came out in one word: PASS, ACCEPTED, FAIL, ERROR, INCONCLUSIVE or INTERRUPTED."""
+        code = self.exit_code
+        if code is ExitCode.PASSED:
+            return "ACCEPTED" if any(one.accepted for one in self.verdicts) else "PASS"
+        if code is ExitCode.FAILED:
+            failed = Outcome.FAIL in self.outcomes or any(one.outcome in BAD for one in self.results)
+            return "FAIL" if failed else "ERROR"
+        return "INTERRUPTED" if self.interrupted else "INCONCLUSIVE"
+
+    @property
     def parts(self) -> list[tuple[str, Outcome, str]]:
         """What all results and verdicts are about, how they came out, and why."""
         results = [(one.command.id, one.outcome, one.reason) for one in self.results]
@@ -305,10 +318,13 @@ FILE_NAME = "report.json"
 
 
 def dump_report(report: RunReport) -> str:
-    """Return ``report`` as JSON text."""
+    """Return ``report`` as JSON text, with its verdict as a word and as a sentence."""
+    from tipchain.report.terminal import verdict_line  # which tells of this module's reports
+
     # One result after the other: as values, all of a long chain's would need many times the text's memory.
     results = [_text(result_json(result)).replace("\n", "\n  ") for result in report.results]
-    rest = _text(report_json(replace(report, results=()), exit_code=report.exit_code))
+    head = {"format": FORMAT, "outcome": report.word, "verdict": verdict_line(report)}
+    rest = _text({**head, **report_json(replace(report, results=()), exit_code=report.exit_code)})
     listed = "[\n  " + ",\n  ".join(results) + "\n ]" if results else "[]"
     return rest.replace('"results": []', f'"results": {listed}', 1) + "\n"
 

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from tipchain.core.json_text import flat_facts
 from tipchain.core.language import clean, language, many, say
-from tipchain.errors import BAD, ExitCode, Outcome, worst
+from tipchain.errors import BAD, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.report.lines import corrected_line, without_line
 from tipchain.report.model import RunReport
@@ -178,7 +178,8 @@ def render_run(
         first: the first layer at fault, a `tipchain.explain.locate.verdicts.LayerVerdict`.
         template: the page, or the cell of a notebook.
     """
-    tone, word = _tone(report)
+    word = report.word
+    tone = {"PASS": "pass", "ACCEPTED": "pass", "FAIL": "fail"}.get(word, "unknown")
     headline, told = _split(say(verdict or verdict_line(report)))
     day, _, time = report.started.partition("T")
     facts = {
@@ -214,18 +215,6 @@ def render_run(
     )
 
 
-def _tone(report: RunReport) -> tuple[str, str]:
-    """Return the tone of a page and its first word."""
-    if report.interrupted:
-        return "unknown", "INTERRUPTED"
-    if report.exit_code is ExitCode.PASSED:
-        return "pass", "PASS"
-    if report.exit_code is ExitCode.NOTHING_CHECKED:
-        return "unknown", "INCONCLUSIVE"
-    failed = Outcome.FAIL in report.outcomes or any(result.outcome in BAD for result in report.results)
-    return ("fail", "FAIL") if failed else ("unknown", "ERROR")
-
-
 def _split(verdict: str) -> tuple[str, str]:
     """Split a verdict into its headline and the rest."""
     found = re.match(r"the chain FAILED(?= at )|(?:`[^`]*`|[^`])*?(?=: |：)", verdict)  # noqa: RUF001
@@ -248,6 +237,7 @@ def _sections(report: RunReport, causes: Sequence[Diagnosis]) -> Iterator[PageSe
 def _stage_row(name: str, verdicts: Sequence[Verdict], causes: Sequence[Diagnosis]) -> StageRow:
     bad = [verdict for verdict in verdicts if verdict.outcome in BAD]
     whole = len(verdicts) == 1 and verdicts[0].subject == name
+    accepted = any(verdict.accepted for verdict in verdicts)
     shares = [verdict.share for verdict in verdicts if verdict.share is not None]
     checks = many(len(verdicts), "check")
     subjects = {verdict.subject for verdict in bad}
@@ -257,7 +247,11 @@ def _stage_row(name: str, verdicts: Sequence[Verdict], causes: Sequence[Diagnosi
     return StageRow(
         outcome=worst(verdict.outcome for verdict in verdicts),
         name=name,
-        counted="" if whole else f"{len(bad)} of {checks} did not pass" if bad else checks,
+        counted=""
+        if whole
+        else f"{len(bad)} of {checks} did not pass"
+        if bad
+        else f"{checks}{', accepted' * accepted}",
         share=max(shares) if shares and not bad else None,
         cause=cause,
         own=bool(cause) and causes[cause - 1].stage == name,

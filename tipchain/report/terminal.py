@@ -1,24 +1,23 @@
-"""Renders a run's report as text: whole, or its ending in at most 30 lines."""
+"""Renders a run's report as text: every check, or the verdict with what explains it."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
+from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import LOCATABLE, PREFLIGHT, SOLO, STAGES, Mode
 from tipchain.report.lines import corrected_line, without_line
-from tipchain.report.model import RunReport, stage_of
+from tipchain.report.model import NIGHT_KIND, RunReport, stage_of
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
@@ -92,7 +91,8 @@ def _result_rows(result: Result, color: bool, width: int) -> Iterator[str]:
     else:
         rows = [*broken(name, width - indent), log]
     rows += in_rows(say(clean(result.reason)), width - indent) if result.outcome is Outcome.SKIP else []
-    rows += textwrap.wrap(figures_text(result.figures), width - indent)
+    figures = figures_text(result.figures)
+    rows += in_rows(figures, width - indent) if figures else []
     yield head + rows[0]
     yield from (" " * indent + row for row in rows[1:])
 
@@ -127,7 +127,9 @@ def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
         lines.append(say(f"  log: {clean(result.log)}" + (", its last lines:" if result.tail else "")))
-    return lines + [f"  | {row}" for line in result.tail[-TAIL_AT_LENGTH:] for row in _wrapped(clean(line), width - 4)]
+    return lines + [
+        row for line in result.tail[-TAIL_AT_LENGTH:] for row in in_rows(clean(line), width, "  | ", "  |   ")
+    ]
 
 
 def _below(run: str, text: str) -> str:
@@ -136,22 +138,13 @@ def _below(run: str, text: str) -> str:
     return re.sub(rf"(?<![\w./-])(?:\./)?{re.escape(run)}/", "", text) if run else text
 
 
-def _wrapped(line: str, width: int) -> list[str]:
-    """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
-    return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=4, placeholder=" ...") or [""]
-
-
 # Its ending.
 
 
-LINES, WIDTH = 30, 80
+WIDTH = 80
 MOST_ROWS = 14
 """Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
-HEAD_LINES, FIX_LINES, WHY_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 9, 8, 6
-ROW_LINES = 3
-"""Lines that a row may take."""
-TEXT_COLUMNS = 27
-"""Columns that an outcome and what is said beside a name have at least."""
+NOTES, TAIL_LINES = 5, 6
 LABEL = 6
 """Columns of the words that lines begin with: ``fix``, ``log``, ``next``."""
 NOUNS: Mapping[str, str] = {
@@ -168,10 +161,6 @@ NOUNS: Mapping[str, str] = {
     "forward": "model",
 }
 """What is not the same where a stage fails, or a piece is the cause; the others are called as the stage is."""
-
-
-OF_ITSELF: Mapping[str, str] = {"inference": "exported against port", "distributed": "processes against one"}
-"""What the stages compare that hold the port against itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,22 +189,12 @@ def verdict_line(report: RunReport) -> str:
 def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
     """Return the verdict with what explains it, a row for each stage or command, and how to go on."""
     outcome, text = _headline(report)
-    head = wrapped(say(text), width, HEAD_LINES)
-    rows = _rows(report)
-    # How many checks ended how, and what all of it took.
+    head = in_rows(say(text), width)
     told = counts_text(Counter(report.outcomes)) or "no checks"
     foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     details = [*_causes(report, width), *_failed_command(report, width)]
-    # Rows are whole where all of it has room; what explains the verdict may take what the rest leaves, blank lines counted.
-    for most in (ROW_LINES, 1):
-        table = _table(rows, color, width, most)
-        room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
-        if _height(details, width) <= room:
-            break
-    while _height(details, width) > max(room, 0):
-        details.pop()
-    notes = _notes(report, min(room - _height(details, width), NOTE_LINES), width)
-    blocks = [[paint(head[0], outcome, color), *head[1:], *details], table, [*notes, *foot]]
+    table = _table(_rows(report), color, width)
+    blocks = [[paint(head[0], outcome, color), *head[1:], *details], table, [*_notes(report, width), *foot]]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -224,7 +203,8 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
 
 def _headline(report: RunReport) -> tuple[Outcome, str]:
     """Return the verdict as an outcome and a sentence."""
-    outcome, text = _of_chain(report) if report.results else _of_alignment(report)
+    read = _of_night if report.chain == NIGHT_KIND else _of_chain if report.results else _of_alignment
+    outcome, text = read(report)
     if not report.interrupted:
         return outcome, text
     if outcome is Outcome.SKIP and report.results:
@@ -278,6 +258,16 @@ def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) 
 def _of_cause(cause: Diagnosis) -> str:
     noun = _noun(cause.port_path) if cause.port_path in PIECES else "model"
     return f"{NOT_THE_SAME}{noun}: {_flat(cause.message)}"
+
+
+def _of_night(report: RunReport) -> tuple[Outcome, str]:
+    bad = [one for one in report.results if one.outcome in BAD]
+    total, passed = len(report.results), sum(one.outcome is Outcome.PASS for one in report.results)
+    if bad:
+        causes = {subject: one.message for one in report.diagnoses for subject in one.explains}
+        reason = causes.get(bad[0].command.id) or bad[0].reason
+        return Outcome.FAIL, f"{len(bad)} of {total} items did not pass: {clean(bad[0].command.id)}: {_flat(reason)}"
+    return (Outcome.PASS if passed else Outcome.SKIP), f"{passed} of {total} items passed"
 
 
 def _of_chain(report: RunReport) -> tuple[Outcome, str]:
@@ -339,10 +329,10 @@ def _causes(report: RunReport, width: int) -> list[str]:
     others = [one for one in report.diagnoses if one is not first and one.is_known]
     for one in others[:2]:
         place = f" ({one.place})" if one.place else ""
-        lines += _labelled("also", f"{_of_cause(one).removeprefix(NOT_THE_SAME)}{place}", 2, width)
-    lines += _labelled("", f"and {len(others) - 2} more, with tipchain report -v", 1, width) if len(others) > 2 else []
+        lines += _labelled("also", f"{_of_cause(one).removeprefix(NOT_THE_SAME)}{place}", width)
+    lines += _labelled("", f"and {len(others) - 2} more, with tipchain report -v", width) if len(others) > 2 else []
     if report.undiagnosed:
-        lines += _labelled("why" if first is None else "left", report.undiagnosed, 2, width)
+        lines += _labelled("why" if first is None else "left", report.undiagnosed, width)
     return lines
 
 
@@ -356,14 +346,14 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     lines += _fix(cause, more, width) if cause.fix else []
     explains = cause.explained is not None and cause.is_known
     share = f"explains {cause.explained:.0%} of the difference; " if explains else ""
-    lines += _labelled("why", f"{share}{cause.evidence}", WHY_LINES, width)
+    lines += _labelled("why", f"{share}{cause.evidence}", width)
     stages = [
         one for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains) if one != cause.stage
     ]
     if stages:
         number = sum(subject.partition("/")[0] in stages for subject in cause.explains)
         checks = many(number, "failed check follows", "failed checks follow")
-        lines += _labelled("then", f"{checks} from it, in {', '.join(stages)}", 1, width)
+        lines += _labelled("then", f"{checks} from it, in {', '.join(f'`{one}`' for one in stages)}", width)
     return lines
 
 
@@ -371,8 +361,8 @@ def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:
-        return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
-    return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), *_code("", wanted, width)]
+        return _labelled("fix", f"{cause.fix}{more}", width)
+    return [*_labelled("fix", f"{without_line(cause)}{more}", width), *_code("", wanted, width)]
 
 
 def _code(label: str, text: str, width: int) -> list[str]:
@@ -393,7 +383,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     costs = len(lost) - 1
     if costs:
         what = "1 command was" if costs == 1 else f"{costs} commands were"
-        lines += _labelled("then", f"{what} not run, for want of what it makes", 1, width)
+        lines += _labelled("then", f"{what} not run, for want of what it makes", width)
     if first.log:
         log = clean(f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log)
         lines.append(f"  {_label('log')}{log}")
@@ -403,7 +393,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
     # Of an alignment the verdict tells most; paths and the next command stand below it.
     verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
     shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
-    return lines + [cut(f"  | {line}", width) for line in shown]
+    return lines + [row for line in shown for row in in_rows(line, width, "  | ", "  |   ")]
 
 
 # The rows.
@@ -412,7 +402,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
 def _rows(report: RunReport) -> list[Row]:
     stages = [_stage_row(name, ones, report) for name, ones in by_stage(report.verdicts).items()]
     commands = [_command_row(one) for one in report.results]
-    if len(stages) + len(commands) > MOST_ROWS:
+    if len(stages) + len(commands) > MOST_ROWS and report.chain != NIGHT_KIND:
         commands = list(_step_rows(report.results))
     rows = [*commands, *stages]
     if len(rows) <= MOST_ROWS:
@@ -449,9 +439,10 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
         skipped = sum(one.outcome is Outcome.SKIP for one in ones)
         shares = [one.share for one in ones if one.share is not None]
         close = "" if not any(shares) else f", {percent(max(shares))} of the tolerance"
-        text = (f"{checks}, {OF_ITSELF[name]}" if name in OF_ITSELF else checks) + (
-            ", equal" if len(shares) == len(ones) and not max(shares) else close
-        )
+        of_itself = {"inference": f"{checks} of the exported program", "distributed": f"{checks} of several processes"}
+        text = of_itself.get(name, checks) + (", equal" if len(shares) == len(ones) and not max(shares) else close)
+        accepted = dict.fromkeys(_flat(one.accepted) for one in ones if one.accepted)
+        text += f", accepted: {'; '.join(accepted)}" if accepted else ""
         text += (
             f", {skipped} skipped: {_flat(next(one.reason for one in ones if one.outcome is Outcome.SKIP))}"
             if skipped
@@ -497,23 +488,21 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
         yield Row(outcome=worst(one.outcome for one in ones), name=clean(step), text=text)
 
 
-def _table(rows: Sequence[Row], color: bool, width: int, most: int) -> list[str]:
-    """Return rows of a table, each in at most so many lines."""
-    # A long name pushes what is said of it aside, and leaves the other rows their room.
-    names = [cut(row.name, width - TEXT_COLUMNS) for row in rows]
-    taken = {name: columns(name) for name in names}
-    column, longest = (
-        max((one for one in taken.values() if one <= width // 2), default=0),
-        max(taken.values(), default=0),
-    )
+def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
+    """Return rows of a table; what is said of a long name stands below it."""
+    names = {row.name: columns(row.name) for row in rows}
+    column = max((taken for taken in names.values() if taken <= width // 2), default=0)
     lines = []
-    for row, name in zip(rows, names, strict=True):
-        head = mark(row.outcome, False)
-        cell = padded(name, column if taken[name] <= column else longest)
-        indent = columns(f"{head}{cell}  ")
-        first, *rest = wrapped(say(row.text), width - indent, most)
-        lines.append(f"{mark(row.outcome, color)}{cell}  {first}".rstrip())
-        lines += [" " * indent + line for line in rest]
+    for row in rows:
+        head, indent = mark(row.outcome, color), " " * (columns(mark(row.outcome, False)) + column + 2)
+        text, longest = say(row.text), max(names.values())
+        if names[row.name] > column and columns(f"{indent}{text}") - column + longest <= width:
+            lines.append(f"{head}{padded(row.name, longest)}  {text}")
+        elif names[row.name] > column:
+            lines += [f"{head}{row.name}", *in_rows(text, width, indent, indent)]
+        else:
+            first, *rest = in_rows(text, width - len(indent))
+            lines += [f"{head}{padded(row.name, column)}  {first}".rstrip(), *(indent + line for line in rest)]
     return lines
 
 
@@ -523,26 +512,29 @@ def _table(rows: Sequence[Row], color: bool, width: int, most: int) -> list[str]
 def _foot(report: RunReport, width: int) -> list[str]:
     """Return the files to read, as far as they are there, and the command to go on with."""
     run = Path(report.run) if report.run else None
-    told = {"page": Path(report.page) if report.page else None}
+    told: dict[str, Path | str | None] = {"page": Path(report.page) if report.page else None}
     if run is not None:
         logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
         of_alignment = bool(report.verdicts) and not report.results
         told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
         # Of a command that failed its log is told.
         told["run"] = run if report.results and not any(one in BAD for one in report.outcomes) else None
+    told["next"] = next_command(report) or None
     lines: list[str] = []
     for name, path in told.items():
         # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
         text = "" if path is None else _flat(str(path))
         fits = len(text) <= width - LABEL
         lines += ([f"{_label(name)}{text}"] if fits else [_label(name).rstrip(), text]) if text else []
-    following = next_command(report)
-    return [*lines, *([f"{_label('next')}{following}"] if following else [])]
+    return lines
 
 
 def command_of(report: RunReport) -> str:
     """Return the command that runs it all again; empty where there is none to tell."""
     title = shlex.quote(clean(report.title))
+    if report.chain == NIGHT_KIND:
+        manifest = clean(report.versions.get("manifest", report.title))
+        return shlex.join(["tipchain", "nightly", "resume", os.path.relpath(manifest)]) if report.interrupted else ""
     if report.results:
         return shlex.join(["tipchain", "run", clean(report.title), report.mode, *map(clean, report.call)])
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
@@ -555,6 +547,8 @@ def next_command(report: RunReport) -> str:
     title = shlex.quote(clean(report.title))
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
+        if report.chain == NIGHT_KIND:
+            return command_of(report)
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
         return f"{command_of(report)} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
@@ -567,27 +561,18 @@ def next_command(report: RunReport) -> str:
     return f"tipchain align {title}{mode}" if report.interrupted else ""
 
 
-def _notes(report: RunReport, room: int, width: int) -> list[str]:
-    if room < 1 or not report.notes:
-        return []
-    lines: list[str] = []
-    left = len(report.notes)
-    for note in report.notes:
-        rows = _labelled("note", note, LINES, width + 2)
-        if len(lines) + len(rows) + (left > 1) > room:
-            break
-        lines += [row[2:] for row in rows]
-        left -= 1
-    more = f"{left} more" if lines else many(left, "note")
-    return [*lines, f"{_label('note')}{say(f'{more} with -v')}"] if left else lines
+def _notes(report: RunReport, width: int) -> list[str]:
+    lines = [row[2:] for note in report.notes[:NOTES] for row in _labelled("note", note, width + 2)]
+    left = len(report.notes[NOTES:])
+    return [*lines, f"{_label('note')}{say(f'{left} more with -v')}"] if left else lines
 
 
 # Text.
 
 
-def _labelled(label: str, text: str, lines: int, width: int) -> list[str]:
+def _labelled(label: str, text: str, width: int) -> list[str]:
     """Return a text below the verdict, with a word in front of its first line."""
-    body = wrapped(say(_flat(text)), width - LABEL - 2, lines)
+    body = in_rows(say(_flat(text)), width - LABEL - 2)
     return [f"  {_label('' if number else label)}{row}" for number, row in enumerate(body)]
 
 
@@ -600,8 +585,3 @@ def _flat(text: str) -> str:
     line = "; ".join(line.strip() for line in clean(text).splitlines() if line.strip())
     line = re.sub(r"(?<![\w./-])/\S*/(?:site|dist)-packages/", "", line)
     return re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "", line)
-
-
-def _height(lines: Sequence[str], width: int) -> int:
-    """Return how many rows of a terminal lines take; paths are never cut."""
-    return sum(max(ceil(columns(line) / width), 1) for line in lines)

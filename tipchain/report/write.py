@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain.core.files import atomic_write, writing
-from tipchain.core.language import say, terminal_width, use_color
+from tipchain.core.language import fold, say, terminal_width, use_color
 from tipchain.errors import ExitCode, UsageError
 from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
 from tipchain.report.model import RunReport, dump_report
@@ -93,7 +93,8 @@ def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: P
         stream = sys.stderr
     color, width = use_color(stream), terminal_width()
     if targets.quiet:
-        stream.write(f"{say(verdict_line(report))}\n")
+        verdict = say(verdict_line(report))
+        stream.write(f"{fold(verdict, width) if stream.isatty() else verdict}\n")
     else:
         whole = f"{render_report(report, color=color, width=width)}\n\n" if targets.verbose else ""
         stream.write(f"{whole}{render_ending(report, color=color, width=width)}\n")
