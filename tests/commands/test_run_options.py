@@ -290,7 +290,8 @@ def test_a_failed_run_says_how_to_go_on_with_the_same_chain():
     words = shlex.split(lines[lines.index("next") + 1].removeprefix("tipchain "))
     assert words[-1] == "--resume"
     stub(Path.cwd() / "py", LEAVES)
-    assert call(*words).returncode == 0
+    done = call(*words)
+    assert done.returncode == 0, (words, done.stdout)
     (train,) = (one["command"] for one in report()["results"] if one["command"]["step"] == "train")
     assert "--epochs=7" in train["argv"]
 

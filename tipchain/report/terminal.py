@@ -512,18 +512,17 @@ def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
 def _foot(report: RunReport, width: int) -> list[str]:
     """Return the files to read, as far as they are there, and the command to go on with."""
     run = Path(report.run) if report.run else None
-    told: dict[str, Path | str | None] = {"page": Path(report.page) if report.page else None}
+    told = {"page": _flat(report.page)}
     if run is not None:
         logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
         of_alignment = bool(report.verdicts) and not report.results
-        told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
+        told["log"] = next((_flat(str(one)) for one in logs if of_alignment and one.is_file()), "")
         # Of a command that failed its log is told.
-        told["run"] = run if report.results and not any(one in BAD for one in report.outcomes) else None
-    told["next"] = next_command(report) or None
+        told["run"] = _flat(str(run)) if report.results and not any(one in BAD for one in report.outcomes) else ""
+    told["next"] = next_command(report)
     lines: list[str] = []
-    for name, path in told.items():
+    for name, text in told.items():
         # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
-        text = "" if path is None else _flat(str(path))
         fits = len(text) <= width - LABEL
         lines += ([f"{_label(name)}{text}"] if fits else [_label(name).rstrip(), text]) if text else []
     return lines
