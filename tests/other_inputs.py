@@ -37,11 +37,6 @@ FAULTS = {
         (SEQUENCES,),
     ),
     "branch-on-batch": (last, lambda net, x: net.last(x) * (2 if len(x) == 1 else 1), (SEQUENCES,)),
-    "samples-mixed": (
-        lambda net, x: net.last(x).mean(1),
-        lambda net, x: net.last(x).reshape([1, -1, WIDE]).mean(1),
-        (SEQUENCES[:1],),
-    ),
     "squeezed": (
         lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(1),
         lambda net, x: net.last(x.mean(1, keepdim=True)).squeeze(),
@@ -52,16 +47,6 @@ FAULTS = {
         lambda net, x: net.last(net.rows(x)).sum(1),
         (IDS,),
     ),
-    "number-of-edges": (
-        lambda net, x, edges: net.last(x).index_add(0, edges[1], x[edges[0]]) / edges.shape[1],
-        lambda net, x, edges: net.last(x).index_add(edges[1], 0, x[edges[0]]) / 9,
-        (NODES, EDGES),
-    ),
-    "number-of-nodes": (
-        lambda net, x, edges: net.last(x.index_add(0, edges[1], x[edges[0]])).sum(0) / len(x),
-        lambda net, x, edges: net.last(x.index_add(edges[1], 0, x[edges[0]])).sum(0) / 5,
-        (NODES, EDGES),
-    ),
     "mask": (
         lambda net, x, mask: net.last(x * mask.unsqueeze(-1)),
         lambda net, x, mask: net.last(x),
@@ -71,12 +56,6 @@ FAULTS = {
 """What gives other outputs: the reference's forward, the port's, and inputs."""
 RAISING = {
     "batch": (last, lambda net, x: net.last(x.reshape([4, 6, WIDE])), (SEQUENCES,)),
-    "batch-alone": (
-        lambda net, x: net.last(x.view(len(x), 6, WIDE)),
-        lambda net, x: net.last(x.reshape([4, 6, WIDE])),
-        (SEQUENCES,),
-    ),
-    "length": (last, lambda net, x: net.last(x) + paddle.zeros([6, WIDE]), (SEQUENCES,)),
     "size": (
         lambda net, x: net.last(TF.adaptive_avg_pool2d(net.conv(x), 1).flatten(1)),
         lambda net, x: net.last(net.conv(x).reshape([-1, WIDE, 14 * 14]).mean(-1)),

@@ -23,7 +23,7 @@ def sides(frameworks):
 
 
 @pytest.mark.parametrize(("resize", "crop"), SIZES)
-@pytest.mark.parametrize("size", [(8, 8), (300, 201), (200, 333), (256, 500), (257, 259), (1, 40)])
+@pytest.mark.parametrize("size", [(8, 8), (300, 201), (1, 40)])
 def test_transforms_agree(sides, size, resize, crop):
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     image = Image.fromarray(pixels)

@@ -94,7 +94,7 @@ def test_a_clip_holds_the_frames_it_should(sides, folder):
         assert brightness == pytest.approx([4 * 4, 4 * 10, 4 * 16], abs=2)
 
 
-@pytest.mark.parametrize("size", [(40, 30), (30, 41), (20, 20), (333, 57)])
+@pytest.mark.parametrize("size", [(40, 30), (20, 20)])
 def test_transforms_agree(sides, size):
     torch_side, paddle_side = sides
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +73,7 @@ def fuse_by_hand(maps, state, segments, mode):
     return result
 
 
-@pytest.mark.parametrize(
-    ("mode", "share", "alpha"), [*product(("T", "TH", "THW"), (False, True), (0.25,)), ("THW", False, 1.0)]
-)
+@pytest.mark.parametrize(("mode", "share", "alpha"), [("T", False, 0.25), ("TH", True, 0.25), ("THW", False, 1.0)])
 def test_the_module_is_the_papers(sides, mode, share, alpha):
     torch, paddle, *_ = sides
     reference, port = twins(sides, "MultiView", 8, 3, alpha=alpha, share=share, mode=mode)
@@ -114,21 +111,6 @@ def test_the_module_stands_before_the_first_convolution_and_not_before_the_short
         assert np.abs(mixed - maps).max() > 0.1
 
 
-@pytest.mark.parametrize(("mvf_freq", "differs"), [((0, 0, 0, 0), False), ((0, 0, 1, 1), True)])
-def test_only_the_module_sees_the_order_of_frames(sides, mvf_freq, differs):
-    torch, paddle, *_ = sides
-    clip = noise(2, 4, 3, 32, 32)
-    reference, port = twins(sides, "build_model", **SMALL, mvf_freq=mvf_freq, seen=clip)
-    for order in ([3, 2, 1, 0], [1, 3, 0, 2]):
-        with torch.no_grad(), paddle.no_grad():
-            for run in (
-                lambda x, model=reference: model(torch.from_numpy(x)),
-                lambda x, model=port: model(paddle.to_tensor(x)),
-            ):
-                gap = np.abs(run(clip).numpy() - run(np.ascontiguousarray(clip[:, order])).numpy()).max()
-                assert (gap > 1e-3) == differs
-
-
 def test_numbers_of_parameters_and_names(sides):
     _, _, torch_side, paddle_side = sides
     # ResNet without its last Linear, that Linear, and the modules: three taps in three views and BatchNorm's two.
@@ -150,39 +132,11 @@ def test_numbers_of_parameters_and_names(sides):
 
 
 @pytest.mark.parametrize(
-    "options", [{"mode": "TH", "share": True, "alpha": 0.5, "mvf_freq": (1, 0, 1, 0)}, {"depth": 50}]
-)
-def test_models_and_gradients_agree(sides, options):
-    torch, paddle, torch_side, paddle_side = sides
-    """In float64, where only epsilon differs: Paddle keeps BatchNorm's in float32."""
-    clip, label = noise(2, 2, 3, 32, 48), np.array([1, 5])
-    reference, port = twins(sides, "build_model", **{**SMALL, "num_segments": 2, **options}, seen=clip)
-    reference, port, clip = reference.double(), port.to(dtype="float64"), clip.astype(np.float64)
-    outputs, gradients = [], []
-    for model, side, framework in ((reference, torch_side, torch), (port, paddle_side, paddle)):
-        tensor = framework.to_tensor if framework is paddle else framework.from_numpy
-        logits = model(tensor(clip))
-        side.build_loss()(logits, tensor(label)).backward()
-        outputs.append(logits.detach().numpy())
-        gradients.append({name: one.grad.numpy() for name, one in model.named_parameters() if one.grad is not None})
-    assert np.abs(outputs[0]).max() > 0.1
-    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-6)
-    assert gradients[0].keys() == gradients[1].keys()
-    largest = max(np.abs(value).max() for value in gradients[0].values())
-    for name, expected in gradients[0].items():
-        actual = gradients[1][name].T if name == "fc.weight" else gradients[1][name]
-        np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6 * largest, err_msg=name)
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"depth": 34}, "depth is 34, expected one of: 18, 50"),
-        ({"mode": "HW"}, "mode is 'HW', expected one of: T, TH, THW"),
         ({"alpha": 0.001}, "leaves 0 of 128 channels"),
-        ({"alpha": 1.5}, "alpha is 1.5"),
         ({"mvf_freq": (1, 1)}, r"mvf_freq is \[1, 1\]"),
-        ({"mvf_freq": (0, 0, 2, 1)}, "expected a 0 or 1"),
     ],
 )
 def test_wrong_options_are_refused(sides, options, message):

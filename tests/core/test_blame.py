@@ -23,11 +23,8 @@ from tipchain.frameworks.base import Trainer, check_batch, checking
 @pytest.mark.parametrize(
     ("file", "own"),
     [
-        (json.__file__, False),
         (np.__file__, False),
         (tipchain.cli.__file__, False),
-        ("<string>", False),
-        ("/elsewhere/lib/python3/dist-packages/net.py", False),
         ("/elsewhere/site-packages/net.py", False),
         ("/elsewhere/my-site-packages/net.py", True),
         (__file__, True),
@@ -118,21 +115,8 @@ def test_the_lines_that_led_there_are_told(capsys):
     assert f"  called from: {lines_here('return boom()')}\n  in: the port" in capsys.readouterr().err
 
 
-def test_a_helps_exit_stays_one():
-    from argparse import ArgumentParser
-
-    with pytest.raises(SystemExit) as ended:
-        guarded(partial(ArgumentParser(prog="x").parse_args, ["--help"]))
-    assert ended.value.code == 0
-
-
 def recurse():
     return recurse()
-
-
-def test_endless_recursion_is_the_users():
-    error = raised(call, recurse)
-    assert users_fault(error).startswith(f"{lines_here('return recurse()')}: RecursionError: maximum recursion")
 
 
 def build_net(width):
@@ -250,10 +234,8 @@ def framework_error():
     ("name", "made", "expected"),
     [
         ("scheduler", 0.1, "returned a float\n  expected: a schedule, which has `step()`"),
-        ("optimizer", None, "returned None\n  expected: an optimizer, which has `step()`"),
         ("dataset", iter(()), "expected: a data set, which has `__len__` and `__getitem__`"),
         ("metric", "acc", "returned a str\n  expected: a callable `(output, label)"),
-        ("loss", 3, "returned a int\n  expected: a callable `(output, label) -> scalar`"),
     ],
 )
 def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, expected):
@@ -272,7 +254,6 @@ def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, 
     ("name", "called"),
     [
         ("loss", "(**loss.args)` and returns a callable `(output, label) -> scalar`"),
-        ("metric", "()` and returns a callable `(output, label) -> {name: percent}`"),
         ("scheduler", "(None, learning_rate=..., **scheduler)` and returns a schedule"),
     ],
 )
@@ -286,14 +267,6 @@ def test_what_is_no_builder_is_told_how_a_builder_is_called(name, called):
     assert told.startswith(f"{__file__}:")
     assert "criterion() missing 2 required positional arguments" in told
     assert f"expected: a builder that is called with `{called}" in told
-
-
-def test_a_type_error_inside_a_builder_is_its_own():
-    def build():
-        return 1 + ""
-
-    with pytest.raises(TypeError, match="unsupported operand"):
-        checking("loss", "torch", build)()
 
 
 def test_samples_of_other_parts_are_told_with_the_data_sets_place():

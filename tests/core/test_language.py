@@ -81,18 +81,6 @@ def test_every_message_is_translated_with_the_same_places():
         assert re.fullmatch(language.EDGES, message)["text"] == message, "no text is looked up with the marks around it"
 
 
-def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):
-    try:
-        subprocess.run(["msgfmt", "-o", tmp_path / "zh.mo", PACKAGE / "locale/zh.po"], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("gettext is not installed")
-    import gettext
-
-    with (tmp_path / "zh.mo").open("rb") as file:
-        found = gettext.GNUTranslations(file)
-    assert {message: found.gettext(message) for message in catalogue()} == dict(catalogue())
-
-
 def test_a_catalogue_has_escapes_and_texts_of_several_lines():
     text = 'msgid ""\nmsgstr "head"\n\n# note\nmsgid "a \\"b\\"\\n"\n"c\\\\"\nmsgstr "甲"\n"乙"\n'
     assert read_catalogue(text) == {'a "b"\nc\\': "甲乙"}
@@ -152,13 +140,10 @@ def test_every_message_is_in_the_catalogue(name, chinese):
     ("environment", "expected"),
     [
         ({}, "en"),
-        ({"LANG": "C.UTF-8"}, "en"),
         ({"LANG": "zh_CN.UTF-8"}, "zh"),
         ({"LANG": "de_DE.UTF-8", "LC_MESSAGES": "zh_TW"}, "zh"),
         ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, "en"),
-        ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, "zh"),
         ({"LC_ALL": "zh_CN", VARIABLE: "en"}, "en"),
-        ({"LC_ALL": "C", VARIABLE: "zh"}, "zh"),
     ],
 )
 def test_the_language_is_that_of_the_locale_unless_one_is_chosen(monkeypatch, environment, expected):
@@ -190,24 +175,11 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
             "在 eval 模式下直到 loss_2 损失都相等：第一次的梯度和学习率都一致：请检查优化器的参数（动量、Nesterov、权重衰减、梯度裁剪）",
         ),
         (
-            "expected looks like kaiming_uniform of gain sqrt(2) over fan_in 4 or kaiming_normal of gain 1 over fan_in 9",
-            "期望值像是 kaiming_uniform，增益 sqrt(2)，fan_in 为 4，或 kaiming_normal，增益 1，fan_in 为 9",
-        ),
-        (
             "expected: a builder that is called with `()` and returns a callable `(output, label) -> scalar`",
             "应为：以 `()` 调用的构建函数，返回可调用对象 `(output, label) -> scalar`",
         ),
-        (
-            "not close · mean 5.3 · would pass with threshold >= 5.3; the losses are close, the rates differ",
-            "超出允许值 · 平均差 5.3 · threshold >= 5.3 时可通过；the losses are close, the rates differ",
-        ),
         ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
-        ("PASS  data: 16 samples are equal", "PASS  data：16 个样本相等"),
         ("not close · mean 0.1 · allowed mean <= 1e-05", "超出允许值 · 平均差 0.1 · 允许 mean <= 1e-05"),
-        (
-            "the model itself: it makes `f(x)` with axis=1 at port.py:5, the reference `f(x)` with axis=0",
-            "模型本身：在 port.py:5 处以 axis=1 计算 `f(x)`，参考实现以 axis=0 计算 `f(x)`",
-        ),
         (
             "NOT the same model: `head`: it lacks `F.relu` after `4` in `head` (net/port.py:48)",
             "模型不一致：`head`：在 `head` 中 `4` 之后缺少 `F.relu`（net/port.py:48）",
@@ -215,35 +187,17 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
         ("pass `epsilon=1e-05; x: y` to `bn`", "为 `bn` 传入 `epsilon=1e-05; x: y`"),
         ("`bn`: its `epsilon` is 0.001, the reference's 1e-05", "`bn`：`epsilon` 为 0.001，参考实现为 1e-05"),
         (
-            "explains 100% of the difference; relative error 0.2 before, 1.7e-15 with this changed; 14 runs in float64",
-            "可解释 100% 的差异；修改前相对误差 0.2，修改后 1.7e-15；共 14 次 float64 运行",
-        ),
-        ("5 checks, less than 1 % of the tolerance", "5 项检查，不到允许值的 1%"),
-        (
             "in train mode other buffers are left: `a` changes in the port only, `c` changes otherwise; look at your code",
             "在 train 模式下运行之后，buffer 与参考实现不同：`a` 只在移植中改变，`c` 的变化与参考实现不同；look at your code",
         ),
-        (
-            "layout: axes in the order (0, 2, 1) (height and width exchanged)",
-            "布局：轴的顺序为 (0, 2, 1)（高和宽互换）",
-        ),
-        ("2.13.0+cpu, CPU build, 1 thread, devices: cpu", "2.13.0+cpu，CPU 版，1 个线程，设备：cpu"),
         ("data/lite: made, 40 images", "data/lite：已生成，40 幅图像"),
-        ("processor", "处理器"),
         (
             "a full-width colon stands after the key; expected `:` in place of `：`; found: trainer：norm",
             "键之后是全角冒号；应写 `:`，而非 `：`；实际：trainer：norm",
         ),
-        ("is not a builder; expected 'module:callable'", "不是构建函数；应为 'module:callable'"),
-        ("is not YAML; found: did not find expected key", "不是 YAML；实际：此处应为键"),
         ("2.13.0 on cpu, 1 thread", "cpu 上的 2.13.0，1 个线程"),
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
-        ("", ""),
-        (
-            "training on token 0 would show it (mine/gru_paddle.py:8)",
-            "训练数据含有词元 0 时会显现（mine/gru_paddle.py:8）",
-        ),
     ],
 )
 def test_a_text_is_said_with_all_that_is_in_it(chinese, text, expected):
@@ -297,28 +251,6 @@ def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
     assert report.to_json() == failing().to_json()
     assert not CHINESE.search(report.to_json())
     assert not CHINESE.search(report.text)
-
-
-def test_a_summary_for_github_is_said_too(chinese):
-    from tipchain.report.ci import cause_markdown
-
-    cause = failing().diagnoses[0]
-    text = "\n".join(
-        cause_markdown(replace(cause, message="its `epsilon` is 1, the reference's 2", fix="remove `act`"))
-    )
-    assert "epsilon&#96; 为 1，参考实现为 2" in text
-    assert "修改：删除" in text
-
-
-def test_the_dots_of_a_path_stay_dots(chinese):
-    from tipchain.report.page import path
-
-    assert path("body.0.act") == "body.<wbr>0.<wbr>act"
-
-
-def test_seconds_beside_figures_are_chinese(chinese):
-    assert say("0.9 s, loss=3.25 avg_ips=33.5") == "0.9 秒，loss=3.25 avg_ips=33.5"
-    assert say("0.9 s, loss=3.25 of what") == "0.9 s, loss=3.25 of what"
 
 
 # Columns.
@@ -493,19 +425,6 @@ def test_a_printed_report_of_live_models_is_in_chinese_and_the_stored_text_is_no
     assert not CHINESE.search(report.text)
 
 
-def test_a_certificate_in_chinese(chinese, monkeypatch, capsys):
-    from tipchain.cli import main
-    from tipchain.live.certify import Certificate
-    from tipchain.live.worker import Launched
-
-    text = Certificate(report=failing(), possible=0, planted=()).text
-    monkeypatch.setattr(
-        "tipchain.live.worker.launch", lambda request, **_: Launched(text=text, exit_code=1, document=None)
-    )
-    assert main(["case", "certify", "--reference", "a:b", "--port", "a:c", "--inputs", "x.npz"]) == 1
-    assert capsys.readouterr().out.splitlines()[1] == "移植模型本身没有通过：没有植入错误"
-
-
 def test_plan_in_chinese(shown):
     text, code = shown("--lang", "zh", "plan", "net.txt", "lite_train_lite_infer")
     assert (code, text[: len(PLANNED)]) == (0, PLANNED)
@@ -518,11 +437,8 @@ def test_plan_in_chinese(shown):
     ("words", "expected"),
     [
         (("lint",), "错误：tipchain lint：缺少必需的参数：FILE\n  参见 tipchain lint --help\n"),
-        (("lint", "net.txt", "--foo"), "错误：tipchain lint：无法识别的参数：--foo\n  参见 tipchain lint --help\n"),
         (("plan", "net.txt", "lite"), "错误：未知的模式 'lite'\n  应为以下之一：lite_train_lite_infer, "),
-        (("plan", "none.txt", "whole_infer"), "错误：none.txt：无法读取：没有该文件或目录\n"),
         (("plan", "wrong.txt", "whole_infer"), "错误：wrong.txt:39: infer_quant: 'Fasle' 既不是 True 也不是 False\n"),
-        (("nonsense",), "错误：tipchain：未知的命令 'nonsense'\n  应为以下之一：align, "),
     ],
 )
 def test_usage_errors_in_chinese(shown, words, expected):
@@ -542,12 +458,7 @@ def test_the_end_of_a_run_in_chinese(shown, tmp_path):
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        (("--lang", "zh"), ("--lang", "zh")),
-        (("--lang=zh", "-q"), ("--lang=zh", "-q")),
-        (("-v", "--color", "never"), ("-v", "--color", "never")),
-        (("--color=always",), ("--color=always",)),
-    ],
+    [(("--lang=zh", "-q"), ("--lang=zh", "-q")), (("-v", "--color", "never"), ("-v", "--color", "never"))],
 )
 def test_options_of_every_command_stand_before_it_too(shown, tmp_path, before, after):
     from history_samples import report
@@ -603,8 +514,7 @@ def test_a_dashboard_in_chinese(chinese, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "terminal", "width"),
-    [("100", 120, 100), ("10", 120, 60), ("0", 120, 120), ("wide", 120, 120), ("", None, 80), ("", 0, 80)],
+    ("columns", "terminal", "width"), [("100", 120, 100), ("10", 120, 60), ("wide", 120, 120), ("", None, 80)]
 )
 def test_a_terminals_width(monkeypatch, columns, terminal, width):
     def size(_descriptor):

@@ -67,7 +67,6 @@ def test_buffers_that_move_alike_are_right(training, name):
 @pytest.mark.parametrize(
     ("settings", "training", "told"),
     [
-        ({"decay": 0.1}, True, "after one call its buffer `mean` differs"),
         ({"decay": 0.1, "name": "average"}, True, "after one call its buffer `mean` differs"),
         ({"always": True}, False, "one call changes its buffer `mean`, the reference's stays"),
     ],
@@ -121,9 +120,7 @@ class PortedCodebook(paddle.nn.Layer):
     ("settings", "told"),
     [
         ({"decay": 0.99}, "`count` differs: relative .* of 1, 1, 1, 1 the port makes .*, the reference "),
-        ({"epsilon": 1e-2}, "`book` differs: .* the port makes "),
         ({"total": False}, "one call leaves its buffer `total` as it is"),
-        ({"shared": True}, "`book` differs: .* the port makes "),
     ],
 )
 def test_the_first_of_several_buffers_that_differ_is_shown(settings, told):
@@ -173,13 +170,6 @@ def test_buffers_under_other_names_are_paired_by_what_they_hold(rate):
     assert report.passed == (rate == 0.5), str(report)
     if rate != 0.5:
         assert "its buffer `fast` differs" in report.reasons["forward"]
-
-
-def test_a_port_that_never_moves_its_buffer_fails():
-    reference, port, inputs = pair()
-    port[1].forward = lambda x: x - port[1].mean
-    report = tipchain.align(reference, port, inputs, training=True)
-    assert "one call leaves its buffer `mean` as it is" in report.reasons["forward"]
 
 
 def test_a_sparse_buffer_is_compared_as_a_dense_one():

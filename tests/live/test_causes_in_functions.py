@@ -76,31 +76,10 @@ def attended(x, mask):
         ),
         (
             of_images,
-            lambda x: x.gather(1, x.argsort(dim=1)),
-            lambda x: paddle.take_along_axis(x, x.argsort(axis=1, descending=True), 1),
-            "argument descending",
-            "is True, the reference's False",
-        ),
-        (
-            of_images,
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
             "argument y",
             "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
-        ),
-        (
-            of_images,
-            lambda x: 0.25 * (y := x.tanh()) + 0.75 * (1 - y),
-            lambda x: 0.75 * (y := x.tanh()) + 0.25 * (1 - y),
-            "operand multiply",
-            "at test_causes_in_functions.py:",
-        ),
-        (
-            of_tokens,
-            lambda x, mask: torch.softmax(x.masked_fill(~mask[:, :, None, None], float("-inf")), 1),
-            lambda x, mask: PF.softmax(x + mask.unsqueeze([2, 3]).astype(x.dtype), 1),
-            "parting add",
-            "the reference `masked_fill(x, y)`",
         ),
         (
             of_tokens,
@@ -136,7 +115,6 @@ def test_where_names_do_not_tell_two_calls_apart_their_settings_are_told():
     ("layer", "theirs", "told"),
     [
         ((torch.nn.Linear, 0), (paddle.nn.Linear, 0), ("dim=0", "dim=1")),
-        ((torch.nn.Linear, 1), (paddle.nn.Linear, 1), ("dim=1", "dim=0")),
         ((torch.nn.Linear, None), (paddle.nn.Linear, 1), ("dim=1", "dim=None")),
     ],
 )
@@ -165,25 +143,6 @@ def spectra(window, **settings):
 
 def cosine(first, size, period):
     return first - (1 - first) * np.cos(2 * np.pi * np.arange(size) / period)
-
-
-@pytest.mark.parametrize(
-    ("window", "settings", "told"),
-    [
-        (cosine(0.5, 32, 32), {"normalized": True}, "`normalized` of `stft`"),
-        (cosine(0.5, 32, 32), {"pad_mode": "constant"}, "is 'constant', the reference's 'reflect'"),
-        (cosine(0.5, 32, 31), {}, "the reference `hann_window()`"),
-        (np.ones(32), {}, "the reference `hann_window()`"),
-    ],
-)
-def test_windows_and_settings_of_spectra_are_shown(window, settings, told):
-    ours, theirs = spectra(window, **settings)
-    reference, port = Reference(ours, torch.nn.Linear(64, 64)), Port(theirs, paddle.nn.Linear(64, 64))
-    tipchain.copy_weights(reference, port)
-    sounds = RANDOM.standard_normal((2, 64)).astype(np.float32)
-    cause = tipchain.align(reference, port, sounds).diagnoses[0]
-    assert told in cause.message
-    assert cause.is_known
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])
@@ -232,16 +191,6 @@ class PortSquare(paddle.autograd.PyLayer):
 
 def held(function):
     return lambda x: function(x + 0)
-
-
-def test_a_function_with_a_backward_of_its_own_may_be_bound_to_a_name_before():
-    torch.manual_seed(0)
-    models = of_images(Square.apply, held(PortSquare.apply))[:2]
-    tipchain.copy_weights(*models)
-    forward = vars(PortSquare)["forward"]
-    (cause,) = tipchain.align(*models, IMAGES).diagnoses
-    assert (cause.code, cause.is_known) == ("parting", False)
-    assert vars(PortSquare)["forward"] is forward, "the port's is left as it was"
 
 
 def test_a_function_whose_own_backward_is_wrong_is_named_with_its_line():

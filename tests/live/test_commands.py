@@ -130,35 +130,6 @@ def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(he
     assert json.loads((tmp_path / "report.json").read_text())["passed"] is False
 
 
-def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
-    from tipchain.live import worker
-
-    asked = {}
-    monkeypatch.setattr(worker, "_ended", lambda code, output: asked)
-
-    class Process:
-        returncode, pid = 0, 0
-
-        def __init__(self, argv, **_):
-            pass
-
-        __enter__ = lambda self: self  # noqa: E731
-        __exit__ = lambda self, *_: None  # noqa: E731
-
-        def communicate(self, request, timeout):
-            asked.update(json.loads(Path(request.strip()).read_text()))
-            return "", ""
-
-    monkeypatch.setattr(worker, "_kill", lambda _: None)
-    monkeypatch.setattr(worker.subprocess, "Popen", Process)
-    with (here / "stderr").open("w") as stream:
-        monkeypatch.setattr(sys, "stderr", stream)
-        worker.launch({}, quiet=True)
-        assert asked["progress"] is None
-        worker.launch({})
-        assert asked["progress"] not in (None, stream.fileno()), "the other's own standard error has that number"
-
-
 def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys):
     np.savez(tmp_path / "labelled.npz", args=np.load(here / "inputs.npz")["args"], labels=np.zeros(3, np.int64))
     words = [*options()[:5], str(tmp_path / "labelled.npz"), "--no-causes"]
@@ -171,16 +142,7 @@ def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys)
     assert "ERROR optimizer: not compared: it needs loss" in shown
 
 
-def test_locate_loads_no_compiler_with_an_optimizer(folder, monkeypatch, tmp_path, capsys):
-    monkeypatch.chdir(folder)  # in a process of its own, not forked from one that has loaded more
-    np.savez(tmp_path / "labelled.npz", args=np.load(folder / "inputs.npz")["args"], labels=np.zeros(3, np.int64))
-    words = [*options()[:5], str(tmp_path / "labelled.npz"), "--no-causes"]
-    losses = ["--loss", "torch.nn:CrossEntropyLoss", "paddle.nn:CrossEntropyLoss"]
-    assert main(["locate", *words, *losses, "--optimizers", "sides:sgd", "sides:port_sgd", "--json", "sgd.json"]) == 1
-    assert json.loads((folder / "sgd.json").read_text())["stages"]["optimizer"] == "PASS", capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["torch", "paddle"])
+@pytest.mark.parametrize("name", ["torch"])
 def test_a_framework_that_is_not_there_is_one_message(name, folder, tmp_path):
     package = tmp_path / name
     package.mkdir()
@@ -214,12 +176,8 @@ def test_a_model_that_crashes_or_hangs_is_a_failed_check(here, capsys):
     ("arguments", "words"),
     [
         ([], "expected a case, or --reference, --port and --inputs"),
-        (["case.yaml", *options()], "expected a case, or --reference, --port and --inputs"),
-        (options()[:4], "belong together"),
         ([*options(), "--iterations", "0"], "--iterations must be at least 1, found 0"),
-        ([*options(), "--timeout", "0"], "--timeout: '0' is not a time such as 90s, 30m or 2h"),
         ([*options()[:5], "missing.npz"], "missing.npz: cannot be read"),
-        (["missing.yaml"], "missing.yaml"),
         ([*options("nothing")], "sides has no 'nothing'"),
     ],
 )

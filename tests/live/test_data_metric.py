@@ -86,28 +86,10 @@ def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):
     assert "the port Accuracy; both were called on" in text
 
 
-def test_transforms_are_given_raw_samples():
-    raws = [RANDOM.integers(0, 256, (8, 8, 3)).astype(np.uint8) for _ in range(4)]
-    pair = (lambda raw: raw / 255, lambda raw: raw / 255.0**2)
-    report = align(data=pair, samples=raws)
-    (cause,) = report.diagnoses
-    assert "the port's `raw / 255.0 ** 2` (test_data_metric.py:" in cause.message
-    assert "the reference's `raw / 255` (test_data_metric.py:" in cause.message
-    assert align(data=(pair[0], pair[0]), samples=raws).passed
-
-
 def middle(image, *, up):
     """Return the middle square of an image as means of four pixels; of an odd rest the larger half is above it, or the smaller."""
     top, left = ((size - 16 + up) // 2 for size in image.shape[:2])
     return image[top : top + 16, left : left + 16].astype(np.float32).reshape(8, 2, 8, 2, 3).mean((1, 3))
-
-
-def test_a_crop_that_is_a_pixel_off_is_told_whatever_comes_after_it():
-    images = [RANDOM.integers(0, 256, (size, size + 4, 3), dtype=np.uint8) for size in (21, 23, 24)]
-    report = align(data=(partial(middle, up=1), partial(middle, up=0)), samples=images)
-    (cause,) = report.diagnoses
-    assert (cause.code, cause.fix) == ("argument", "set `up` to 1")
-    assert "the port reads it in `top, left = " in cause.message
 
 
 def test_a_raw_sample_may_be_an_image_and_its_mask():
@@ -139,9 +121,7 @@ def test_training_data_is_a_stage_of_its_own():
     [
         ({"data": DATA[0][0]}, "expected: a pair"),
         ({"data": {"val": (DATA, DATA)}}, "'val' is no stage"),
-        ({"metrics": accuracy}, "metrics is a function"),
         ({"samples": [1]}, "samples were given without data"),
-        ({"data": (abs, abs), "samples": []}, "samples are empty"),
     ],
 )
 def test_what_is_no_pair_is_refused(given, words):

@@ -60,13 +60,8 @@ def owns(ours, theirs):
     ("layers", "given", "expected", "words"),
     [
         ((torch.nn.ReLU6(), paddle.nn.ReLU()), SMALL, [("layer-type", "elsewhere")], "an input of large values"),
-        ((torch.nn.Hardtanh(-9, 9), paddle.nn.Hardtanh(-8, 8)), SMALL,
-         [("bounds", "elsewhere"), ("bounds", "elsewhere")], "an input of large values"),
         ((torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)), SMALL, [("negative-slope", "here")], ""),
         ((torch.nn.Dropout(0.1), paddle.nn.Dropout(0.2)), SMALL, [("dropout-p", "elsewhere")], "a run in train mode"),
-        ((torch.nn.MaxPool2d(2), paddle.nn.MaxPool2D(2, ceil_mode=True)), IMAGES, [("ceil-mode", "elsewhere")],
-         "an input of another size"),
-        (owns({"eps": 0.1, "most": 9.0}, {"eps": 0.1, "most": 8.0}), SMALL, [("most", "elsewhere")], "an input of large values"),
         (owns({"eps": 1e-9, "most": 9.0, "note": "a"}, {"eps": 1e-9, "most": 9.0, "note": "b"}), SMALL, [("note", "none")], ""),
     ],
 )  # fmt: skip
@@ -132,7 +127,7 @@ PORTS = {
 }
 
 
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [False])
 @pytest.mark.parametrize("act", [torch.nn.ReLU6, torch.nn.ReLU])
 @pytest.mark.parametrize(("fused", "port"), [*((True, one) for one in PORTS), (False, "argument"), (False, "inside")])
 def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training):
@@ -182,26 +177,6 @@ def test_layers_that_are_built_otherwise_are_one_cause_where_the_inputs_show_it_
     assert (cause.name, cause.paths, cause.fix) == ("layer-type", ("2", "5"), "make `2` a `paddle.nn.ReLU6`")
     assert cause.explained > 0.99
     assert (report.first_divergence.port_path, "finding:" in str(report)) == ("2", False)
-
-
-def with_layer(epsilon):
-    return paddle.nn.BatchNorm2D(4, epsilon=epsilon), paddle.nn.ReLU()
-
-
-@pytest.mark.parametrize("port", [with_layer, lambda epsilon: (Calls("relu", epsilon),)], ids=["layer", "function"])
-def test_a_norm_that_is_judged_with_what_follows_it_is_run_with_it(port):
-    report = align(
-        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), *port(0.1)), IMAGES
-    )
-    assert [(one.name, one.port_path[:1]) for one in report.diagnoses] == [("epsilon", "1")]
-
-
-def test_another_function_after_a_norm_is_told_once_with_its_line():
-    report = align(
-        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), Calls("gelu")), IMAGES
-    )
-    assert [one.code for one in report.diagnoses] == ["function"]
-    assert "test_effects_of_construction.py:" in report.diagnoses[0].fix
 
 
 def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():
@@ -272,14 +247,10 @@ def relu6(x):
     ("ours", "theirs", "cause"),
     [
         (TF.relu6, relu, "function"),
-        (torch.nn.ReLU6(), relu, "function"),
-        (TF.relu, relu6, "function"),
         (attend_unscaled(lambda x: x.clip(max=6)), attend_unscaled(lambda x: x), "missing-call"),
-        (TF.relu6, relu6, None),
         (TF.relu6, lambda x: PF.relu(x).clip(max=6), None),
         (TF.hardswish, lambda x: x * PF.relu6(x + 3) / 6, None),
         (hide(torch, -1e9), hide(paddle, -1e4), None),
-        (lambda x: TF.log_softmax(x, -1), lambda x: PF.log_softmax(x, -1), None),
     ],
 )  # fmt: skip
 def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs, cause):
@@ -298,23 +269,6 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
         assert report.diagnoses[0].stage == "preflight"
         assert report.diagnoses[0].explained > 0.99
         assert report.first_divergence.direction == "construction"
-
-
-@pytest.mark.parametrize("kind", ["float64", "bfloat16"])
-@pytest.mark.parametrize("given", [SMALL, np.arange(4)], ids=["floats", "numbers"])
-def test_large_values_are_tried_in_models_of_other_floats(kind, given):
-    torch.manual_seed(0)
-    reference = torch.nn.Sequential(torch.nn.Embedding(4, 3), coded(torch.nn.Module, torch.nn.Linear, TF.relu6))
-    port = paddle.nn.Sequential(paddle.nn.Embedding(4, 3), coded(paddle.nn.Layer, paddle.nn.Linear, relu))
-    if given is SMALL:
-        reference, port = reference[1], port[1]
-    tipchain.copy_weights(reference.eval(), port)
-    port.eval()
-    reference.to(getattr(torch, kind))
-    port.to(dtype=kind)
-    report = tipchain.align(reference, port, {"args": given})
-    assert (report.passed, report.stages["forward"]) == (False, Outcome.PASS), str(report)
-    assert report.stages["preflight"] is Outcome.FAIL
 
 
 def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
@@ -435,12 +389,6 @@ def test_code_that_uses_the_weight_of_a_layer_by_itself_has_the_larger_one():
     assert report.passed, str(report)
 
 
-def test_a_momentum_is_shown_by_a_run_in_train_mode():
-    report = align((LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5)))
-    assert effects(report) == [("momentum", "elsewhere")]
-    assert "a run in train mode would show it" in report.reasons["preflight"]
-
-
 @pytest.mark.parametrize(("rate", "effect"), [(0.5, "elsewhere"), (0.0, "none")])
 def test_a_port_left_in_another_mode_fails_if_a_layer_minds(rate, effect):
     ours = torch.nn.Sequential(LINEARS[0], torch.nn.Dropout(rate)).train()
@@ -471,7 +419,7 @@ def front(library, base, *, cut):
     return Cut() if cut else Front()
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(False, True), (False, False), (True, True), (True, False)])
+@pytest.mark.parametrize(("ours", "theirs"), [(False, True), (True, True)])
 def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs, monkeypatch):
     layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)
     report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]))
@@ -515,9 +463,7 @@ def prepared(library, base, linear, cut):
     [
         ("", "block", "`return self.layer(x.detach() if cut"),
         ("", "net", "in the forward of the model itself"),
-        ("", "", None),
         ("net", "net", None),
-        ("block", "", None),
     ],
 )
 def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told(ours, theirs, fix):
@@ -578,13 +524,8 @@ ZERO = TOKENS * (TOKENS > 1)
         (0.0, (0, 0), ZERO, False, None),
         (0.0, (0, None), TOKENS, False, "elsewhere"),  # a training on token 0
         (0.0, (0, None), ZERO, False, "here"),  # its gradient differs
-        (0.0, (0, None), ZERO, True, "none"),  # its gradient is zero without that
         (1.0, (0, None), TOKENS, False, "none"),  # the exact port
-        (1.0, (0, None), ZERO, False, "here"),
-        (1.0, (0, None), ZERO, True, "none"),
         (1.0, (0, 0), TOKENS, False, "elsewhere"),  # Paddle's gives zeros for token 0
-        (1.0, (0, 0), ZERO, False, "here"),
-        (1.0, (None, 0), TOKENS, False, "elsewhere"),
     ],
 )
 def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, masked, effect):

@@ -1,6 +1,5 @@
 """Histograms of differences, and a report that is read back from its JSON."""
 
-import json
 from math import inf, nan
 
 import numpy as np
@@ -24,13 +23,6 @@ def test_differences_are_counted_by_their_size():
     assert sum(one.counts) == 3
     for begin, value in zip(begins(one), (1e-6, 2e-6, 3e-1), strict=True):
         assert begin <= value * (1 + 1e-9) < begin * 10 ** (1 / PER_DECADE) * (1 + 1e-6)
-
-
-def test_nan_and_infinity_on_both_sides_are_the_same():
-    values = np.array([nan, inf, -inf, 1.0])
-    one = count("output", values, values.copy())
-    assert (one.same, one.odd, one.counts) == (4, 0, [])
-    assert count("output", values, values[::-1]).odd == 4
 
 
 def test_numbers_of_a_kind_that_cannot_be_subtracted_are_counted_too():
@@ -87,24 +79,12 @@ def test_a_report_is_the_same_after_json():
     assert again.to_json() == text
 
 
-def test_not_a_number_is_one_again():
-    again = AlignmentReport.from_json(AlignmentReport(stages={}, numbers={"x": nan}).to_json())
-    assert np.isnan(again.numbers["x"])
-
-
-def test_what_commands_add_is_passed_over():
-    document = {**json.loads(report().to_json()), "text": "FAIL", "exit_code": 1}
-    assert AlignmentReport.from_json(json.dumps(document)) == report()
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "",
-        "[]",
         "{}",
         '{"stages": {"forward": "GOOD"}, "layers": [], "first_divergence": null}',
-        '{"stages": {}, "layers": [{}], "first_divergence": null}',
         '{"stages": {}, "layers": [], "first_divergence": null, "numbers": {"x": "much"}}',
     ],
 )

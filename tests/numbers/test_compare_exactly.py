@@ -15,7 +15,7 @@ from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import compare
 from tipchain.reprod_log.compare import compute_diff
 
-PAIRS = 4000
+PAIRS = 1600
 KINDS = {
     "f": ("float16", "float32", "float64", "longdouble"),
     "c": ("complex64", "complex128", "clongdouble"),

@@ -10,11 +10,8 @@ from tipchain.numbers.tolerance import Tolerance
         ({}, "needs either"),
         ({"threshold": 1e-6, "rtol": 1e-5, "atol": 1e-6}, "not both"),
         ({"rtol": 1e-5}, "together"),
-        ({"atol": 1e-5}, "together"),
         ({"threshold": -1.0}, "threshold must be a number >= 0"),
         ({"threshold": float("nan")}, "found nan"),
-        ({"threshold": "1e-6"}, "found '1e-6'"),
-        ({"rtol": 0.1, "atol": -0.1}, "atol must be"),
         ({"threshold": 1.0, "method": "median"}, "unknown method 'median', expected one of: mean, min, max, all"),
     ],
 )

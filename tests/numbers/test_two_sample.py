@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.numbers.two_samples import (
-    adjust,
-    compare_distribution,
-    compare_mean,
-    compare_share,
-    compare_spread,
-    kurtosis,
-)
+from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +13,7 @@ def stats():
     return pytest.importorskip("scipy.stats")
 
 
-@pytest.mark.parametrize("size", [1, 5, 37, 400])
+@pytest.mark.parametrize("size", [1, 37])
 def test_equally_many_values_give_the_exact_p_value(stats, size):
     generator = np.random.default_rng(size)
     for shift in (0.0, 0.4):
@@ -70,9 +63,3 @@ def test_holms_correction():
     assert adjust([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert adjust([0.9, 0.8]) == pytest.approx([1.0, 1.0])
     assert adjust([]) == []
-
-
-def test_kurtosis():
-    generator = np.random.default_rng(0)
-    assert kurtosis(generator.normal(5, 2, size=200_000)) == pytest.approx(3, abs=0.1)
-    assert kurtosis(generator.uniform(size=200_000)) == pytest.approx(1.8, abs=0.02)

@@ -115,10 +115,8 @@ FAULTS = {
     "relu left out": (
         "forward", ("nn.functional.relu(self.square(hidden))", "self.square(hidden)"), ["FAIL", "forward/logits", "worst at (", "expected", "actual"],
     ),
-    "NaN": ("forward", ("return self.head(", "return float('nan') * self.head("), ["forward/logits", "NaN"]),
     "another order": ("data", ("def __getitem__(self, index: int):", "def __getitem__(self, index: int):\n        index = 19 - index"), ["data/files", "the same files in another order", "sample 0"]),
     "schedule not halved": ("backward", ("gamma=gamma", "gamma=0.9"), ["backward/lr_2", "expected", "actual"]),
-    "gradient scaled": ("backward", ("return self.head(", "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("), ["backward/gradient/features.0.weight"]),
     "rate too high": ("train", ("Momentum(learning_rate,", "Momentum(3000.0,"), ["train/acc_top1"]),
 }  # fmt: skip
 
@@ -143,9 +141,7 @@ def test_a_fault_fails_its_stage(port, fault):
     [
         ("raise KeyError('lost')", ["tiny_paddle.py:", "KeyError", "lost"]),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", ["killed by SIGSEGV"]),
-        ("import sys; sys.exit(0)", ["SystemExit"]),
         ("import os; os._exit(0)", ["ended with exit code 0"]),
-        ("return self.head(hidden), hidden", ["returned 2 outputs"]),
     ],
 )
 def test_a_model_that_breaks_is_an_error(port, body, words):
@@ -323,12 +319,8 @@ def test_a_gpu_that_is_not_there_is_one_message(port):
     ("args", "word"),
     [
         (["--device", "tpu"], "unknown device 'tpu'"),
-        (["--mode", "lite_train_lite_infr"], "did you mean 'lite_train_lite_infer'"),
         (["--only", "forwrad"], "did you mean 'forward'"),
         (["--reference", "nowhere"], "no such file or folder: nowhere"),
-        (["--timeout", "0"], "is not a time such as 90s"),
-        (["--frobnicate"], "unrecognized arguments"),
-        (["--data-path", "nowhere"], "no such folder: nowhere"),
     ],
 )
 def test_wrong_use(port, args, word):
@@ -347,14 +339,6 @@ def test_judging_again_runs_nothing(clean):
     assert "would pass with" in " ".join(tight.stdout.split())
     assert project.run([*command, "--only", "forward", "--rtol", "1", "--atol", "1"]).returncode == 0
     assert project.run([*command[:-1], str(project.root / "nowhere")]).returncode == 2
-
-
-def test_a_case_with_tighter_tolerances_judges_again(clean, tmp_path):
-    project, _ = clean
-    stricter = project.root / "stricter.yaml"
-    stricter.write_text(project.case.read_text() + "tolerances: {forward: {logits: {method: max, threshold: 0.0}}}\n")
-    command = [sys.executable, "-m", "tipchain", "judge", str(project.latest()), "--case", str(stricter)]
-    assert project.run(command).returncode == 1
 
 
 def test_a_numbered_script_outside_the_environment_says_how_to_enter_it(tmp_path):

@@ -63,10 +63,8 @@ def test_every_key_of_both_modes_is_judged(tmp_path):
     ("change", "words"),
     [
         ({"train/loss_0": np.array([2.1])}, "not close"),
-        ({"train/parameter/w": np.array([1.0, 2.1])}, "not close"),
         ({"train/buffer/bn.running_mean": np.array([0.1, 0.3])}, "not close"),
         ({"train/loss_1": None}, "missing in the port"),
-        ({"train/gradient/w": None}, "missing in the port"),
     ],
 )
 def test_a_failure_says_its_mode(tmp_path, change, words):
@@ -126,15 +124,10 @@ def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
             "0.01 of the model's largest RMS, allowed 0.0001; torch's own moves by 0.004",
         ),
         (2e-3, {"gradient/w": np.array([0.507, -0.5])}, "FAIL", "allowed max <= 5.00606e-05"),
-        (2e-3, {"train/gradient/w": np.array([0.505, -0.5])}, "PASS", "torch's own moves by 0.004"),
         (2e-3, {"gradient/w": np.array([np.nan, -0.5])}, "FAIL", "NaN"),
-        (2e-3, {"gradient/w": np.array([[0.5], [-0.5]])}, "FAIL", "shapes differ"),
         (2e-3, {"parameter/w": np.array([1.0, 2.0 + 2e-6])}, "PASS", "0.02 of"),
-        (4e-3, {"parameter/w": np.array([1.0, 2.0 + 2.3e-6])}, "PASS", "torch's own moves by 0.008"),
         (2e-3, {"parameter/w": np.array([1.0, 2.0 + 4e-6])}, "FAIL", "allowed 0.01"),
-        (2e-3, {"buffer/bn.running_mean": np.array([0.1, 0.2001])}, "FAIL", "not close"),
         (0.1, {"gradient/w": np.array([0.6, -0.5])}, "SKIP", "rounding hides every difference"),
-        (0.1, {"gradient/w": np.array([0.50001, -0.5])}, "PASS", "max 1e-05"),
         (np.nan, {"gradient/w": np.array([0.505, -0.5])}, "FAIL", "not close"),
     ],
 )
@@ -155,7 +148,6 @@ def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise
     [
         ([1.0, 2.0 + 5e-5], "SKIP"),  # of the element whose gradient is rounding alone
         ([1.0 + 5e-5, 2.0], "FAIL"),
-        ([1.0 + 5e-5, 2.0 + 5e-5], "FAIL"),
         ([1.0, 2.0 + 5e-3], "FAIL"),  # no update goes so far
         ([1.0, np.nan], "FAIL"),
         ([1.0, 2.0], "PASS"),

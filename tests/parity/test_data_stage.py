@@ -55,14 +55,10 @@ FIRST_OF = {
     "channels": (lambda: record(changed(6, IMAGES[6:, ::-1])), "first at sample 6 (val/3/6.png): not close"),
     "layout": (lambda: record(IMAGES.transpose(0, 2, 3, 1)), "first at sample 0 (val/0/0.png): shapes differ: expected (3, 8, 9), actual (8, 9, 3)"),
     "dtype": (lambda: record(IMAGES.astype(np.float64)), "dtype: float32 expected, float64 actual"),
-    "values of one pixel": (lambda: record(np.where(np.arange(20 * 216).reshape(IMAGES.shape) == 2000, 9, IMAGES)), "first at sample 9 (val/4/9.png): not close"),
     "label": (lambda: record(labels=np.where(np.arange(20) == 7, 9, LABELS)), "first at sample 7 (val/3/7.png): label: expected 3, actual 9"),
-    "classes in another order": (lambda: record(labels=np.r_[1, 0, 2:10][LABELS]), "label: expected 0, actual 1"),
     "reversed order": (lambda: record(IMAGES[::-1], LABELS[::-1], NAMES[::-1]), "first at sample 0 (val/0/0.png): order: the port has the reference's sample 19 (val/9/19.png) here"),
-    "two exchanged": (lambda: record(IMAGES[[0, 2, 1, *range(3, 20)]], LABELS[[0, 2, 1, *range(3, 20)]], [NAMES[n] for n in (0, 2, 1, *range(3, 20))]), "first at sample 1 (val/0/1.png): order: the port has the reference's sample 2 (val/1/2.png) here"),
     "pixels of another": (lambda: record(IMAGES[[0, 1, 5, *range(3, 20)]]), "first at sample 2 (val/1/2.png): order: the port has the pixels of the reference's sample 5 (val/2/5.png) here"),
     "another file": (lambda: record(files=[*NAMES[:5], "val/2/new.png", *NAMES[6:]]), "first at sample 5 (val/2/5.png): file: expected val/2/5.png, actual val/2/new.png"),
-    "label and channels": (lambda: record(changed(0, IMAGES[:, ::-1]), LABELS + 1), "label: expected 0, actual 1; not close"),
     "fewer": (lambda: record(IMAGES[:16], LABELS[:16], NAMES[:16]), "the first 16 are equal, but there are 20 expected, 16 actual"),
 }  # fmt: skip
 
@@ -102,9 +98,7 @@ def spoil(key, value):
     ("port", "words"),
     [
         (lambda: traced(spoil("transform_0/resize", IMAGES[0][..., :4])), "sample 0 (val/0/0.png) first differs after 'resize': shapes differ"),
-        (lambda: traced(spoil("transform_1/normalize", 2 * IMAGES[1])), "sample 1 (val/0/1.png) first differs after 'normalize': not close"),
         (lambda: traced(spoil("transform_0/raw", IMAGES[0][::-1])), "sample 0 (val/0/0.png) differs as it is read, before any transform: not close"),
-        (lambda: traced(spoil("transform_0/resize", (2 * IMAGES[0]).astype(np.float64))), "after 'resize': dtype: "),
         (lambda: traced(names=("raw", "crop", "normalize")), "the sides name different transforms: raw, resize, normalize expected, raw, crop, normalize actual"),
         (record, "only the reference names a builder `transforms`"),
         (lambda: traced(transforms_gap="sample 0 differs by up to 3"), "the port's named transforms do not give what its data set gives"),
@@ -167,11 +161,8 @@ def test_faults_of_the_ports_transforms_are_named(sides, port, monkeypatch):
     [
         (lambda load: [load], r"expected: `\(load, \[\(name, transform\), ...\]\)`"),
         (lambda load: (load, []), "gave the steps"),
-        (lambda load: (load, ["resize"]), "gave the steps"),
         (lambda load: (load, [("raw", np.asarray)]), "different names without '/'"),
-        (lambda load: (load, [("a/b", np.asarray)]), "different names without '/'"),
         (lambda load: (load, [("words", str)]), "after 'words' a sample is a str"),
-        (lambda load: (load, [("parts", lambda image: [np.ones(2), np.ones(3)])]), "2 arrays of different shapes"),
     ],
 )
 def test_transforms_that_cannot_be_recorded_are_refused(sides, port, monkeypatch, built, words):

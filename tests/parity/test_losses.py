@@ -87,12 +87,7 @@ def test_a_reduction_that_leaves_no_number_is_refused(sides):
 
 @pytest.mark.parametrize(
     ("args", "logits", "label"),
-    [
-        ({"weight": WEIGHT, "label_smoothing": 0.1}, LOGITS, CLASSES),
-        ({}, LOGITS, IGNORED),
-        ({"label_smoothing": 0.2, "ignore_index": 3}, LOGITS, CLASSES),
-        ({}, 200 * LOGITS, CLASSES),
-    ],
+    [({"weight": WEIGHT, "label_smoothing": 0.1}, LOGITS, CLASSES), ({}, 200 * LOGITS, CLASSES)],
 )
 def test_paddles_own_cross_entropy_still_differs_where_the_module_says_so(sides, args, logits, label):
     _, paddle, *_ = sides

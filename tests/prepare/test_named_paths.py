@@ -35,19 +35,14 @@ def command(*argv: str, **more) -> Command:
     [
         (["--image_dir=./dataset/coco/test2017/"], ["dataset/coco/test2017"]),
         (["--image_dir", "./lite_data/test/demo.jpg"], ["lite_data/test/demo.jpg"]),
-        (["--input_file=demo.avi"], ["demo.avi"]),
         (["-o", "Global.infer_imgs=dataset/val"], ["dataset/val"]),
-        (["--image_path=./data/val.list", "--image_path=./data/val.list"], ["data/val.list"]),
-        (["DataLoader.Train.dataset.cls_label_path=./dataset/train.txt"], ["dataset/train.txt"]),
         (["--model_path=./test_tipc/output/net/model.pdparams"], ["test_tipc/output/net/model.pdparams"]),
         (["pretrained_model=./pretrained/net"], ["pretrained/net"]),
         (["-c", "configs/net.yml", "--config=./data/a.yml"], []),
         (["pretrain_weights=https://paddle.example/net.pdparams"], []),
         (["Transform.NormalizeImage.mean=[0.,0.,0.]", "--use_data=True", "--model_name=a/b"], []),
-        (["--model_dir=.", "--save_dir=./out/model", "--log_path=data/x.log"], []),
         ([f"--model_dir={OUT}/runs/RUN/norm", f"--model_dir={OUT}"], []),
         (["--model_dir=${HOME}/x", "--model_path=a/*.pdparams"], []),
-        (["--image_dir", "--verbose=./x"], []),
     ],
 )
 def test_data_and_weights_are_told_from_other_words(argv, expected):

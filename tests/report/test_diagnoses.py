@@ -59,14 +59,6 @@ def test_a_stage_of_its_own_cause_follows_from_that_one(tmp_path):
     assert found.undiagnosed == ""
 
 
-def test_rates_follow_from_the_schedule_before_the_optimizer(tmp_path):
-    document = live(cause("optimizer", "optimizer", "weight-decay"), cause("scheduler", "preflight", "first-rate"))
-    found = diagnose_run(verdicts("lr/lr", "regularization/a"), document, tmp_path)
-    assert follow(found) == {"optimizer:regularization": ("regularization/a",), "scheduler:lr": ("lr/lr",)}
-    alone = diagnose_run(verdicts("lr/lr"), live(cause("optimizer", "optimizer", "learning-rate")), tmp_path)
-    assert follow(alone) == {"optimizer:lr": ("lr/lr",)}
-
-
 def test_a_difference_of_construction_takes_the_first_stage_that_fails(tmp_path):
     document = live(cause("bn", "preflight", "momentum"), preflight="FAIL", forward="PASS")
     assert follow(diagnose_run(verdicts("train/loss"), document, tmp_path)) == {"bn:train": ("train/loss",)}
@@ -117,12 +109,6 @@ def test_diagnoses_come_back_from_json_and_earlier_reports_have_none(tmp_path):
     assert parse_report(plain) == report()
 
 
-def test_an_earlier_diagnosis_has_no_places():
-    old = {"code": "c", "port_path": "p", "message": "m", "evidence": "e", "explained": None, "fix": "f", "paths": []}
-    data = {**json.loads(dump_report(report())), "diagnoses": [old]}
-    assert parse_report(data).diagnoses[0].place is None
-
-
 def test_a_chain_takes_over_what_its_alignments_found(tmp_path: Path):
     folder = tmp_path / "log_reprod"
     folder.mkdir()
@@ -135,16 +121,6 @@ def test_a_chain_takes_over_what_its_alignments_found(tmp_path: Path):
     assert found.undiagnosed.count("why") == 1
     assert "alignment_data.json" in found.undiagnosed
     assert load_report(folder / "alignment_loss.json").diagnoses[0].stage == "loss"
-
-
-def test_a_cause_that_several_alignments_of_a_chain_found_is_told_once(tmp_path: Path):
-    folder = tmp_path / "log_reprod"
-    folder.mkdir()
-    for stage in ("loss", "forward", "backward"):
-        found = diagnose_run(verdicts(f"{stage}/x"), live(cause("a", stage), **{stage: "FAIL"}), tmp_path)
-        (folder / f"alignment_{stage}.json").write_text(dump_report(report(diagnoses=found.diagnoses)))
-    (cause_found,) = diagnose_chain(tmp_path).diagnoses
-    assert (cause_found.stage, cause_found.explains) == ("forward", ("forward/x", "loss/x", "backward/x"))
 
 
 def test_judging_again_keeps_what_was_found(tmp_path):

@@ -150,25 +150,6 @@ note  b
 2 passed, 4 failed in 326.0 s, exit code 1
 next  tipchain align configs/net.yaml --only forward""",
     ),
-    "a fault of the data": (
-        aligned(check("forward/logits"), fail("data/dataloader_0"), check("data/length"), fail("metric/acc"),
-                diagnoses=(DATA,)),
-        """\
-NOT the same data: values: the port's channels are in the order BGR, the
-reference's RGB
-  at    net/data.py:12: image = cv2.imread(path)
-  fix   turn the channels: `image[..., ::-1]`
-  why   explains 100% of the difference; with the channels turned 20 samples are
-        equal
-  then  1 failed check follows from it, in `metric`
-
-PASS   forward  1 check, 3 % of the tolerance
-FAIL   data     1 of 2 checks failed because of the data
-FAIL   metric   1 of 1 check failed, following from the data
-
-2 passed, 2 failed in 326.0 s, exit code 1
-next  tipchain align configs/net.yaml --only data""",
-    ),
     "stages in which the port is held against itself alone": (
         aligned(check("inference/onnx/logits@batch=1"), check("distributed/loss")),
         """\
@@ -179,20 +160,6 @@ PASS   inference    1 check of the exported program, 3 % of the tolerance
 PASS   distributed  1 check of several processes, 3 % of the tolerance
 
 2 passed in 326.0 s, exit code 0""",
-    ),
-    "an exception of the user's": (
-        aligned(
-            check("forward/paddle", Outcome.ERROR, "net/port.py:12: ZeroDivisionError: division by zero", None),
-            check("data/length", share=0.0),
-        ),
-        """\
-no verdict: forward/paddle: net/port.py:12: ZeroDivisionError: division by zero
-
-ERROR  forward  paddle: net/port.py:12: ZeroDivisionError: division by zero
-PASS   data     1 check, equal
-
-1 passed, 1 error in 326.0 s, exit code 1
-next  tipchain align configs/net.yaml --only forward""",
     ),
     "an interruption": (
         aligned(
@@ -208,44 +175,6 @@ SKIP   data     interrupted before it was judged
 
 1 passed, 1 skipped in 326.0 s, exit code 130
 next  tipchain align configs/net.yaml --mode whole_infer""",
-    ),
-    "an interruption before anything was judged": (
-        aligned(check("data/run", Outcome.SKIP, "interrupted before it was judged", None), interrupted=True),
-        """\
-interrupted before anything was compared
-
-SKIP   data  interrupted before it was judged
-
-1 skipped in 326.0 s, exit code 130
-next  tipchain align configs/net.yaml""",
-    ),
-    "no diagnosis": (
-        aligned(fail("loss/loss"), fail("forward/logits"), undiagnosed="not looked for: --no-locate"),
-        """\
-NOT the same model: forward/logits: not close · mean 5.3 · worst at (1, 9):
-expected 17.4, actual 0.43
-  why   not looked for: --no-locate
-
-FAIL   forward  logits: not close · mean 5.3 · worst at (1, 9): expected 17.4,
-                actual 0.43
-FAIL   loss     loss: not close · mean 5.3 · worst at (1, 9): expected 17.4,
-                actual 0.43
-
-2 failed in 326.0 s, exit code 1
-next  tipchain locate configs/net.yaml""",
-    ),
-    "what is no matter for locate": (
-        aligned(fail("inference/onnx/logits@batch=1"), undiagnosed="not looked for: inference tells itself what differs"),
-        """\
-NOT the same model once it is exported: inference/onnx/logits@batch=1: not close
-· mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43
-  why   not looked for: inference tells itself what differs
-
-FAIL   inference  onnx/logits@batch=1: not close · mean 5.3 · worst at (1, 9):
-                  expected 17.4, actual 0.43
-
-1 failed in 326.0 s, exit code 1
-next  tipchain align configs/net.yaml --only inference""",
     ),
     "one side alone": (
         aligned(check("forward/paddle", Outcome.SKIP, "only paddle was recorded", None)),
@@ -287,21 +216,6 @@ def chained(*results: Result, **more: object) -> RunReport:
     return aligned(title="params.txt", results=results, **more)
 
 
-def test_a_long_name_leaves_the_other_rows_their_room_and_a_chain_that_passed_names_its_run():
-    inference = [
-        command(f"infer[cpu;mkldnn={one};threads=2;bs=1;precision=fp32]", "infer") for one in ("True", "False")
-    ]
-    told = render_ending(chained(command("eval[a]", "eval", figures={"top1": 81.25, "loss": 2.84268}), *inference))
-    assert told.splitlines()[2:] == [
-        "PASS   eval[a]  2.3 s, top1=81.25 loss=2.84268",
-        "PASS   infer[cpu;mkldnn=True;threads=2;bs=1;precision=fp32]   2.3 s",
-        "PASS   infer[cpu;mkldnn=False;threads=2;bs=1;precision=fp32]  2.3 s",
-        "",
-        "3 passed in 326.0 s, exit code 0",
-        "run   out/runs/1",
-    ]
-
-
 def test_a_chain_ends_with_what_failed_first_and_what_that_cost():
     assert (
         render_ending(chained(*CHAIN))
@@ -331,12 +245,6 @@ def test_of_an_alignment_without_a_cause_the_log_is_shown_from_its_verdict_on():
     assert len(shown) == 6
 
 
-def test_a_chain_that_passed_says_so():
-    first = render_ending(chained(CHAIN[0], CHAIN[-1])).splitlines()[0]
-    assert first == "the chain passed: 2 commands; the port equals its reference"
-    assert render_ending(chained(CHAIN[-1])).splitlines()[0] == "the chain passed: 1 command"
-
-
 def test_a_chain_that_is_interrupted_in_its_first_command_tells_what_was_checked():
     stopped = chained(command("align[01]", "align", Outcome.ERROR, "interrupted"), interrupted=True)
     assert render_ending(stopped).splitlines()[0] == "interrupted before a command ended"
@@ -361,13 +269,6 @@ def test_a_long_chain_has_a_row_for_each_step_and_names_what_failed():
     assert len(text.splitlines()) < 15
 
 
-def test_the_verdict_alone_is_one_line_with_the_line_to_change():
-    report = aligned(fail("forward/logits"), diagnoses=(LAYER,))
-    assert verdict_line(report) == (
-        "NOT the same model: `layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05 (net/port.py:34)"
-    )
-
-
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
 def test_a_stage_with_a_single_failure_is_never_green(outcome):
     passes = [check(f"backward/p{number}") for number in range(169)]
@@ -375,11 +276,6 @@ def test_a_stage_with_a_single_failure_is_never_green(outcome):
     row = next(line for line in text.splitlines() if "backward" in line and "of 170" in line)
     assert "\x1b[32m" not in row
     assert "\x1b[32m" not in text
-
-
-def test_passes_are_green_and_the_verdict_is():
-    text = render_ending(aligned(check("forward/logits")), color=True)
-    assert text.startswith("\x1b[32mthe recorded numbers are within their tolerances")
 
 
 def test_a_difference_is_never_told_as_none_nor_as_all_that_is_allowed():
@@ -394,12 +290,6 @@ def test_files_below_the_folder_that_one_is_in_are_told_from_there(tmp_path, mon
     reason = f"{tmp_path}/net.py:3: KeyError: '/x{tmp_path}/y'"
     line = verdict_line(aligned(check("forward/paddle", Outcome.ERROR, reason, None)))
     assert line == f"no verdict: forward/paddle: net.py:3: KeyError: '/x{tmp_path}/y'"
-
-
-def test_files_of_packages_are_told_from_their_folder():
-    reason = "/home/me/.venv/lib/python3.11/site-packages/torch/optim/optimizer.py:525: RuntimeError: no step"
-    told = render_ending(aligned(check("lr/torch", Outcome.ERROR, reason, None)))
-    assert told.startswith("no verdict: lr/torch: torch/optim/optimizer.py:525: RuntimeError: no step\n")
 
 
 def test_pages_and_logs_are_named_where_they_are(tmp_path, monkeypatch):
@@ -453,9 +343,7 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
     )
 
 
-@pytest.mark.parametrize(
-    ("causes", "notes", "length", "chain"), list(product((0, 1, 9), (0, 30), (1, 60), (False, True)))
-)
+@pytest.mark.parametrize(("causes", "notes", "length", "chain"), list(product((0, 9), (0, 30), (60,), (False, True))))
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_no_end_is_cut_and_every_line_has_room(causes, notes, length, chain, interrupted):
     report = replace(monstrous(causes, notes, length, chain=chain), interrupted=interrupted)

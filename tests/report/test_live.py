@@ -11,8 +11,6 @@ import pytest
 
 from tipchain.chain.plan import Command, Result
 from tipchain.commands.run import LiveView
-from tipchain.core.language import cut
-from tipchain.core.progress import elapsed
 from tipchain.errors import Outcome
 
 
@@ -131,23 +129,6 @@ def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(scree
     assert [line.split()[-1] for line in screen.lines() if line] == [*("(earlier)", "train[a]", "train[c]")]
 
 
-def test_redrawing_is_limited_and_stops_at_the_end(screen):
-    clock = Clock()
-    view = LiveView(screen, clock)
-    view.started(command("a"), 1, 1)
-    before = screen.getvalue()
-    view.tick()
-    assert screen.getvalue() == before
-    clock.now += 1
-    view.tick()
-    assert screen.lines() == ["[1/1]  0:01  a"]
-    view.ended(ended("a"))
-    before = screen.getvalue()
-    clock.now += 1
-    view.tick()
-    assert screen.getvalue() == before
-
-
 def test_lines_are_cut_to_the_terminal(screen, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("LINES", "5")
@@ -185,12 +166,6 @@ def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
     assert screen.getvalue() == "[1/1] a ...\n"
 
 
-def test_times_and_widths():
-    assert [elapsed(s) for s in (7.9, 67, 3723)] == ["0:07", "1:07", "1:02:03"]
-    assert cut("日本語", 5) == "日本…"
-    assert cut("e\u0301e", 2) == "e\u0301e"
-
-
 def test_the_time_left_is_told_where_the_latest_run_tells_it(screen):
     clock, usual = Clock(), {"a": 10.0, "b": 100.0}
     view = LiveView(screen, clock, plan="ab", usual=usual)
@@ -204,9 +179,3 @@ def test_the_time_left_is_told_where_the_latest_run_tells_it(screen):
     clock.now += 160
     view.tick()
     assert screen.lines()[1:2] == ["[2/2]  2:40  b"], "it is late: nobody knows"
-
-
-def test_no_time_left_is_told_of_what_did_not_run_before(screen):
-    view = LiveView(screen, Clock(), plan="abc", usual={"a": 10.0, "b": 100.0})
-    view.started(command("a"), 1, 3)
-    assert screen.lines() == ["[1/3]  0:00  a"]

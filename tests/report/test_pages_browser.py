@@ -12,7 +12,7 @@ import alignment_samples
 import chromium
 import pytest
 from dashboard_samples import make_nights, page_of
-from run_samples import NASTY, chain, misaligned
+from run_samples import chain, misaligned
 
 from tipchain.live.html import render
 from tipchain.report.page import render_run
@@ -23,10 +23,8 @@ LINES_OF_HEADLINE = """(one => one.getBoundingClientRect().height / parseFloat(g
 PAGES = {
     "alignment": lambda _: render_run(misaligned(), verdict="NOT the same model: `exclusive`"),
     "chain": lambda _: render_run(chain()),
-    "nasty": lambda _: render_run(misaligned(NASTY)),
     "long": lambda _: render_run(chain(LONG), verdict=f"NOT the same model: {LONG}", command=f"tipchain align {LONG}"),
     "live": lambda _: render(alignment_samples.failing(20)),
-    "live passing": lambda _: render(alignment_samples.passing()),
     "live nasty": lambda _: render(alignment_samples.failing(nasty=alignment_samples.NASTY)),
     "nights": lambda folder: page_of(make_nights(folder / "tipchain-nights"), folder),
 }

@@ -74,12 +74,6 @@ def test_json_round_trip():
     assert '"max_abs": "Infinity"' in text
 
 
-def test_where_it_ran_survives_the_round_trip_and_may_be_unknown():
-    where = {"commit": "4b72afe", "machine": "box", "cores": 16, "gpus": ["H200"]}
-    assert parse_report(json.loads(dump_report(report(where=where)))).where == where
-    assert "where" not in json.loads(dump_report(report()))
-
-
 def test_the_kind_of_chain_survives_the_round_trip_and_stands_in_junit():
     own = report(result(), chain="dy2static")
     assert parse_report(json.loads(dump_report(own))).chain == "dy2static"
@@ -88,14 +82,6 @@ def test_the_kind_of_chain_survives_the_round_trip_and_stands_in_junit():
     passed = {"verdict": "the chain passed: 1 command", "python": "3"}
     assert found == [{"chain": "dy2static", **passed}, passed]
     assert "chain" not in json.loads(dump_report(report()))
-
-
-def test_nan_survives_the_round_trip_as_valid_json():
-    verdict = replace(VERDICT, diff=diff(mean_abs=math.nan))
-    text = dump_report(report(verdicts=(verdict,)))
-    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert data["verdicts"][0]["diff"]["mean_abs"] == "NaN"
-    assert math.isnan(parse_report(data).verdicts[0].diff.mean_abs)
 
 
 @given(st.text(max_size=20), st.floats(allow_nan=False), st.sampled_from(list(Outcome)))
@@ -121,9 +107,7 @@ def test_a_loaded_report_computes_its_exit_code_anew(tmp_path):
     assert load_report(tmp_path).exit_code is ExitCode.FAILED
 
 
-@pytest.mark.parametrize(
-    "change", [{"seconds": "soon"}, {"exit_code": "none"}, {"tail": 5}, {"command": {}}, {"log": 7}]
-)
+@pytest.mark.parametrize("change", [{"seconds": "soon"}, {"command": {}}])
 def test_a_damaged_result_is_refused_not_rendered(tmp_path, change):
     data = json.loads(dump_report(report(FAILED)))
     data["results"][0].update(change)
@@ -172,32 +156,12 @@ def test_junit():
     assert cases["logits"].get("classname") == "verdict.forward"
 
 
-def test_figures_and_earlier_passes_stand_in_the_table():
-    row = result("train[x]")._replace(figures={"avg_ips": 123.456, "loss": 0.5}, reused=True)
-    lines = render_report(report(row)).splitlines()
-    assert "PASS         1.2  train[x] (earlier)  x.log" in lines
-    assert "                  avg_ips=123.456 loss=0.5" in lines
-
-
-def test_long_ids_stay_within_80_columns():
-    name = "infer[norm_train;gpus=-1;cpu;mkldnn=True;threads=6;precision=fp32;bs=1;and;so;on]"
-    lines = render_report(report(result(name), result(name, Outcome.SKIP, "not run: x"))).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "PASS         1.2  infer[norm_train;gpus=-1;cpu;mkldnn=True;threads=6;" in lines
-    assert "                    precision=fp32;bs=1;and;so;on]" in lines
-
-
 def test_documents_are_utf_8_in_every_locale(tmp_path):
     atomic_write(tmp_path / "report.json", dump_report(report(FAILED._replace(tail=("caf\xe9 \udcff",)))))
     words = [sys.executable, "-m", "tipchain", "report", str(tmp_path), "--json", "-"]
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(words, env=env, capture_output=True, check=False)
     assert json.loads(done.stdout.decode("utf-8"))["results"][0]["tail"] == ["caf\xe9 \udcff"]
-
-
-def test_an_absolute_path_below_the_run_stays_whole():
-    bad = FAILED._replace(reason="exit 0: its log /a/out/runs/1/x.log cannot be read")
-    assert "  exit 0: its log /a/out/runs/1/x.log cannot be read" in render_report(report(bad)).splitlines()
 
 
 def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():

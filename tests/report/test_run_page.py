@@ -14,7 +14,7 @@ from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
 from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.explain.findings import SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
 from tipchain.report.lines import POSITIONS, corrected_line
 from tipchain.report.model import RunReport
@@ -59,23 +59,6 @@ def test_the_page_begins_with_what_ran_why_it_failed_and_the_line_as_it_should_b
     assert places == sorted(places)
 
 
-def test_a_cause_is_told_once_and_the_headline_is_short():
-    told = text_of(replace(misaligned(), diagnoses=(CAUSE, replace(CAUSE, message="another", explains=()))))
-    assert told.count("the reference counts padding") == 1
-    assert "Other causes" in told
-    for report, headline in (
-        (misaligned(), "NOT the same model"),
-        (chain(), "the chain FAILED"),
-        (aligned(), "the recorded numbers are within their tolerances"),
-    ):
-        assert f"</strong> {headline}</h1>" in render_run(report)
-
-
-def test_the_page_of_a_chain_says_of_which_kind_it_is():
-    assert "kind of chain dy2static" in text_of(replace(chain(), chain="dy2static"), "verdict")
-    assert "kind of chain" not in text_of(misaligned(), "verdict")
-
-
 def test_stages_tell_how_close_they_are_or_what_they_follow_from():
     told = text_of(misaligned(), "stages")
     assert "FAIL forward 1 of 1 check did not pass because of cause 1 check" in told
@@ -87,12 +70,6 @@ def test_stages_tell_how_close_they_are_or_what_they_follow_from():
     assert "PASS forward 1 check 3 % of the tolerance" in passed
     assert "PASS loss 1 check every number equal" in passed
     assert "Cause" not in text_of(aligned())
-
-
-def test_of_many_checks_those_that_failed_are_listed_first_and_the_rest_is_counted():
-    told = text_of(misaligned(grads=300), "stages")
-    assert "102 more checks that passed" in told
-    assert told.index("stage2.0.conv.weight FAIL") < told.index("stage1.0.conv.weight PASS")
 
 
 def test_a_chains_page_has_its_steps_and_the_end_of_the_log_of_what_failed_is_open():
@@ -127,31 +104,20 @@ def test_interrupted_and_unchecked_runs_are_not_green():
         ("pass `exclusive=False` to `avg_pool2d` at a.py:1: `x`", "    x = F.avg_pool2d(self.act(x), 3)  # 池化",
          "    x = F.avg_pool2d(self.act(x), 3, exclusive=False)  # 池化"),
         ("pass `epsilon=1e-05` to `body.1.bn`", "self.bn = nn.BatchNorm2D(8, epsilon=1e-2)", "self.bn = nn.BatchNorm2D(8, epsilon=1e-05)"),
-        ("pass `a=1`, `b=2` to `f` at a.py:1", "y = f()", "y = f(a=1, b=2)"),
         ("pass `a=1`, `b=2` to `f` at a.py:1", "y = f(b=3, a=4)", "y = f(b=2, a=1)"),
         ("pass `a=1` to `f` at a.py:1", "    if f(x):", "    if f(x, a=1):"),
         ("write `gelu` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", "return F.gelu(self.fc1(x))"),
-        ("write `gelu(approximate=True)` for `relu` at a.py:1: `x`", "return F.relu(self.fc1(x))", None),
         ("remove `relu` at a.py:1: `x`", "x = F.relu(self.bn(x))", "x = self.bn(x)"),
         ("write [:, -1] for [:, 0] at a.py:1: `x`", "return self.fc(self.norm(out[:, 0]))", "return self.fc(self.norm(out[:, -1]))"),
         ("write [:, -1] for [:, 0] at a.py:1: `x`", "return out[:, 0] + mean[:, 0]", None),
         ("give `concat` at a.py:1 its tensors in the order [2, 0, 1]: `x`", "x = f(paddle.concat([a, g(b), c], 1))", "x = f(paddle.concat([c, a, g(b)], 1))"),
         ("give `concat` at a.py:1 its tensors in the order [1, 0]: `x`", "x = paddle.concat(parts, 1)", None),
         ("apply `relu` to what `drop` is given at a.py:1: `x`", "    return self.drop(self.fc(x))", "    return self.drop(F.relu(self.fc(x)))"),
-        ("apply `F.gelu` after `fc` at a.py:1", "x = self.drop(self.fc(x, 1))", "x = self.drop(F.gelu(self.fc(x, 1)))"),
         ("apply `relu` to what `drop` is given", "x = self.drop(x, 0.5)", None),
-        ("apply `multiply` by 2 to what `drop` is given", "x = self.drop(x)", None),
-        ("pass `negative_slope=0.1` to `act`, and to the other 2", "self.act = nn.LeakyReLU(0.01)", "self.act = nn.LeakyReLU(0.1)"),
         ("pass `stride=2`, `groups=2` to `a`", "self.a = nn.Conv2D(3, 8, 3, 1)", "self.a = nn.Conv2D(3, 8, 3, 2, groups=2)"),
         ("pass `axis=1` to `softmax` at a.py:1: `x`", "x = F.softmax(self.fc(x), -1)", "x = F.softmax(self.fc(x), 1)"),
-        ("pass `epsilon=1e-05` to `a`", "self.a = nn.LayerNorm(*sizes)", None),  # which is epsilon perhaps
-        ("pass `epsilon=1e-05` to `a`", "nn.Sequential(nn.Conv2D(3, 8, 3), nn.BatchNorm2D(8))", None),  # to which of them?
-        ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(", None),  # goes on in the next line
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(8, **more)", None),
-        ("write `gelu` for `relu`", "return F.relu(F.relu(x))", None),
-        ("write `gelu` for `relu`", "return self.relu(x)", None),
         ("remove `scale`", "x = scale(x, 3)", None),
-        ("train it for longer", "x = f(x)", None),
     ],
 )  # fmt: skip
 def test_a_line_as_it_should_be(fix, line, expected):
@@ -251,14 +217,6 @@ def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_mar
     assert "<b>" not in text
     assert "*odd*" not in text
     assert "41 PASS, 4 FAIL, 1 ERROR" in text
-
-
-def test_a_causes_place_is_told_once():
-    cause = Diagnosis(
-        code="x", port_path="", message="wrong", evidence="", fix="", place=SourceLine(file="a/net.py", line=3)
-    )
-    assert cause.summary == "wrong (a/net.py:3)"
-    assert replace(cause, message="wrong at net.py:3").summary == "wrong at net.py:3"
 
 
 def test_a_page_needs_neither_numpy_nor_a_framework():

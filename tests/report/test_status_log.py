@@ -75,10 +75,6 @@ def test_a_failed_commands_own_words_claim_nothing():
     assert len(SCRAPERS.findall(text)) == 1
 
 
-def test_comments_are_one_line_without_escapes():
-    assert as_comment("a\nb\r\nc\x0bd \x1b[31mred\x07") == "# a b c d red"
-
-
 def test_a_failed_artifact_check_gives_its_reason_and_a_program_never():
     left = result(Outcome.FAIL, exit_code=0, reason="left no checkpoint")
     assert status_record(left, PLAN, "R").endswith("reason=left no checkpoint")

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
-from tipchain.errors import UsageError, WeightsError
+from tipchain.errors import UsageError
 from tipchain.paddle_tools.program import run_program
 
 pytestmark = pytest.mark.frameworks
@@ -132,7 +132,7 @@ def test_training_learns(data, tmp_path, capsys):
     assert losses[-1] < losses[0] - 0.2
 
 
-@pytest.mark.parametrize("first", [["--epochs", "1"], ["--epochs", "2", "--max-iters", "7"]])
+@pytest.mark.parametrize("first", [["--epochs", "2", "--max-iters", "7"]])
 def test_resume_is_exact(data, trained, tmp_path, first):
     """Also within an epoch: order, dropout, moments and schedule all go on as if nothing had happened."""
     assert train(data, tmp_path, *first) == 0
@@ -142,12 +142,6 @@ def test_resume_is_exact(data, trained, tmp_path, first):
     saved, expected = (json.loads((folder / "latest.json").read_text()) for folder in (tmp_path, trained))
     assert (saved["epoch"], saved["iteration"], saved["step"]) == (2, 0, 10)
     assert saved["metric"] == expected["metric"]
-
-
-def test_seed_and_epoch_change_what_is_trained(data, trained, tmp_path):
-    assert train(data, tmp_path, "--epochs", "2", "--seed", "1") == 0
-    one, other = (read_state(folder / "latest.pdparams")["head.weight"] for folder in (trained, tmp_path))
-    assert not np.array_equal(one, other)
 
 
 def test_schedule_and_optimizer_come_from_the_case(trained):
@@ -167,18 +161,11 @@ def test_finished_checkpoint_is_left_alone(data, trained, capsys):
     ("flags", "message"),
     [
         (["--amp-level", "O1"], "on a CPU Paddle ignores mixed precision"),
-        (["--amp-level", "amp"], "on a CPU Paddle ignores mixed precision"),
         (["Global.scale_loss=many"], "unknown word 'Global.scale_loss=many'"),
-        (["Global.epochs=5"], "unknown word 'Global.epochs=5'"),
-        (["--device", "tpu"], "unknown device 'tpu'"),
         (["--epochs", "0"], "whole number > 0"),
-        (["--lr", "nan"], "number > 0"),
         (["--num-workers", "-1"], "--num-workers"),
-        (["--test-only"], "needs weights"),
         (["--resume", "nowhere/latest"], "no complete checkpoint"),
-        (["--pretrained", "nowhere.pdparams"], "no such weight file"),
         (["--case", "nowhere.yaml"], "nowhere.yaml: no such case file"),
-        (["--data-path", "nowhere"], "nowhere/train: is missing"),
     ],
 )
 def test_wrong_use_is_one_message(data, tmp_path, capsys, flags, message):
@@ -189,7 +176,7 @@ def test_wrong_use_is_one_message(data, tmp_path, capsys, flags, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--seed", "5"), ("--batch-size", "5"), ("--lr", "0.5")])
+@pytest.mark.parametrize(("flag", "value"), [("--lr", "0.5")])
 def test_resume_refuses_another_run(data, trained, tmp_path, capsys, flag, value):
     assert train(data, tmp_path, "--resume", str(trained / "latest"), flag, value) == 2
     assert "checkpoint" in capsys.readouterr().err
@@ -214,7 +201,7 @@ def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize("split", ["train"])
 def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path, split):
     shutil.copytree(data, tmp_path / "data")
     (tmp_path / "data" / split / "3" / "0.png").write_bytes(b"no image")
@@ -294,13 +281,6 @@ def test_the_metric_is_that_of_the_whole_set_not_the_average_of_the_batches(data
     assert result.samples == 10
 
 
-def test_data_comes_from_the_chain(data, trained, capsys, monkeypatch):
-    monkeypatch.setenv(DATA_VARIABLE, str(data))
-    flags = ["--case", str(CASE), "--pretrained", str(trained / "latest.pdparams")]
-    assert run_program("evaluate", flags) == 0
-    assert "samples: 10" in capsys.readouterr().out
-
-
 def test_export_writes_a_whole_model(exported):
     import yaml
 
@@ -359,9 +339,7 @@ def test_benchmark_prints_times_and_memory(data, exported, capsys):
     ("flags", "message"),
     [
         (["--precision", "fp16"], "needs --use-gpu True"),
-        (["--use-gpu", "yes"], "expected True or False"),
         (["--use-gpu", "True", "--enable-mkldnn", "True"], "oneDNN computes on the CPU"),
-        (["--image-dir", "nowhere"], "nowhere: no such file or folder"),
         (["--model-dir", "nowhere"], "nowhere/inference.yml: no exported model here"),
     ],
 )
@@ -382,14 +360,6 @@ def test_unreadable_image_is_named(exported, tmp_path, capsys):
     error = capsys.readouterr().err
     assert "broken.png: cannot be read as an image" in error
     assert "Traceback" not in error
-
-
-def test_damaged_program_is_one_message(data, exported, tmp_path, capsys):
-    shutil.copytree(exported, tmp_path / "model")
-    for path in (tmp_path / "model").glob("inference.pdiparams"):
-        path.write_bytes(path.read_bytes()[:100])
-    assert infer(tmp_path / "model", data / "val") == 1
-    assert "cannot load the model" in capsys.readouterr().err
 
 
 def test_the_programs_are_commands_too(data, trained, tmp_path, capsys):
@@ -466,13 +436,11 @@ def build_model():
             "{rows: {shape: [3, 4]}}",
             "file: row 2, top-2: [(",
         ),
-        ("model: bare_port:build_model", "{rows: {shape: [3, 4]}}", "file: fake input 2, top-2: [("),
         (
             "model: bare_port:Pairs",
             "{one: {shape: [3, 4]}, other: {shape: [3, 4]}}",
             "file: fake input 2, output: [2, 2], mean",
         ),
-        ("model: bare_port:Steps", "{rows: {shape: [3, 4]}}", "file: fake input 2, output: [4, 2], mean"),
     ],
 )
 def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_path, capsys):
@@ -596,36 +564,6 @@ def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
     assert settings(position=position).rate == pytest.approx(0.01)
     with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
         program._check_resumable(position, replace(position, lr_scaling="none"))
-
-
-def test_a_checkpoint_without_its_epoch_is_none(trained, tmp_path):
-    from tipchain.paddle_tools.checkpoint import load_position
-
-    facts = json.loads((trained / "latest.json").read_text())
-    del facts["epoch"]
-    (tmp_path / "latest.json").write_text(json.dumps(facts))
-    with pytest.raises(WeightsError, match="cannot be read"):
-        load_position(tmp_path / "latest")
-
-
-@pytest.mark.filterwarnings("ignore:When training, we now always track:UserWarning")
-def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
-    from tipchain.paddle_tools import train as program
-    from tipchain.paddle_tools.program import open_bench
-    from tipchain.paddle_tools.train import read_settings
-
-    parser = argparse.ArgumentParser()
-    program.add_arguments(parser)
-    args = parser.parse_args(["--output-dir", str(tmp_path / "out"), "--epochs", "1", "--lr-scaling", "linear"])
-    bench = open_bench(CASE, data, "cpu")
-    session = program.Session(bench, read_settings(args, bench.case, None), None)
-    assert capsys.readouterr().out == "learning rate 0.001 x 1 process = 0.001 (linear scaling)\n"
-    session.rank = 1
-    session.train()
-    session.train()
-    assert session.position.epoch == 1
-    assert capsys.readouterr().out == ""
-    assert not (tmp_path / "out").exists()
 
 
 def test_each_program_takes_what_the_one_before_has_left(data, trained, tmp_path, monkeypatch):

@@ -107,17 +107,6 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bomb.pdparams", "bomb.pth"]
 
 
-def test_truncated_paddle_file(sides, models, tmp_path):
-    from tipchain.weights.files import load_paddle_weights
-
-    _, port = models
-    path = tmp_path / "a.pdparams"
-    sides[1].save(port.state_dict(), str(path))
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(WeightsError, match="no complete Paddle weight file"):
-        load_paddle_weights(port, path)
-
-
 def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
     from tipchain.weights.convert import convert_file
 
@@ -277,25 +266,6 @@ def test_command_refuses_exchanged_files(tmp_path, capsys):
     argv = ["convert-weights", "--case", str(CASE), "--torch", "a.pth", "--paddle", "b.pth"]
     assert main(argv) == 2
     assert "expected: .pdparams, .safetensors" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("head: 1\n", "names.yaml:1: head: is no name"),
-        ("a: b\na: c\n", "names.yaml:2: a: stands twice"),
-        ("- a\n", "names.yaml: is not a mapping of names"),
-        ("a: [\n", "names.yaml:2: is not YAML"),
-    ],
-)
-def test_names_that_are_no_names(tmp_path, text, message):
-    from tipchain.errors import InputError
-    from tipchain.weights.given_names import read_names
-
-    (tmp_path / "names.yaml").write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_names(tmp_path / "names.yaml")
-    assert message in str(caught.value)
 
 
 def test_tool_runs_from_the_root(forked):

@@ -144,12 +144,6 @@ def test_paddle_zeros_that_torch_lacks_must_be_zero_on_the_way_back(both, nn):
         to_torch(port, state, torch)
 
 
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature:UserWarning")
-def test_lazy_layers_are_named(both, nn):
-    torch = both.tree("torch", fc=nn.t.LazyLinear(3))
-    assert "fc.weight: has no shape yet" in refusal(torch, both.tree("paddle", fc=nn.p.Linear(3, 3)))
-
-
 def test_what_is_to_be_ignored_is_named_by_its_largest_layers_and_by_nothing_that_is_kept(both, nn):
     from tipchain.weights.matching import match_models
 

@@ -193,12 +193,12 @@ CHANGES = {
 @pytest.mark.parametrize("changes", CHANGES)
 def test_nothing_is_matched_wrongly(changes):
     whole = 0
-    for seed in range(60):
+    for seed in range(20):
         wrong, found, complete = compare(seed, CHANGES[changes])
         shown = [(pair.expected.name, pair.actual.name, pair.evidence) for pair in wrong]
         assert not shown, f"seed {seed}: {shown[:4]}, by order {found.by_order[:4]}"
         whole += complete
-    assert whole >= 55
+    assert whole >= 18
 
 
 def test_where_nothing_tells_a_wrong_match_is_marked():
@@ -209,7 +209,7 @@ def test_where_nothing_tells_a_wrong_match_is_marked():
         shuffle(rng, node)
 
     marked = 0
-    for seed in range(100):
+    for seed in range(40):
         wrong, _, _ = compare(seed, [both, lambda *_: None])
         assert all(pair.evidence == "order" for pair in wrong), f"seed {seed}"
         marked += len(wrong)
@@ -219,7 +219,7 @@ def test_where_nothing_tells_a_wrong_match_is_marked():
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_matrices_of_own_classes_go_to_their_layers(share):
     """Torch keeps some of its matrices in classes of its own, the other way round, as GPT-2 does."""
-    for seed in range(60):
+    for seed in range(20):
         rng = random.Random(seed)
         source = model(rng)
         remember(source)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.explain.causes import walk
-from tipchain.explain.causes.hypotheses import explained, name_number
+from tipchain.explain.causes.hypotheses import explained
 from tipchain.explain.causes.program import Tap
 
 
@@ -115,52 +115,25 @@ EDITS = {
         lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g, align_corners=False)),
         lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
     ),
-    "a mode": (
-        "argument", "padding_mode", "pass `padding_mode='border'`", (IMAGE, GRID),
-        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g, padding_mode="border", align_corners=True)),
-        lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
-    ),
-    "a limit": (
-        "argument", "min", "pass `min=-0.4` to `clip`", (ROWS,),
-        lambda m, x: m.b(m.a(x).clamp(-0.4, 0.7)), lambda m, x: m.b(m.a(x).clip(-0.5, 0.7)),
-    ),
     "a number": ("argument", "y", "write 0.07 in `divide`", (ROWS,), lambda m, x: m.b(m.a(x) / 0.07), lambda m, x: m.b(m.a(x) / 0.7)),
-    "an axis": ("argument", "axis", "pass `axis=-1` to `softmax`", (SEQUENCE,), attend, lambda m, x: attend(m, x, axis=1)),
     "an index": ("argument", "item", "write [:, -1] for [:, 0]", (SEQUENCE,), lambda m, x: m.norm(m.a(x)[:, -1]), lambda m, x: m.norm(m.a(x)[:, 0])),
     "what is written": ("argument", "item", "", (SEQUENCE,), lambda m, x: m.b(shifted(m.a(x), later=False)), lambda m, x: m.b(shifted(m.a(x), later=True))),
     "groups of channels": (
         "argument", "shape", "[2, 3, 4, 6, 7]", (IMAGE,), lambda m, x: m.b(grouped(m.a(x), 3, 4)), lambda m, x: m.b(grouped(m.a(x), 4, 3)),
     ),
     "another function": ("function", "mean", "write `mean", (SEQUENCE,), lambda m, x: m.norm(m.a(x).mean(1)), lambda m, x: m.norm(m.a(x).max(1))),
-    "a sum": ("function", "subtract", "write `subtract", (ROWS,), lambda m, x: m.norm(m.a(x) - m.b(x)), lambda m, x: m.norm(m.a(x) + m.b(x))),
     "copies": ("function", "tile", "tile", (ROWS,), lambda m, x: m.b(m.a(x).repeat(3, 1)), lambda m, x: m.b(m.a(x).repeat_interleave(3, 0))),
-    "another activation": (
-        "function", "silu", "write `silu`", (ROWS,), lambda m, x: m.b(functional(x).silu(m.a(x))), lambda m, x: m.b(functional(x).gelu(m.a(x))),
-    ),
     "a layer for a function": ("function", "sigmoid", "write `sigmoid`", (ROWS,), lambda m, x: m.b(m.a(x).sigmoid()), lambda m, x: m.b(m.relu(m.a(x)))),
     "another tensor": (
         "operand", "add", "as argument 1", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
     ),
     "tensors of a list": ("operand-order", "concat", "in the order [1, 0]", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
-    "a difference": ("operand-order", "subtract", "in the order [1, 0]", (ROWS,), lambda m, x: m.norm(m.a(x) - m.b(x)), lambda m, x: m.norm(m.b(x) - m.a(x))),
     "a factor too few": ("missing-call", "multiply", "by 0.5", (SEQUENCE,), attend, lambda m, x: attend(m, x, scale=None)),
-    "a function too few": ("missing-call", "tanh", "apply `tanh` in front of `b`", (ROWS,), lambda m, x: m.b(m.a(x).tanh()), lambda m, x: m.b(m.a(x))),
-    "a residual too few": ("missing-call", "add", "apply `add` in front of", (ROWS,), lambda m, x: m.norm(m.a(x) + x), lambda m, x: m.norm(m.a(x))),
     "a last call too few": ("missing-call", "sigmoid", "apply `sigmoid` after `b`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x))),
-    "a function too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.a(x).tanh())),
     "a layer too many": ("extra-call", "ReLU", "remove `relu`", (ROWS,), lambda m, x: m.b(m.a(x)), lambda m, x: m.b(m.relu(m.a(x)))),
-    "a last call too many": ("extra-call", "tanh", "remove `tanh`", (ROWS,), lambda m, x: m.b(m.a(x)).sigmoid(), lambda m, x: m.b(m.a(x)).sigmoid().tanh()),
     "a flag that nobody passes": (
         "argument", "align_corners", "pass `align_corners=False`", (IMAGE, GRID),
         lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)), lambda m, x, g: m.b(functional(x).grid_sample(m.a(x), g)),
-    ),
-    "an average of what is padded": (
-        "argument", "exclusive", "pass `exclusive=False` to `avg_pool2d`", (IMAGE,),
-        lambda m, x: m.b(functional(x).avg_pool2d(m.a(x), 3, 1, 1)), lambda m, x: m.b(functional(x).avg_pool2d(m.a(x), 3, 1, 1)),
-    ),
-    "a transform's scale": (
-        "argument", "norm", "pass `norm='ortho'` to `rfft`", (ROWS,),
-        lambda m, x: here(x).fft.rfft(m.a(x), norm="ortho").abs(), lambda m, x: here(x).fft.rfft(m.a(x)).abs(),
     ),
     "arguments of two lines": (
         "argument", "y", "write 0.3, 0.7 for 0.2, 0.9", (ROWS,),
@@ -168,11 +141,6 @@ EDITS = {
     ),
     "results of one call": (
         "operand-order", "chunk", "in the order [1, 0]", (ROWS,), lambda m, x: halves(m, x, 0), lambda m, x: halves(m, x, 1),
-    ),
-    "many tensors of a list": (
-        "operand-order", "stack", "in the order [0, 3, 1, 4, 2, 5]", (ROWS,),
-        lambda m, x: m.a(here(x).stack([m.b(x * (i + 3 * j + 1)) for i in range(3) for j in range(2)], 1)).tanh(),
-        lambda m, x: m.a(here(x).stack([m.b(x * (i + 3 * j + 1)) for j in range(2) for i in range(3)], 1)).tanh(),
     ),
     "two tensors exchanged": (
         "operand-order", "", "exchange ", (ROWS,), lambda m, x: film(m.a(x), m.b(x)), lambda m, x: film(m.b(x), m.a(x)),
@@ -201,20 +169,6 @@ def test_rows_of_a_table_that_no_checkpoint_holds_are_compared(live, causes, pai
     assert models[1].table.numpy() == pytest.approx(tables[1]), "the user's buffer is as it was"
 
 
-def test_a_constant_that_is_made_otherwise_is_shown(live, causes, pair):
-    bases = [np.cos(np.outer(np.arange(5), base ** (-np.arange(6) / 6))) for base in (1e4, 5e5)]
-    torch, paddle = live.torch, live.paddle
-    cause = causes.first(
-        *pair(
-            lambda m, x: m.b(m.a(x) * torch.tensor(bases[0]).to(x)),
-            lambda m, x: m.b(m.a(x) * paddle.to_tensor(bases[1][None]).astype(x.dtype)),
-        ),
-        SEQUENCE,
-    )
-    assert cause.code == "parting"
-    assert "the reference `tensor()`" in cause.message
-
-
 def test_outputs_in_another_order(live, causes, pair):
     cause = causes.first(
         *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1]),
@@ -222,18 +176,6 @@ def test_outputs_in_another_order(live, causes, pair):
     )
     assert (cause.code, cause.name) == ("operand-order", "outputs")
     assert "in the order [2, 1, 0]" in cause.fix
-
-
-def test_another_tensor_as_one_of_several_outputs(live, causes, pair):
-    def both(m, x, number):
-        made = m.a(x)
-        after = m.b(made)
-        return (made, after)[number], after.tanh()
-
-    cause = causes.first(*pair(lambda m, x: both(m, x, 0), lambda m, x: both(m, x, 1)), ROWS)
-    assert (cause.code, cause.name) == ("operand", "outputs")
-    assert "its output 0 is the result of `b`" in cause.message
-    assert "the reference's the result of `a`" in cause.message
 
 
 def test_outputs_that_the_reference_alone_detaches(live, causes, pair):
@@ -244,17 +186,6 @@ def test_outputs_that_the_reference_alone_detaches(live, causes, pair):
     found = causes.first(*pair(lambda m, x: outputs(m, x, cut=True), lambda m, x: outputs(m, x, cut=False)), ROWS)
     assert (found.code, found.name) == ("cut-gradient", "detach")
     assert "detach the outputs 1 of" in found.fix
-
-
-def test_a_gradient_of_one_parameter_that_is_scaled_is_told_with_both_lines(live, causes, pair):
-    def scaled(m, x):
-        made = m.a(x)
-        return m.b(made * 0.1 + made.detach() * 0.9)
-
-    found = causes.first(*pair(scaled, lambda m, x: m.b(m.a(x).clone() * 1.0)), ROWS)
-    assert (found.code, found.name) == ("cut-gradient", "scaled")
-    assert "is 10 times the reference's" in found.message
-    assert "`return m.b(made * 0.1 + made.detach() * 0.9)`" in found.message
 
 
 @pytest.mark.parametrize("reference_cuts", [False, True])
@@ -269,13 +200,6 @@ def test_a_cut_gradient_is_told_with_its_line(live, causes, pair, reference_cuts
     assert cause.code == "cut-gradient"
     assert ("the reference stops the gradient" in cause.message) is reference_cuts
     assert "test_edits.py:" in cause.fix
-
-
-def test_a_scaled_gradient_is_told_with_its_factor(live, nets, causes):
-    reference, port = live.equal(nets.torch.residual(2), nets.paddle.residual("", "cut gradient"))
-    cause = causes.first(reference, port, random(2, 3, 12, 12))
-    assert (cause.code, cause.name, cause.port_path) == ("cut-gradient", "scaled", "2")
-    assert "1/2 times" in cause.message
 
 
 def test_functions_in_another_order_are_told_and_nothing_is_exchanged_with_itself(live, causes, pair):
@@ -313,7 +237,6 @@ def test_functions_of_a_table_are_watched(live, causes, pair):
 
 SHOWN = [
     (lambda m, x: m.norm(m.a(x).cumsum(1) * m.b(x).sin()), lambda m, x: m.norm(m.a(x) + m.b(x).cos()), ("sin", "cos")),
-    (lambda m, x: m.b(m.a(x).sort(-1).values.cumsum(-1)), lambda m, x: m.b(m.a(x)), ("cumsum", "sort")),
     (lambda m, x: attend(m, x, causal=True), attend, ("add", "tril")),
 ]
 
@@ -390,12 +313,6 @@ def test_an_index_that_an_edit_makes_beyond_a_tensors_end_raises_and_reads_nothi
         assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
         assert rows[rows > 9].tolist() == [10, 11]
         assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]
-
-
-def test_numbers_are_named():
-    assert name_number(0.125, (64,)) == "1/sqrt(64)"
-    assert name_number(8.0, (64, 3)) == "sqrt(64)"
-    assert name_number(1.2345, (64,)) == "1.2345"
 
 
 def test_what_is_left_of_an_error():

@@ -33,12 +33,9 @@ def one_element(array):
 TENSORS = [
     ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
     ("Linear", (6, 5), "weight", lambda array: array * 2, "scaled-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", lambda array: -array, "sign", (3, 6)),
     ("Linear", (6, 5), "weight", one_element, "wrong-weight", (3, 6)),
     ("Linear", (6, 5), "bias", np.zeros_like, "missing-bias", (3, 6)),
-    ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "channel-order", (2, 3, 7, 7)),
-    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "flipped-weight", (2, 3, 7, 7)),
     ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "biased-variance", (2, 4, 5, 5)),
     ("BatchNorm2", (4,), "_mean", np.zeros_like, "running-statistics", (2, 4, 5, 5)),
 ]
@@ -59,22 +56,6 @@ def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, 
     assert cause.explained > 0.999
 
 
-def test_the_wrong_elements_are_told(live, causes):
-    reference, port = pair(live, live.torch.nn.Linear(6, 5), live.paddle.nn.Linear(6, 5))
-    change(port[1], "weight", one_element)
-    message = causes.first(reference, port, random(3, 6)).message
-    assert "has 1 wrong of 30 values: [0, 1]" in message, "torch's index: a Linear of Paddle is transposed"
-
-
-def test_exchanged_statistics(live, causes):
-    reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
-    mean, variance = (getattr(port[1], name).numpy() for name in ("_mean", "_variance"))
-    port[1]._mean.set_value(variance)
-    port[1]._variance.set_value(np.abs(mean))
-    reference[1].running_mean.abs_()
-    assert causes.first(reference, port, random(2, 4, 5, 5)).name == "swapped-statistics"
-
-
 def test_weights_of_another_layer(live, causes):
     nn, other = live.torch.nn, live.paddle.nn
     reference, port = live.equal(
@@ -87,7 +68,7 @@ def test_weights_of_another_layer(live, causes):
     assert "`0.weight`" in cause.message
 
 
-@pytest.mark.parametrize(("kind", "count", "order"), [("LSTM", 4, (1, 0, 2, 3)), ("GRU", 3, (1, 0, 2))])
+@pytest.mark.parametrize(("kind", "count", "order"), [("LSTM", 4, (1, 0, 2, 3))])
 def test_gates_in_another_order(live, causes, kind, count, order):
     torch, paddle = live.torch, live.paddle
 
@@ -118,13 +99,9 @@ ARGUMENTS = [
     ("BatchNorm2d", "BatchNorm2D", (4,), {}, {"epsilon": 1e-3}, "epsilon", "epsilon=1e-05"),
     ("GroupNorm", "GroupNorm", (2, 4), {}, (4, 4), "num-groups", "num_groups=2"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 1, "padding_mode": "reflect"}, "padding-mode", "zeros"),
-    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 2, "dilation": 2}, "dilation", "dilation=1"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [0, 2, 0, 2]}, "padding", "padding=1"),
-    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [[0, 0]] * 2 + [[0, 2]] * 2}, "padding", "padding=1"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": "same"}, {}, "padding", "padding=1"),
     ("AvgPool2d", "AvgPool2D", (3, 1, 1), {}, {"exclusive": True}, "exclusive", "exclusive=False"),
-    ("LeakyReLU", "LeakyReLU", (), {"negative_slope": 0.2}, {}, "negative-slope", "negative_slope=0.2"),
-    ("GELU", "GELU", (), {}, {"approximate": True}, "gelu-form", "approximate=False"),
     ("Softmax", "Softmax", (), {"dim": 1}, {"axis": -1}, "softmax-axis", "axis=1"),
     ("Hardswish", "Swish", (), {}, {}, "Hardswish", "Hardswish"),
     ("ELU", "Identity", (), {}, {}, "elu", "write `elu(alpha=1.0)` for `Identity`"),
@@ -141,24 +118,11 @@ def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, thei
     assert fix in cause.fix
 
 
-def test_interpolation(live, causes):
-    nn, other = live.torch.nn, live.paddle.nn
-    right = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
-    for wrong, code in (
-        ({"mode": "bilinear", "align_corners": True}, "align-corners"),
-        ({"mode": "nearest"}, "interpolation-mode"),
-    ):
-        reference, port = pair(live, right, other.Upsample(scale_factor=2, **wrong))
-        assert causes.first(reference, port, random(2, 4, 5, 5)).name == code
-
-
 @pytest.mark.parametrize(
     ("settings", "ported", "code"),
     [
-        ({"padding": 1}, {}, "padding"),
         ({"padding": 1}, {"padding": [[0, 0], [0, 2], [0, 2], [0, 0]]}, "padding"),
         ({"padding": 1, "padding_mode": "reflect"}, {"padding": 1}, "padding-mode"),
-        ({"stride": 2}, {}, "stride"),
     ],
     ids=str,
 )
@@ -181,38 +145,6 @@ def test_modes(live, causes):
     reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(0.3))
     port[1].train()
     assert causes.first(reference, port, random(3, 40)).name == "mode"
-
-
-def test_dropout(live, causes):
-    for given, code in (({"p": 0.5}, "dropout-p"), ({"p": 0.3, "mode": "downscale_in_infer"}, "dropout-mode")):
-        reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(**given))
-        reference.train()
-        port.train()
-        assert causes.first(reference, port, random(3, 40)).name == code
-
-
-def test_lower_precision_is_told_with_its_bits():
-    from tipchain.explain.causes.hypotheses import lower_precision
-    from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-
-    for own, told in ((2**-8 / 3**0.5, "bfloat16"), (2**-11 / 3**0.5, "TF32")):
-        verdict = LayerVerdict(
-            reference_path="a",
-            port_path="a",
-            reference_type="Linear",
-            port_type="Linear",
-            turn=0,
-            direction="forward",
-            inherited=0.0,
-            own=own,
-            ratio=1e4,
-            closeness=Closeness.LOWER_PRECISION,
-            method="float64",
-            reason="",
-        )
-        cause = lower_precision(verdict)
-        assert cause.code == "precision"
-        assert told in cause.message
 
 
 def test_no_model_is_changed(live, causes):

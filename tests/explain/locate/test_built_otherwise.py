@@ -33,21 +33,6 @@ def functions(live):
     return live.torch.nn.functional, live.paddle.nn.functional
 
 
-def test_a_gate_whose_slope_is_rounded_to_float32_is_no_fault(live, functions):
-    """Paddle's hardsigmoid multiplies by 0.1666667."""
-    torch, paddle = live.torch.nn, live.paddle.nn
-    reference = torch.Sequential(torch.Linear(8, 8), torch.Hardsigmoid(), torch.Linear(8, 8), torch.Hardsigmoid())
-    port = two(
-        live,
-        (dict, None),
-        (
-            lambda: {"a": paddle.Linear(8, 8), "b": paddle.Linear(8, 8)},
-            lambda net, x: functions[1].hardsigmoid(net.b(functions[1].hardsigmoid(net.a(x)))),
-        ),
-    )[1]
-    assert faults(live.locate(reference, port, random(5, 8))) == []
-
-
 def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_of_their_layer(live, functions):
     torch, paddle = live.torch.nn, live.paddle.nn
     reference = torch.Sequential(torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 2, 3))
@@ -72,28 +57,6 @@ def test_padding_may_be_a_layer_of_its_own(live):
     assert faults(live.locate(reference, port, random(2, 3, 6, 6))) == []
     port[0].weight.set_value(port[0].weight.numpy() * 1.01)
     assert faults(live.locate(reference, port, random(2, 3, 6, 6), equal=False))
-
-
-@pytest.mark.parametrize(("epsilon", "guilty"), [(1e-5, None), (1e-3, "n1")])
-def test_a_norm_that_activates_too_is_two_layers_of_the_reference(live, epsilon, guilty):
-    torch, paddle = live.torch.nn, live.paddle.nn
-    reference = torch.Sequential(
-        torch.Conv2d(3, 6, 3),
-        torch.BatchNorm2d(6),
-        torch.ReLU(),
-        torch.Conv2d(6, 4, 3),
-        torch.BatchNorm2d(4),
-        torch.ReLU(),
-    )
-    layers = {
-        "c1": paddle.Conv2D(3, 6, 3),
-        "n1": paddle.BatchNorm(6, act="relu", epsilon=epsilon),
-        "c2": paddle.Conv2D(6, 4, 3),
-        "n2": paddle.BatchNorm(4, act="relu"),
-    }
-    port = two(live, (dict, None), (lambda: layers, lambda net, x: net.n2(net.c2(net.n1(net.c1(x))))))[1]
-    found = live.locate(reference, port, random(3, 3, 8, 8))
-    assert (None if found.first is None else found.first.port_path) == guilty
 
 
 @pytest.mark.parametrize(("scale", "fault"), [(0.25, False), (0.3, True)])
@@ -138,37 +101,6 @@ def test_a_tensor_that_is_returned_twice_is_one(live):
     assert faults(live.locate(reference, port, random(4, 6))) == []
 
 
-def test_names_pair_activations_that_nothing_else_tells_apart(live):
-    torch, nn = live.torch, live.paddle.nn
-
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = torch.nn.Linear(6, 6)
-            self.first, self.second = torch.nn.Tanh(), torch.nn.Tanh()
-
-        def forward(self, x):
-            return self.first(self.fc(x)) + self.second(self.fc(x))
-
-    class Port(nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(6, 6)
-            self.one, self.two = nn.Tanh(), nn.Tanh()
-
-        def forward(self, x):
-            return self.one(self.fc(x)) + self.two(self.fc(x))
-
-    reference, port = live.equal(Reference(), Port())
-    crossed = {"first": "two", "second": "one"}
-    found = live.locate(reference, port, random(4, 6), equal=False, names=crossed)
-    told = {one.reference_path: one.port_path for one in found.verdicts}
-    assert (told["first"], told["second"]) == ("two", "one")
-    assert found.first is None
-    plain = live.locate(reference, port, random(4, 6), equal=False)
-    assert {one.reference_path: one.port_path for one in plain.verdicts}["first"] == "one"
-
-
 def activated(live):
     """Return torch's norm that activates, as timm's BatchNormAct2d does."""
     nn = live.torch.nn
@@ -185,7 +117,7 @@ def activated(live):
 
 
 @pytest.mark.parametrize("form", ["functions", "functions outside", "layers", "in the norm"])
-@pytest.mark.parametrize("guilty", [None, 0, 1, 2])
+@pytest.mark.parametrize("guilty", [None, 1])
 def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(live, functions, form, guilty):
     torch, paddle = live.torch.nn, live.paddle.nn
     kind = torch.BatchNorm2d if form == "in the norm" else activated(live)
@@ -298,54 +230,6 @@ def test_a_convolution_that_pads_more_and_is_cut_is_the_same(live, start, fault)
     if not fault:
         (told,) = (one for one in found.verdicts if one.port_path == "conv" and one.direction == "forward")
         assert "the results computed from them are equal" in told.reason
-
-
-def unlike_noise(live):
-    """Return layers that add noise which nobody can make the same: one draws more numbers than the other."""
-    torch, paddle = live.torch, live.paddle
-
-    class Ours(torch.nn.Module):
-        def forward(self, x):
-            return x * torch.rand(x.shape[0]).to(x.dtype).reshape(-1, 1, 1, 1)
-
-    class Theirs(paddle.nn.Layer):
-        def forward(self, x):
-            return x * paddle.rand([2 * x.shape[0]])[::2].astype(x.dtype).reshape([-1, 1, 1, 1])
-
-    return Ours(), Theirs()
-
-
-@pytest.mark.parametrize(("start", "fault"), [(1, False), (0, True)])
-def test_it_is_the_same_whatever_random_numbers_come_after_it(live, start, fault):
-    torch, paddle = live.torch, live.paddle
-    noise = unlike_noise(live)
-
-    class Same(torch.nn.Conv2d):
-        def forward(self, x):
-            return super().forward(torch.nn.functional.pad(x, (0, 1, 0, 1)))
-
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.last = Same(3, 4, 3, stride=2), torch.nn.Conv2d(4, 2, 3)
-            self.noise = noise[0]
-
-        def forward(self, x):
-            return self.noise(self.last(self.conv(x)))
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.conv, self.last = paddle.nn.Conv2D(3, 4, 3, stride=2, padding=2), paddle.nn.Conv2D(4, 2, 3)
-            self.noise = noise[1]
-
-        def forward(self, x):
-            y = self.conv(x)
-            return self.noise(self.last(y[:, :, 1:, 1:] if start else y[:, :, :-1, :-1]))
-
-    found = live.locate(Reference(), Port(), random(2, 3, 16, 16))
-    assert not found.comparable
-    assert {one.port_path for one in found.verdicts if one.at_fault} == ({"conv"} if fault else set())
 
 
 def test_dropout_that_drops_nothing_is_no_flattening_layer(live):

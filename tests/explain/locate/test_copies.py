@@ -60,24 +60,6 @@ def test_a_frozen_weight_stays_frozen_and_keeps_its_learning_rate(live):
     assert not live.sides[0].copied(reference, double=True).weight.requires_grad
 
 
-def test_tensors_that_were_taken_out_die_with_their_owner(live):
-    import gc
-    import weakref
-
-    from tipchain.explain.locate.trace import take_out
-
-    gc.disable()  # a graph of a large model is not to wait for it
-    try:
-        tensor = live.torch.zeros(3)
-        known = weakref.ref(tensor)
-        structure, tensors, names = take_out(({"a": [tensor]}, 1), live.torch.is_tensor)
-        assert (structure[1], tensors[0] is tensor, names) == (1, True, ["0.a.0"])
-        del structure, tensors, tensor
-        assert known() is None
-    finally:
-        gc.enable()
-
-
 def test_an_alignment_loads_no_compiler(forked):
     import subprocess
     import sys

@@ -32,7 +32,7 @@ def test_float32_across_from_float64_is_subtracted_in_float64(matrix):
     assert distance(matrix, rounded) == pytest.approx(np.sqrt(np.mean((matrix - rounded) ** 2)))
 
 
-@pytest.mark.parametrize("scale", [1e-44, 1e-25, 1.0, 1e25, 3e37])
+@pytest.mark.parametrize("scale", [1e-44, 1.0, 3e37])
 def test_sizes_and_distances_of_float32_are_those_of_float64_at_every_magnitude(matrix, scale):
     expected = (matrix * scale).astype(np.float32)
     actual = (expected * np.float32(1.01)).astype(np.float32)

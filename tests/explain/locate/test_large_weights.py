@@ -64,7 +64,7 @@ def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
         assert [one.grad is None for one in (root.conv.weight, root.wide.weight, root.square.weight)] == [True] * 3
 
 
-@pytest.mark.parametrize(("code", "count"), [("reshape", 2), ("detach", 4), ("add", 4)])
+@pytest.mark.parametrize(("code", "count"), [("reshape", 2), ("add", 4)])
 def test_large_values_are_tried_where_there_is_code_between_layers(live, runs, code, count):
     """A reshape of what a layer gave does nothing that they could show."""
 
@@ -102,16 +102,7 @@ def test_projections_are_those_of_the_gradients(live, runs):
 
 @pytest.mark.parametrize(
     ("axes", "given"),
-    [
-        (1, {}),
-        (2, {"stride": (2, 1), "padding": (0, 1)}),
-        (2, {"stride": 3, "padding": 2}),
-        (3, {"padding": 1}),
-        (2, {"groups": 2}),
-        (2, {"dilation": 2}),
-        (2, {"padding": "same"}),
-        (2, {"padding": 1, "padding_mode": "circular"}),
-    ],
+    [(2, {"stride": (2, 1), "padding": (0, 1)}), (3, {"padding": 1}), (2, {"groups": 2}), (2, {"padding": "same"})],
 )
 def test_convolutions_project_what_their_gradients_would_be(live, runs, monkeypatch, axes, given):
     """Those of several groups, with dilation, or padded by name make the gradient first: the projections are the same."""

@@ -10,7 +10,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.differences import laid_out, layouts, squeezed_as  # noqa: E402
+from tipchain.explain.locate.differences import laid_out, layouts  # noqa: E402
 
 
 def random(*shape):
@@ -58,12 +58,6 @@ def test_what_is_repeated_along_an_axis_of_one_is_the_same_and_its_gradients_add
     assert made.shape == actual
     assert np.array_equal(found.back(made), one)
     assert np.allclose(found.back_shared(found.apply_gradient(gradient)), found.shared(gradient))
-
-
-def test_axes_of_one_alone_are_put_right_without_looking_at_values():
-    assert squeezed_as(random(1), ()).shape == ()
-    assert squeezed_as(random(1, 3, 1), (3,)).shape == (3,)
-    assert squeezed_as(random(2, 3), (3, 2)).shape == (2, 3)
 
 
 class TorchBias(torch.nn.Module):
@@ -203,7 +197,7 @@ class OutIn(paddle.nn.Layer):
         return paddle.matmul(x, weight, transpose_y=True) + self.bias
 
 
-@pytest.mark.parametrize("sizes", [(6, 6), (6, 4)])
+@pytest.mark.parametrize("sizes", [(6, 6)])
 @pytest.mark.parametrize("cut", [False, True])
 def test_gradients_of_a_turned_matrix_are_turned_too(sizes, cut):
     torch.manual_seed(0)
@@ -213,32 +207,3 @@ def test_gradients_of_a_turned_matrix_are_turned_too(sizes, cut):
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["backward"] is (Outcome.FAIL if cut else Outcome.PASS), str(report)
     assert not cut or {one.port_path for one in report.layers if one.at_fault} == {"2"}
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_linear_layer_for_a_convolution_of_one_pixel_has_its_gradients(cut):
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = paddle.nn.Linear(3, 6), paddle.nn.Linear(6, 4)
-
-        def forward(self, x):
-            y = paddle.nn.functional.relu(self.a(x.mean([2, 3])))
-            y = y.detach() + (y - y.detach()) * 0.5 if cut else y
-            return self.b(y)
-
-    reference = torch.nn.Sequential(
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Conv2d(3, 6, 1),
-        torch.nn.ReLU(),
-        torch.nn.Conv2d(6, 4, 1),
-        torch.nn.Flatten(),
-    )
-    port = Port()
-    for layer, number in ((port.a, 1), (port.b, 3)):
-        layer.weight.set_value(reference[number].weight.detach().numpy()[:, :, 0, 0].T.copy())
-        layer.bias.set_value(reference[number].bias.detach().numpy())
-    report = tipchain.align(reference, port, {"args": random(5, 3, 4, 4)}, names={"1": "a", "3": "b"}, causes=False)
-    assert report.stages["backward"] is (Outcome.FAIL if cut else Outcome.PASS), str(report)
-    compared = [one.port_path for one in report.layers if one.direction == "backward"]
-    assert {"a", "b"} <= set(compared)

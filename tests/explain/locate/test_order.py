@@ -22,7 +22,7 @@ def told(found):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training, seed):
     from tipchain.explain.locate.judging import PairJudge
 
@@ -48,7 +48,7 @@ def test_layers_may_be_judged_in_any_order(live, nets, monkeypatch, training, se
     assert {one[0] for one in told(found) if one[3] == "differs"} >= {"2.b1", "4.c1"}
 
 
-@pytest.mark.parametrize("faulty", [(), ("left",), ("right",), ("left", "right")])
+@pytest.mark.parametrize("faulty", [(), ("left",)])
 def test_branches_may_be_called_in_any_order(live, faulty):
     torch, paddle = live.torch, live.paddle
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.explain.locate.judging import PairJudge
 from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store
 from tipchain.explain.locate.verdicts import Closeness
 
@@ -23,7 +22,7 @@ def random(*shape, seed=0, dtype=np.float32):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("size", [100, 5000, 10**6])
+@pytest.mark.parametrize("size", [100, 10**6])
 @pytest.mark.parametrize("where", ["everywhere", "one channel shifted", "one element"])
 def test_a_projection_tells_how_far_two_arrays_are_apart(size, where):
     expected = random(size, dtype=np.float64)
@@ -73,7 +72,7 @@ def test_of_large_arrays_projections_are_held(shape, samples):
         store.get(stored)
 
 
-@pytest.mark.parametrize(("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)])
+@pytest.mark.parametrize(("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((4, LARGE), None)])
 def test_other_arrays_are_held_whole(shape, samples):
     store, array = Store(room=0), random(*shape, dtype=np.float64)
     store.samples = samples
@@ -96,7 +95,7 @@ def test_a_faithful_port_is_judged_from_sketches(live, nets):
 
 
 @pytest.mark.parametrize("activation", ["a layer", "a function"])
-@pytest.mark.parametrize(("epsilon", "guilty"), [(1e-5, None), (1e-3, "1")])
+@pytest.mark.parametrize(("epsilon", "guilty"), [(1e-3, "1")])
 def test_a_large_norm_may_activate_too(live, activation, epsilon, guilty):
     torch, nn = live.torch.nn, live.paddle.nn
 
@@ -123,19 +122,12 @@ def test_a_large_norm_may_activate_too(live, activation, epsilon, guilty):
             assert forward[path].reason.startswith(f"with the reference's {name} after it: ")
 
 
-@pytest.mark.parametrize("mode", ["other activation", "no shortcut", "cut gradient"])
+@pytest.mark.parametrize("mode", ["no shortcut", "cut gradient"])
 def test_a_fault_is_found_from_whole_tensors(live, nets, mode):
     found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(*LARGE_BATCH))
     assert live.stores[-1].samples is None, "they were run again"
     assert found.first.port_path == "2"
     assert found.first.closeness is Closeness.DIFFERS
-
-
-def test_a_small_fault_of_a_layer_is_found(live, nets):
-    port = nets.paddle.residual("", "", "")
-    port[2].b2._epsilon = 1.1e-5
-    found = live.locate(nets.torch.residual(3), port, random(*LARGE_BATCH))
-    assert found.first.port_path == "2.b2"
 
 
 def test_a_layer_whose_samples_depend_on_each_other_is_judged_in_float64(live):
@@ -179,23 +171,6 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
     assert {one.port_path for one in found.verdicts if one.own is not None} >= {"first", "second"}
 
 
-def test_large_values_are_tried_with_another_order_of_axes_too(live):
-    torch = live.torch
-
-    class First(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 8, 3)
-
-        def forward(self, x):
-            return self.second(torch.nn.functional.relu6(self.first(x)))
-
-    found = live.locate(First(), of_channels_last(live, live.paddle.nn.functional.relu), 0.5 * random(4, 3, 80, 80))
-    assert found.first is None
-    assert found.untried == ""
-    assert "where layers give large values" in found.elsewhere.reason
-
-
 def test_a_fault_is_looked_for_on_two_samples(live, nets):
     found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50))
     assert found.first.port_path == "2"
@@ -223,16 +198,6 @@ def test_a_fault_of_a_later_sample_is_looked_for_on_all(live):
     assert found.port.trace.calls[0].inputs[0].shape[0] == 8
 
 
-def test_a_small_model_that_differs_is_run_once(live, nets, monkeypatch):
-    monkeypatch.setattr(live, "room", 2**28)
-    reference, port = nets.torch.residual(1), nets.paddle.residual("no shortcut")
-    found = live.locate(reference, port, random(*LARGE_BATCH))
-    assert live.stores[-1].samples == 4, "it was not run again"
-    assert not live.stores[-1].cut
-    assert found.first.port_path == "1"
-    assert found.port.trace.calls[0].inputs[0].shape[0] == 4
-
-
 def test_tensors_that_are_small_beside_the_parameters_are_held_whole(live):
     reference, port = live.torch.nn.Linear(16, LARGE), live.paddle.nn.Linear(16, LARGE)
     live.locate(reference, port, random(2, 16))
@@ -255,23 +220,3 @@ def test_a_model_in_train_mode_is_run_again_on_the_whole_batch(live, nets):
     port.train()
     found = live.locate(reference, port, random(8, 3, 50, 50), equal=False)
     assert found.port.trace.calls[0].inputs[0].shape[0] == 8
-
-
-def test_the_reference_s_values_are_not_held_while_the_port_runs(live, monkeypatch):
-    torch, paddle = live.torch, live.paddle
-    reference, port = torch.nn.Linear(6, 5), paddle.nn.Linear(6, 5)
-    seen = []
-    judging = PairJudge.judge
-
-    def judge(self, **options):
-        seen.append(self.models[0].double.whole.weight.dtype)
-        weight = self.models[0].double[""].weight
-        seen.extend([weight.dtype, weight.grad.dtype])
-        return judging(self, **options)
-
-    monkeypatch.setattr(PairJudge, "judge", judge)
-    found = live.locate(reference, port, random(3, 6))
-    assert seen[0] == torch.float32
-    assert seen[1:] == [torch.float64, torch.float64], "values and gradients, once a layer is asked for"
-    assert found.reference.trace.calls[0].layer is reference, "the copies are given up"
-    assert reference.weight.dtype == torch.float32

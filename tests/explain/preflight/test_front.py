@@ -16,7 +16,7 @@ def grave(found):
     return [(one.code, one.port_path) for one in found if not one.harmless]
 
 
-@pytest.mark.parametrize("name", [pytest.param("alexnet", marks=pytest.mark.nightly), "mobilenet_v3", "mvf"])
+@pytest.mark.parametrize("name", [pytest.param("alexnet", marks=pytest.mark.nightly), "mobilenet_v3"])
 def test_the_twins_of_the_shipped_cases_differ_in_nothing(live, name):
     ours, theirs = (importlib.import_module(f"alignment.{name}.{side}_side") for side in ("torch", "paddle"))
     models = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
@@ -38,13 +38,9 @@ CLEAN = (
      (2, 3, 8, 8)),
     ("t.Sequential(t.ReflectionPad2d(1), t.Conv2d(3, 4, 3), t.SiLU(), t.Upsample(scale_factor=2))",
      "p.Sequential(p.Conv2D(3, 4, 3, padding=1, padding_mode='reflect'), p.Swish(), p.Upsample(size=[16, 16]))", (2, 3, 8, 8)),
-    ("t.Sequential(t.ZeroPad2d((0, 1, 0, 1)), t.Conv2d(3, 4, 3, 2), t.BatchNorm2d(4), t.ReLU6(), t.Dropout(0.3))",
-     "p.Sequential(p.Identity(), p.Conv2D(3, 4, 3, 2, padding='SAME'), p.BatchNorm(4), p.Hardtanh(0.0, 6.0), p.Dropout(0.3))", (2, 3, 8, 8)),
     ("t.Sequential(t.Conv2d(4, 4, 3), t.GroupNorm(4, 4, affine=False), t.MaxPool2d(2))",
      "p.Sequential(p.Conv2D(4, 4, 3), p.InstanceNorm2D(4, weight_attr=False, bias_attr=False), p.AdaptiveMaxPool2D(3))",
      (2, 4, 8, 8)),
-    ("t.Sequential(t.Linear(4, 4), t.Identity(), t.Dropout(0.0), t.GELU(), t.Linear(4, 2))",
-     "p.Sequential(p.Linear(4, 4), p.GELU(), p.Identity(), p.Linear(4, 2))", (3, 4)),
     ("t.Sequential(t.Embedding(9, 8, padding_idx=0), t.TransformerEncoderLayer(8, 2, 16, 0.1, 'gelu', batch_first=True))",
      "p.Sequential(p.Embedding(9, 8, padding_idx=0), p.TransformerEncoderLayer(8, 2, 16, 0.1, 'gelu'))", None),
 )  # fmt: skip
@@ -126,11 +122,8 @@ def build_blocks(live, **faults):
 
 FAULTS = (
     ({}, []),
-    ({"epsilon": 1e-3}, [("epsilon", "1")]),
     ({"momentum": 0.01, "dropout": 0.5}, [("dropout-p", "3"), ("momentum", "4.1")]),
-    ({"activation": "LeakyReLU(0.2)"}, [("negative-slope", "2")]),
     ({"activation": "ReLU()"}, [("layer-type", "2")]),
-    ({"pool": "MaxPool2D(2)"}, [("layer-type", "5")]),
 )
 
 
@@ -142,30 +135,6 @@ def test_faults_are_told_in_the_references_order(live, faults, expected):
     found = live.check(reference, port, random(2, 3, 8, 8))
     assert grave(found) == expected
     assert len(found) == len(expected)
-
-
-def test_only_matched_calls_with_other_inputs_and_names_are_doubted(live):
-    """A layer is a function in the port: the one that is left over is aligned with another, and convicts nobody."""
-    torch, paddle = live.torch, live.paddle
-
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc, self.first, self.out = torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)
-
-        def forward(self, x):
-            return self.out(torch.sigmoid(self.first(self.fc(x)) * 2))
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.fc, self.second, self.out = (paddle.nn.Linear(4, 4), paddle.nn.Sigmoid(), paddle.nn.Linear(4, 4))
-
-        def forward(self, x):
-            return self.out(self.second(paddle.tanh(self.fc(x)) * 2))
-
-    models = live.equal(Reference(), Port())
-    assert grave(live.check(*models, random(3, 4))) == []
 
 
 @pytest.mark.parametrize(("name", "expected"), [("drop", [("missing-dropout", "drop")]), ("other", [])])
@@ -249,29 +218,6 @@ def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
     ours, theirs = live.built("t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))")
     pairs = [LayerPair(reference="0", port="0", evidence="name")]
     assert [one.code for one in check(ours, theirs, pairs)] == ["kernel-size", "bias"]
-
-
-def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
-    torch, paddle = live.torch, live.paddle
-    shared = torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)
-    ours = torch.nn.Sequential(torch.nn.Linear(4, 4), shared[0], torch.nn.Linear(4, 4), shared[0])
-    theirs = paddle.nn.Sequential(paddle.nn.Linear(4, 4), shared[1], paddle.nn.Linear(4, 4), shared[1])
-    live.equal(ours, theirs)
-    found = live.check(
-        ours,
-        theirs,
-        random(3, 4),
-        optimizers=(torch.optim.SGD(ours.parameters(), lr=0.1), paddle.optimizer.SGD(0.2, theirs.parameters())),
-        schedulers=(
-            torch.optim.lr_scheduler.StepLR(torch.optim.SGD(ours.parameters(), lr=0.1), 3),
-            paddle.optimizer.lr.StepDecay(0.1, 4),
-        ),
-    )
-    assert [(one.kind, one.code) for one in found] == [
-        ("argument", "negative-slope"),
-        ("optimizer", "setting"),
-        ("scheduler", "setting"),
-    ]
 
 
 def test_a_base_rate_is_told_once(live, pair):

@@ -43,14 +43,9 @@ def test_what_differs_is_counted_in_a_transposed_weight_too(live):
 KINDS = (
     ("t.Linear(4, 4)", "p.Linear(4, 4)"),
     ("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"),
-    ("t.Bilinear(2, 3, 4)", "p.Bilinear(2, 3, 4)"),
-    ("t.LayerNorm((2, 3))", "p.LayerNorm([2, 3])"),
     ("t.BatchNorm2d(4)", "p.BatchNorm2D(4)"),
-    ("t.InstanceNorm2d(4, affine=True)", "p.InstanceNorm2D(4)"),
     ("t.LSTM(3, 4, 2, bidirectional=True)", "p.LSTM(3, 4, 2, direction='bidirect')"),
-    ("t.LSTM(3, 4, bias=False)", "p.LSTM(3, 4, bias_ih_attr=False, bias_hh_attr=False)"),
     ("t.GRUCell(3, 4)", "p.GRUCell(3, 4)"),
-    ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 2)"),
     ("t.MultiheadAttention(8, 2, kdim=6, vdim=4)", "p.MultiHeadAttention(8, 2, kdim=6, vdim=4)"),
     ("t.TransformerEncoderLayer(8, 2, 16)", "p.TransformerEncoderLayer(8, 2, 16)"),
 )
@@ -91,11 +86,8 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
             "permuted-weight",
             "[0, 1, 3, 2]",
         ),
-        (("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"), lambda w: w[:, :, ::-1, ::-1], "flipped-weight", "axes [2, 3]"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[:, ::-1], "channel-order", "RGB"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[::-1], "flipped-weight", "axes [0]"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[[1, 0, 2, 4, 3]], "permuted-weight", "along axis 0"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: np.roll(w, 1, 1), "permuted-weight", "shifted by 1"),
         (
             ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),
             lambda w: np.roll(w.reshape(-1), 1).reshape(w.shape),
@@ -103,8 +95,6 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
             "another order",
         ),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "1/2 times"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: -w, "sign", "-1 times"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w + np.float32(0.5), "shifted-values", "plus 0.5"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.zeros_like, "wrong-weight", "is 0 throughout"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.cos, "wrong-weight", "holds other values"),
     ],
@@ -141,16 +131,6 @@ def test_gates_and_projections_in_another_order_are_told(live):
     ]
     assert "in the order ifog, the reference's are ifgo" in found["0"].message
     assert "in the order kqv, the reference's are qkv" in found["2"].message
-
-
-def test_one_projection_that_is_wrong_is_told_by_its_name(live):
-    ours, theirs = live.equal(
-        *live.built("t.Sequential(t.MultiheadAttention(8, 2))", "p.Sequential(p.MultiHeadAttention(8, 2))")
-    )
-    put(theirs[0].v_proj.weight, theirs[0].v_proj.weight.numpy().T)
-    (found,) = findings(ours, theirs)
-    assert found.code == "transposed-weight"
-    assert "is transposed for v" in found.message
 
 
 def test_the_weights_of_another_layer_are_told(live):
@@ -191,9 +171,7 @@ def test_weights_that_were_never_copied_are_one_finding(live):
     ("reference", "port", "code"),
     [
         ("t.Linear(3, 4)", "p.Linear(3, 4, bias_attr=False)", "bias"),
-        ("t.Linear(3, 4, bias=False)", "p.Linear(3, 4)", "bias"),
         ("t.LSTM(3, 4)", "p.LSTM(3, 4, bias_hh_attr=False)", "bias"),
-        ("t.LayerNorm(4)", "p.LayerNorm(4, weight_attr=False)", "affine"),
         ("t.Linear(3, 4)", "p.Linear(3, 5)", "shape"),
     ],
 )
@@ -225,13 +203,6 @@ def test_what_is_frozen_on_one_side_is_told(live, pair):
     assert found.fix == "set `0.weight.stop_gradient = True`"
     pair.port[0].weight.stop_gradient = True
     assert findings(pair.reference, pair.port) == []
-
-
-def test_a_whole_model_that_is_frozen_is_told_once(live, pair):
-    pair.reference.requires_grad_(False)
-    (found,) = findings(pair.reference, pair.port)
-    assert (found.code, found.port_path, found.effect) == ("trainable", "", "elsewhere")
-    assert "a training would show it" in found.message
 
 
 def test_layers_in_no_pair_are_told_and_fail_nothing(live):
@@ -282,11 +253,8 @@ def test_models_in_different_modes_are_told_once(live, pair):
     [
         ("t.Dropout(0.5)", "p.Dropout(0.5)", True),
         ("t.Dropout(0.0)", "p.Dropout(0.0)", False),
-        ("t.ReLU()", "p.ReLU()", False),
-        ("t.BatchNorm1d(4)", "p.BatchNorm1D(4)", True),
         ("t.BatchNorm1d(4)", "p.BatchNorm1D(4, use_global_stats=True)", False),  # frozen in either mode
         ("t.LSTM(3, 4, 2, dropout=0.1)", "p.LSTM(3, 4, 2, dropout=0.1)", True),
-        ("t.LSTM(3, 4)", "p.LSTM(3, 4)", False),
     ],
 )
 def test_modes_count_where_they_change_something(live, pair, reference, port, told):

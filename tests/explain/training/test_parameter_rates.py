@@ -31,12 +31,6 @@ def test_lr_ratio_is_part_of_each_parameters_rate(pieces, kits, ratio, outcome):
     assert found.outcome is outcome, found.reason
 
 
-def test_lr_ratio_is_part_of_the_rates_of_the_lr_stage(pieces, kits):
-    rates = pieces.sides.port.framework.updates(pieces.port, adamw(kits, pieces.port, 2.0), {}).rates()
-    assert rates["3.weight"] == pytest.approx(2e-3)
-    assert rates["0.weight"] == pytest.approx(1e-3)
-
-
 def test_of_a_group_whose_factor_is_wrong_the_other_group_is_not_blamed(pieces, kits):
     def ours(parameters):
         return kits.ours.Adam([{"params": parameters[:1]}, {"params": parameters[1:], "lr": 5e-3}], lr=1e-3)

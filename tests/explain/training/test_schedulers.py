@@ -23,31 +23,23 @@ def wave(step):
 OURS = {
     "step": lambda o, k: k.our_lr.StepLR(o, 30),
     "multistep": lambda o, k: k.our_lr.MultiStepLR(o, [30, 60]),
-    "exponential": lambda o, k: k.our_lr.ExponentialLR(o, 0.95),
     "cosine": lambda o, k: k.our_lr.CosineAnnealingLR(o, 100),
-    "cosine to an end": lambda o, k: k.our_lr.CosineAnnealingLR(o, 100, 1e-3),
-    "polynomial": lambda o, k: k.our_lr.PolynomialLR(o, 100, 0.9),
     "one cycle": lambda o, k: k.our_lr.OneCycleLR(o, 0.1, 100, cycle_momentum=False),
     "warm-up": lambda o, k: warm(k, o, 5, 0.1, lambda one: k.our_lr.CosineAnnealingLR(one, 100)),
     "plateau": lambda o, k: k.our_lr.ReduceLROnPlateau(o, factor=0.5, patience=3),
     "lambda": lambda o, k: k.our_lr.LambdaLR(o, lambda t: max(0.0, 1 - t / 100)),
     "restarts": lambda o, k: k.our_lr.CosineAnnealingWarmRestarts(o, 10, 2),
-    "inverse time": lambda o, k: k.our_lr.LambdaLR(o, lambda t: 1 / (1 + 0.1 * t)),
     "noam": lambda o, k: k.our_lr.LambdaLR(o, lambda t: t and 64**-0.5 * min(t**-0.5, t * 30**-1.5)),
 }
 THEIRS = {
     "step": lambda k: k.their_lr.StepDecay(0.1, 30),
     "multistep": lambda k: k.their_lr.MultiStepDecay(0.1, [30, 60]),
-    "exponential": lambda k: k.their_lr.ExponentialDecay(0.1, 0.95),
     "cosine": lambda k: k.their_lr.CosineAnnealingDecay(0.1, 100),
-    "cosine to an end": lambda k: k.their_lr.CosineAnnealingDecay(0.1, 100, 1e-3),
-    "polynomial": lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 0.9),
     "one cycle": lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.3),
     "warm-up": lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.01, 0.1),
     "plateau": lambda k: k.their_lr.ReduceOnPlateau(0.1, factor=0.5, patience=3),
     "lambda": lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 1.0),
     "restarts": lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 2),
-    "inverse time": lambda k: k.their_lr.InverseTimeDecay(0.1, 0.1),
     "noam": lambda k: k.their_lr.NoamDecay(64, 30, 0.1),
 }
 
@@ -73,12 +65,8 @@ def test_equal_schedules_of_both_frameworks_agree(pieces, kits, name):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"name": "constant"},
         {"name": "step", "step_size": 20},
-        {"name": "multistep", "milestones": [9, 50]},
-        {"name": "exponential", "gamma": 0.9},
         {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
-        {"name": "polynomial", "total_steps": 60, "power": 2.0, "end_rate": 1e-3},
         {"name": "polynomial", "total_steps": 30, "cycle": True},
         {"name": "onecycle", "total_steps": 80},
     ],
@@ -99,12 +87,6 @@ def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
 
 FAULTS = {
     "learning rate": ("cosine", lambda k: k.their_lr.CosineAnnealingDecay(0.2, 100), "learning_rate"),
-    "factor of no known shape": (
-        "lambda",
-        lambda k: k.their_lr.LambdaDecay(0.05, lambda t: max(0.0, 1 - t / 100)),
-        "learning_rate",
-    ),
-    "milestones": ("multistep", lambda k: k.their_lr.MultiStepDecay(0.1, [30, 80]), "milestones"),
     "rise of one cycle": (
         "one cycle",
         lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.4),
@@ -118,22 +100,12 @@ FAULTS = {
 }
 OTHER = {
     "no warm-up": ("multistep warm-up", THEIRS["multistep"], "LinearWarmup(learning_rate=MultiStepDecay("),
-    "a warm-up too many": (
-        "cosine",
-        THEIRS["warm-up"],
-        "CosineAnnealingDecay(learning_rate=0.1, T_max=100, eta_min=0.0)",
-    ),
     "another schedule": ("cosine", THEIRS["step"], "CosineAnnealingDecay(learning_rate=0.1, T_max=100, eta_min=0.0)"),
     "no schedule": ("cosine", None, "CosineAnnealingDecay(learning_rate=0.1, T_max=100, eta_min=0.0)"),
     "single values": (
         "multistep",
         lambda k: k.their_lr.PiecewiseDecay([30, 60], [0.1, 0.01, 0.005]),
         "MultiStepDecay(learning_rate=0.1, milestones=(30, 60), gamma=0.1)",
-    ),
-    "no restarts": (
-        "restarts",
-        lambda k: k.their_lr.CosineAnnealingDecay(0.1, 10),
-        "CosineAnnealingWarmRestarts(learning_rate=0.1, T_0=10, T_mult=2, eta_min=0.0)",
     ),
 }
 OURS["multistep warm-up"] = lambda o, k: warm(k, o, 5, 0.1, lambda one: OURS["multistep"](one, k))
@@ -179,20 +151,6 @@ def test_both_values_are_told(pieces, kits):
     assert "the port's own schedule gives the reference's rates" in found.diagnoses[0].evidence
 
 
-def test_a_setting_behind_a_warm_up_is_told(pieces, kits):
-    def reference(optimizer, k):
-        return warm(k, optimizer, 5, 0.1, lambda one: k.our_lr.CosineAnnealingLR(one, 100, 1e-3))
-
-    (cause,) = run(pieces, kits, reference, THEIRS["warm-up"]).diagnoses
-    assert cause.explained == 1.0
-    assert cause.fix == "pass `eta_min=0.001` to the scheduler"
-
-
-def test_several_settings_are_all_told(pieces, kits):
-    found = run(pieces, kits, OURS["cosine"], lambda k: k.their_lr.CosineAnnealingDecay(0.1, 80, 1e-3))
-    assert [one.message.partition(" ")[0] for one in found.diagnoses] == ["`T_max`", "`eta_min`"]
-
-
 def test_a_schedule_that_moves_the_momentum(pieces, kits):
     builders = (
         lambda params: kits.ours.SGD(params, lr=0.1, momentum=0.9),
@@ -224,13 +182,10 @@ def test_rates_of_groups_are_compared_by_parameter(pieces, kits):
     "port",
     [
         lambda k: lambda: k.their_lr.StepDecay(0.1, 30),
-        lambda k: lambda _: k.their_lr.StepDecay(0.1, 30),
         lambda k: lambda optimizer: k.their_lr.StepDecay(optimizer.get_lr(), 30),
-        lambda k: lambda opt=None: k.their_lr.StepDecay(0.1, 30),
-        lambda k: lambda learning_rate: k.their_lr.StepDecay(learning_rate, 30),
         lambda k: lambda optimizer, lr: k.their_lr.StepDecay(lr, 30),
     ],
-    ids=range(6),
+    ids=range(3),
 )
 @pytest.mark.parametrize("asks", [True, False])
 def test_builders_of_schedules_are_called_with_what_they_ask_for(pieces, kits, port, asks):

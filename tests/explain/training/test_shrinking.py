@@ -105,18 +105,8 @@ def clipped(kits, parameters):
         ),
         (
             lambda p, k: clipped(k, p),
-            lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByNorm(1.0)),
-            "the port's gradients are clipped by",
-        ),
-        (
-            lambda p, k: clipped(k, p),
             lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(1.001)),
             "the port's gradients are clipped by",
-        ),
-        (
-            lambda p, k: k.ours.Adam(p, lr=1e-3),
-            lambda p, k: k.theirs.Adam(1e-3, epsilon=2e-8, parameters=p),
-            "`epsilon`",
         ),
     ],
 )
