@@ -60,7 +60,7 @@ WORTH_TELLING_S = 1.0
 # Texts are compared in English, whatever the developer's locale is; tests/core/test_language.py has the others.
 os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
-settings.register_profile("quick", deadline=None, max_examples=300, derandomize=True)
+settings.register_profile("quick", deadline=None, max_examples=120, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=10_000)
 settings.register_profile("nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow])
 

@@ -135,6 +135,7 @@ def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     assert "exit code 1" in text
 
 
+@pytest.mark.nightly
 def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clone):
     keep_steps(clone, "01|02")
     port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
@@ -151,6 +152,7 @@ def test_a_port_that_does_not_take_the_weights_fails_the_job_not_the_set_up(clon
     assert "exit code 1" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     """The square Linear: its shape cannot tell, and the converted file's shapes all fit."""
     rules = clone / "tipchain" / "facts" / "layers.py"
@@ -174,12 +176,11 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     assert "diff check failed" in log.read_text()
 
 
-# The second mode of the night finds what the first has prepared.
-@pytest.mark.parametrize(
-    "modes", [("whole_infer",), pytest.param(("lite_train_whole_infer", "whole_infer"), marks=pytest.mark.nightly)]
-)
-def test_modes_share_nothing_but_the_prepared_data(clone, modes):
+@pytest.mark.nightly
+def test_modes_share_nothing_but_the_prepared_data(clone):
+    """The second mode finds what the first has prepared; each process imports the frameworks anew, as a user's does."""
     output = clone / "test_tipc" / "output" / "tiny"
+    modes = ("lite_train_whole_infer", "whole_infer")
     for number, mode in enumerate(modes, 1):
         done = drive(clone, TINY, mode, fork=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from hostile.attack import KINDS, ROOT
 
-QUICK, LONG = 60, 15_000
+QUICK, LONG = 30, 15_000
 
 
 def attacked(kind, folder, *, seed, count):

@@ -97,39 +97,6 @@ class Codebook(torch.nn.Module):
         return 2 * x
 
 
-class PortedCodebook(paddle.nn.Layer):
-    """The same, with what may go wrong."""
-
-    def __init__(self, epsilon=1e-5, decay=0.9, total=True, shared=False):
-        super().__init__()
-        self.epsilon, self.decay, self.sums, self.shared = epsilon, decay, total, shared
-        for name in ("count", "total", "book"):
-            self.register_buffer(name, paddle.ones([4] if name == "count" else [4, 3]))
-
-    def forward(self, x):
-        with paddle.no_grad():
-            self.count.set_value(self.count * self.decay + (1 - self.decay) * x.sum())
-            if self.sums:
-                self.total.set_value(self.total * self.decay + (1 - self.decay) * x[:4, :3])
-            made = self.total / (self.count + self.epsilon).unsqueeze(1)
-            self.book.set_value(self.total if self.shared else made)
-        return 2 * x
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"decay": 0.99}, "`count` differs: relative .* of 1, 1, 1, 1 the port makes .*, the reference "),
-        ({"total": False}, "one call leaves its buffer `total` as it is"),
-    ],
-)
-def test_the_first_of_several_buffers_that_differ_is_shown(settings, told):
-    x = np.abs(np.random.default_rng(0).standard_normal((6, 4), dtype=np.float32))
-    report = tipchain.align(Codebook(), PortedCodebook(**settings), x, training=True)
-    assert [one.code for one in report.diagnoses] == ["buffer"]
-    assert re.search(told, report.diagnoses[0].message), report.diagnoses[0].message
-
-
 class Averages(torch.nn.Module):
     """Keeps two averages that start equal."""
 

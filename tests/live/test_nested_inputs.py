@@ -61,18 +61,6 @@ def test_arguments_may_be_lists_and_mappings_of_arrays(inputs):
     assert report.stages["forward"] is Outcome.FAIL
 
 
-def test_models_of_such_arguments_are_trained():
-    sgd = (
-        lambda parameters: torch.optim.SGD(parameters, 0.1),
-        lambda parameters, learning_rate: paddle.optimizer.SGD(learning_rate, parameters=parameters),
-    )
-    square = (lambda output, labels: ((output - labels) ** 2).mean(),) * 2
-    inputs = {"args": ([BEFORE, AFTER], POINTS), "labels": RANDOM.standard_normal((8, 4)).astype(np.float32)}
-    report = aligned(Port(), inputs, loss=square, optimizers=sgd)
-    assert report.passed, str(report)
-    assert report.stages["train"] is Outcome.PASS
-
-
 def test_what_is_no_array_is_named_where_it_stands():
     with pytest.raises(UsageError, match=r"args\[1\]\.value is a str, expected a numpy array"):
         aligned(Port(), ([BEFORE, AFTER], {**POINTS, "value": "left"}))

@@ -94,23 +94,6 @@ def test_a_model_s_run_ends_with_the_layer_that_the_time_is_up_in(monkeypatch):
     assert report.reasons["forward"] == pacing.LATE
 
 
-@pytest.mark.parametrize("last", [paddle.nn.ReLU, Odd])
-def test_what_was_found_with_losses_that_differ_is_kept(monkeypatch, last):
-    from tipchain.live import layers
-
-    spent = []
-    monkeypatch.setattr(pacing.Pace, "over", property(lambda _: len(spent) > 1))
-    locate = layers.locate
-    monkeypatch.setattr(layers, "locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1])
-    losses = (lambda y, _: y.mean()), (lambda y, _: y.mean() ** 2)
-    report = tipchain.align(*pair(last), INPUT | {"labels": INPUT["args"]}, loss=losses, within=3600)
-    assert report.stages["forward"] is (Outcome.FAIL if last is Odd else Outcome.PASS)
-    assert report.reasons["backward"] == pacing.LATE
-    assert report.stages["loss"] is Outcome.FAIL
-    assert [one.port_path for one in report.layers if one.at_fault] == ["3"] * (last is Odd)
-    assert any("cause not searched: out of time" in one.message for one in report.diagnoses) is (last is Odd)
-
-
 @pytest.mark.parametrize("late", [False, True])
 def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
     from tipchain.live import construction

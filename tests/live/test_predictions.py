@@ -95,15 +95,6 @@ def test_what_is_made_of_the_references_outputs_is_shown_with_them(after, shown,
     assert told or "test_predictions.py:" in report.diagnoses[0].evidence
 
 
-def test_both_sides_of_the_model_may_be_at_fault():
-    report = align(paddle_predict({"bgr": True}, softmax=False))
-    assert "before the model" in report.reasons["predict"]
-    assert "after the model" in report.reasons["predict"]
-    told = " ".join(one.message for one in report.diagnoses)
-    assert "`bgr` is True, the reference's False; " in told
-    assert "`softmax` is False, the reference's True; " in told
-
-
 def test_what_is_in_the_model_is_not_blamed_on_what_is_around_it():
     report = align(paddle_predict(), off=0.3)
     assert report.stages["predict"] is Outcome.FAIL

@@ -161,15 +161,6 @@ def test_several_other_probabilities_are_told_though_no_layer_has_them():
     assert cause.message.endswith("with p=0.5; 1 more of its draws differ so")
 
 
-def test_a_dropout_that_one_side_lacks_moves_no_other_mask():
-    report = align(
-        {"attend": torch_fused, "path": BERNOULLI, "between": lambda net, x: torch.dropout(x, RATE, net.training)},
-        {"attend": paddle_heads, "path": FLOOR},
-    )
-    assert report.stages["forward"] is Outcome.FAIL
-    assert [one.port_path for one in report.layers if one.at_fault and one.direction == "forward"] == [""]
-
-
 def test_numbers_that_cannot_be_made_equal_are_inconclusive():
     """Each side draws by an operator of its own."""
 

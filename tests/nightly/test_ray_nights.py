@@ -248,6 +248,7 @@ def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
     assert ran(tmp_path) == {f"i{n}": 1 for n in range(6)}, "what its node took down with it did not go on alone"
 
 
+@pytest.mark.nightly
 def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster, executor):
     never = command("never", needs=Needs(resources={"tpu": 1.0}))
     odd = command("odd", needs=Needs(resources={"slot": 0.00001}))
@@ -268,6 +269,7 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster, exe
     assert result.left == 0
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_killed_is_tried_again_a_few_times(tmp_path, executor):
     climb = "p=$PPID; while tr '\\0' ' ' < /proc/$p/cmdline | grep -q warden; do p=$(sed 's/.*) //' /proc/$p/stat | cut -d' ' -f2); done"
     killer = command("killer", f"{climb}; kill -KILL $p; sleep 60", timeout_s=60.0)
@@ -279,6 +281,7 @@ def test_a_worker_that_is_killed_is_tried_again_a_few_times(tmp_path, executor):
     assert result.left == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("task", "said"),
     [

@@ -9,9 +9,10 @@ import tipchain
 ASKED = ("loss", "optimizers", "schedulers", "training", "data", "samples", "metrics", "clip", "step")
 
 
-def align(pair: Any) -> Any:
+def align(pair: Any, **more: Any) -> Any:
     """Return the report of a pair."""
-    return tipchain.align(pair.reference, pair.port, pair.inputs, **{name: getattr(pair, name) for name in ASKED})
+    asked = {name: getattr(pair, name) for name in ASKED}
+    return tipchain.align(pair.reference, pair.port, pair.inputs, **asked, **more)
 
 
 def place(report: Any) -> str | None:

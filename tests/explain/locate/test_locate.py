@@ -86,37 +86,6 @@ def test_a_gradient_that_is_scaled_between_layers_names_the_code_around_them(liv
     assert factor == 1 or said in found.first.reason
 
 
-def test_recurrent_layers_in_eval_mode_and_time_first(live):
-    torch, paddle = live.torch, live.paddle
-
-    class Reference(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.emb, self.lstm = torch.nn.Embedding(50, 16), torch.nn.LSTM(16, 32, 2, bidirectional=True)
-            self.fc = torch.nn.Linear(64, 5)
-
-        def forward(self, tokens):
-            return self.fc(self.lstm(self.emb(tokens).transpose(0, 1))[0].mean(0))
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.words, self.rnn = (paddle.nn.Embedding(50, 16), paddle.nn.LSTM(16, 32, 2, direction="bidirect"))
-            self.head = paddle.nn.Linear(64, 5)
-
-        def forward(self, tokens):
-            return self.head(self.rnn(self.words(tokens))[0].mean(1))
-
-    tokens = np.random.default_rng(0).integers(0, 50, (3, 7))
-    found = live.locate(Reference(), Port(), tokens)
-    assert [(pair.reference.path, pair.port.path) for pair in found.matching.pairs] == [
-        ("emb", "words"),
-        ("lstm", "rnn"),
-        ("fc", "head"),
-    ]
-    assert faults(found) == []
-
-
 def test_attention_of_either_framework_is_one_layer(live):
     layer = live.torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
     other = live.paddle.nn.TransformerEncoderLayer(32, 4, 64, activation="gelu")
