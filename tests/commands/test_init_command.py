@@ -138,7 +138,7 @@ def test_a_side_without_its_framework_is_not_built_but_its_builder_is_looked_for
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here / "none"), str(ROOT)]))
     assert init("--input", "2,4") == 0
     told = capsys.readouterr().err
-    assert "note: not built here, for want of its framework: the reference (torch) and the port (Paddle)" in told
+    assert "note: not built here, as its framework is missing: the reference (torch) and the port (Paddle)" in told
     assert load_case(here / "their_net.yaml").inputs["input_0"].shape == (2, 4)
     assert main(["init", "net", "--torch", "their_net:build", "--paddle", "their_port:absent"]) == 2
     assert "their_port has no 'absent'" in capsys.readouterr().err

@@ -123,8 +123,8 @@ def test_messages_of_templates_are_found_and_text_that_nothing_translates(tmp_pa
 
 def test_a_message_is_untranslated_where_english_is_left(chinese):
     assert untranslated.is_translated("{n} of {n2} checks failed")
-    assert untranslated.is_translated("nothing was run: {reason}")
-    assert not untranslated.is_translated("nothing was run: nobody wrote this yet")
+    assert untranslated.is_translated("nothing ran: {reason}")
+    assert not untranslated.is_translated("nothing ran: nobody wrote this yet")
     assert not untranslated.is_translated("nobody wrote this yet")
 
 
@@ -245,7 +245,7 @@ def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
     report = failing()
     text = render(report)
     assert '<html lang="zh-CN">' in text
-    for one in ("移植模型与参考模型不一致", "首个出现差异的层", "构造上的差异", "如何重现"):
+    for one in ("移植模型与参考模型不一致", "首个出现差异的层", "构造上的差异", "重现本次运行"):
         assert one in text
     assert f"<code>{report.diagnoses[0].code}</code>" in text or report.diagnoses[0].code in text
     assert report.to_json() == failing().to_json()

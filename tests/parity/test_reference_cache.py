@@ -235,7 +235,7 @@ def test_an_entry_gives_back_what_was_recorded(kept):
     assert adopts(cache, tmp_path)
     found = load_record(tmp_path / "later" / dump_name("forward", "torch"))
     assert (found.side, found.arrays["logits"].tolist()) == ("torch", [1.0, 1.0, 1.0])
-    assert "in 1 of the stages" in cache.note()
+    assert "for 1 stage" in cache.note()
 
 
 def test_what_is_recorded_besides_rests_on_what_the_entry_did_too(kept):
@@ -342,7 +342,7 @@ def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_pat
         assert done.returncode == code, done.stdout + done.stderr
         latest = max((project.root / "out" / "runs").iterdir())
         recorded = {path.name for path in (latest / "log_reprod").glob("recorder_*.json")}
-        assert ("of an earlier run" in " ".join(done.stdout.split())) is (recorded == {"recorder_paddle.json"})
+        assert ("reused torch's results of" in " ".join(done.stdout.split())) is (recorded == {"recorder_paddle.json"})
         return recorded, done.stdout
 
     both = {"recorder_torch.json", "recorder_paddle.json"}

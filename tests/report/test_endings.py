@@ -221,7 +221,7 @@ def test_a_chain_ends_with_what_failed_first_and_what_that_cost():
         render_ending(chained(*CHAIN))
         == """\
 the chain FAILED at train[a]: exit 1
-  then  2 commands were not run, for want of what it makes
+  then  2 commands were skipped: they need its output
   log   out/runs/1/train[a].log
   | Traceback
   | KeyError: 'x'

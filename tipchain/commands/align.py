@@ -64,7 +64,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "data_path")
     add_prepare_first(parser)
     add_options(parser, "strict")
-    add_timeout(parser, "what each side may take in all")
+    add_timeout(parser, "total time limit per side")
     add_options(
         parser,
         threads="threads of each side (default: cores shared out)",

@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     inputs, outputs, missing = try_sides(specs, root, args.input or [read_input(SHAPE)])
     if missing:
         names = " and ".join(BLAMED[side] for side in missing)
-        print(say(f"note: not built here, for want of its framework: {names}"), file=sys.stderr)
+        print(say(f"note: not built here, as its framework is missing: {names}"), file=sys.stderr)
     else:
         print(say(f"both models were built, and the reference run once, in {time.monotonic() - begun:.1f} s"))
     with writing(path, UsageError):

@@ -266,7 +266,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
-    gc = add_action(actions, "gc", "delete old nights, but none that runs or may be resumed")
+    gc = add_action(actions, "gc", "delete old nights that have ended")
     gc.add_argument(
         "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
     )

@@ -27,6 +27,7 @@ from filelock import FileLock
 import tipchain
 from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_header
 from tipchain.core.json_text import JsonObject
+from tipchain.core.language import many
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
@@ -131,11 +132,9 @@ class ReferenceCache:
 
     def note(self) -> str:
         """Return what a reader should know of the stages that were not recorded anew."""
+        stages = many(len(self.served), "stage", "stages")
         since = min(self.served.values())
-        return (
-            f"torch's side is of an earlier run ({since}) in {len(self.served)} of the stages: nothing it rests on has "
-            "changed since; --fresh records it anew"
-        )
+        return f"reused torch's results of {since} for {stages}: nothing they rest on has changed; --fresh records them anew"
 
     def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
         """Keep what torch has recorded of a stage, unless it changed what it rests on or could not be judged."""

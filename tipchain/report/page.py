@@ -211,7 +211,7 @@ def render_run(
         facts=facts,
         causes=causes,
         first=first,
-        sections=[*_sections(report, causes), *details, PageSection("origin", "To see it again", seen_again)],
+        sections=[*_sections(report, causes), *details, PageSection("origin", "Reproduce this run", seen_again)],
     )
 
 

@@ -284,7 +284,7 @@ def _of_chain(report: RunReport) -> tuple[Outcome, str]:
     passed = sum(one.outcome is Outcome.PASS for one in report.results)
     if not passed:
         reason = next((_flat(one.reason) for one in report.results), "there are no commands")
-        return Outcome.SKIP, f"nothing was run: {reason}"
+        return Outcome.SKIP, f"nothing ran: {reason}"
     left = len(report.results) - passed
     if report.interrupted:
         return Outcome.PASS, f"{passed} of {len(report.results)} commands passed"
@@ -382,8 +382,8 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
             lost.add(one.command.id)
     costs = len(lost) - 1
     if costs:
-        what = "1 command was" if costs == 1 else f"{costs} commands were"
-        lines += _labelled("then", f"{what} not run, for want of what it makes", width)
+        more = f"{costs} commands were skipped: they need its output"
+        lines += _labelled("then", "1 command was skipped: it needs its output" if costs == 1 else more, width)
     if first.log:
         log = clean(f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log)
         lines.append(f"  {_label('log')}{log}")
