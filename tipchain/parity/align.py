@@ -27,7 +27,6 @@ from filelock import FileLock
 import tipchain
 from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_header
 from tipchain.core.json_text import JsonObject
-from tipchain.core.language import many
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
@@ -132,8 +131,7 @@ class ReferenceCache:
 
     def note(self) -> str:
         """Return what a reader should know of the stages that were not recorded anew."""
-        stages = many(len(self.served), "stage", "stages")
-        since = min(self.served.values())
+        since, stages = min(self.served.values()), "1 stage" if len(self.served) == 1 else f"{len(self.served)} stages"
         return f"reused torch's results of {since} for {stages}: nothing they rest on has changed; --fresh records them anew"
 
     def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
