@@ -131,7 +131,8 @@ class ReferenceCache:
 
     def note(self) -> str:
         """Return what a reader should know of the stages that were not recorded anew."""
-        since, stages = min(self.served.values()), "1 stage" if len(self.served) == 1 else f"{len(self.served)} stages"
+        since = min(self.served.values())
+        stages = "1 stage" if len(self.served) == 1 else f"{len(self.served)} stages"
         return f"reused torch's results of {since} for {stages}: nothing they rest on has changed; --fresh records them anew"
 
     def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
