@@ -131,9 +131,11 @@ class ReferenceCache:
 
     def note(self) -> str:
         """Return what a reader should know of the stages that were not recorded anew."""
-        since = min(self.served.values())
-        stages = "1 stage" if len(self.served) == 1 else f"{len(self.served)} stages"
-        return f"reused torch's results of {since} for {stages}: nothing they rest on has changed; --fresh records them anew"
+        since, count = min(self.served.values()), len(self.served)
+        return (
+            f"reused torch's results of {since} for {'1 stage' if count == 1 else f'{count} stages'}: nothing they rest on "
+            "has changed; --fresh records them anew"
+        )
 
     def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
         """Keep what torch has recorded of a stage, unless it changed what it rests on or could not be judged."""
