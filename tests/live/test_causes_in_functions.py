@@ -202,3 +202,22 @@ def test_a_function_whose_own_backward_is_wrong_is_named_with_its_line():
     assert (cause.code, cause.is_known) == ("parting", False)
     assert "its results agree, and `PortSquare` at test_causes_in_functions.py:" in cause.evidence
     assert PortSquare.apply == apply, "Paddle's is left as it was"
+
+
+def scaled(x):
+    y = torch.tanh(x) * 0.5
+    return x + y
+
+
+def unscaled(x):
+    y = paddle.tanh(x)
+    return x + y
+
+
+def test_a_call_too_few_is_told_at_the_line_that_makes_what_it_belongs_to():
+    reference, port, inputs = of_images(scaled, unscaled)
+    tipchain.copy_weights(reference, port)
+    cause, *_ = tipchain.align(reference, port, inputs).diagnoses
+    assert (cause.code, cause.name) == ("missing-call", "multiply")
+    assert cause.place.code == "y = paddle.tanh(x)"
+    assert cause.reference_place.code == "y = torch.tanh(x) * 0.5"

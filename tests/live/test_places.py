@@ -172,7 +172,7 @@ def test_the_line_of_an_argument_that_the_fix_names_is_meant(net):
 
 def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
     assert place(net, "neck", fix="apply `F.relu` after `1` in `neck`").place.code == "nn.GELU(),"
-    assert place(net, "neck", fix="apply `F.relu` to what `neck` is given").place.code == "self.neck = nn.Sequential("
+    assert place(net, "neck", fix="apply `F.relu` in front of `neck`").place.code == "self.neck = nn.Sequential("
 
 
 def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_function(net):

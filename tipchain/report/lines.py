@@ -10,7 +10,7 @@ from tipchain.explain.findings import Diagnosis
 
 APPLIED = re.compile(
     r"apply `(?:F\.)?(?P<function>relu|gelu|silu|swish|sigmoid|tanh|softplus|hardswish|hardsigmoid|relu6|mish|elu|selu)` "
-    r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"
+    r"(?:in front of `(?P<before>\w+)`|after `(?P<after>\w+)`)"
 )
 """A function of ``nn.functional`` that takes one tensor, and the call that it belongs in front of or after."""
 WRITTEN = re.compile(r"write (?P<wanted>`[^`]+`|\[[^\]]+\]) for (?P<written>`[^`]+`|\[[^\]]+\])")

@@ -729,7 +729,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     op, extra = group[0].op, _uncast(group[0].steps[:-1])
     if op.name != group[0].step.name or len(extra) != 1 or len(group[0].ops) != 1 or op.written is not None:
         return
-    acts = {}
+    acts, makers = {}, []
     for one in group:
         step = next(iter(_uncast(one.steps[:-1])), None)
         place = None if step is None else _place_of_given(one.op, step, walk)
@@ -737,7 +737,11 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
             return
         acts[one.op.number] = with_argument(place, made)
-    step, where = extra[0], place_of(op, piece)
+        makers.append(_maker_for(one.op, place, walk))
+    step, maker = extra[0], makers[0]
+    behind = None if maker is None or {one and one.place for one in makers} - {maker.place} else maker
+    beside = behind or op
+    where = f"{'after' if behind else 'in front of'} {called(beside)}{place_of(beside, piece)}"
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
@@ -746,9 +750,16 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}`{by} in front of {called(op)}{where}{_has(step)}", group),
-        fix=f"apply `{step.name}{how}`{by} in front of {called(op)}{where}: `{op.line}`",
+        message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
+        fix=f"apply `{step.name}{how}`{by} {where}: `{beside.line}`",
     )
+
+
+def _maker_for(op: Op, place: int, walk: Walk) -> Op | None:
+    """Return the call that makes one argument of a call and of no other; None where there is none."""
+    key = next((one for one in walk.given(op) if one[0] == id(op.args[place])), None)
+    maker = walk.makers_of.get(key) if key is not None and walk.consumers.get(key) == [op] else None
+    return maker if maker is not None and maker.place not in ("", op.place) else None
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
