@@ -81,22 +81,6 @@ def test_a_buffer_that_moves_otherwise_fails_though_the_outputs_agree(settings, 
     assert re.search("of 0, 0.* the port makes .*, the reference 0", cause.message), cause.message
 
 
-class Codebook(torch.nn.Module):
-    """Keeps counts and sums of what it is given, and what is made of them."""
-
-    def __init__(self):
-        super().__init__()
-        for name in ("count", "total", "book"):
-            self.register_buffer(name, torch.ones(4) if name == "count" else torch.ones(4, 3))
-
-    def forward(self, x):
-        with torch.no_grad():
-            self.count.mul_(0.9).add_(0.1 * x.sum())
-            self.total.mul_(0.9).add_(0.1 * x[:4, :3])
-            self.book.copy_(self.total / (self.count + 1e-5)[:, None])
-        return 2 * x
-
-
 class Averages(torch.nn.Module):
     """Keeps two averages that start equal."""
 
@@ -137,6 +121,9 @@ def test_buffers_under_other_names_are_paired_by_what_they_hold(rate):
     assert report.passed == (rate == 0.5), str(report)
     if rate != 0.5:
         assert "its buffer `fast` differs" in report.reasons["forward"]
+        (cause,) = report.diagnoses
+        assert cause.place.code == "self.quick.set_value(self.quick * self.rate + (1 - self.rate) * mean)"
+        assert cause.reference_place.code == "self.fast.mul_(0.5).add_(0.5 * x.mean(0).detach())"
 
 
 def test_a_sparse_buffer_is_compared_as_a_dense_one():

@@ -135,3 +135,30 @@ def test_the_command_takes_outputs(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert "--outputs y 1" in report["command"]
+
+
+class Target(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.last(y), y.detach()
+
+
+class PortTarget(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.first(x)
+        return self.last(y), y
+
+
+def test_what_is_wrong_with_outputs_is_told_at_the_return_statement():
+    reference, port = Target(), PortTarget()
+    tipchain.copy_weights(reference, port)
+    (cause,) = tipchain.align(reference, port, np.ones((3, 4), np.float32)).diagnoses
+    assert (cause.code, cause.place.code) == ("cut-gradient", "return self.last(y), y")

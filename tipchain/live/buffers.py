@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
+from tipchain.live.places import place_written
 from tipchain.live.request import LiveRequest
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.matching import match_models
@@ -54,7 +56,8 @@ def check_buffers(
     model, port_model = models = asked.copied(0, training=training), asked.copied(1, training=training)
     match = _names(models, asked.names)
     ours, theirs = (_called(*one, match) for one in zip(sides, models, (inputs, inputs), draws, strict=True))
-    theirs = theirs.renamed(_by_values(ours, theirs, pairs, limit))
+    renamed = _by_values(ours, theirs, pairs, limit)
+    theirs, ported = theirs.renamed(renamed), {own: port for port, own in renamed.items()}
     paths = {pair.reference.path: pair.port.path for pair in pairs}
     layers, port_layers = dict(sides.reference.layers(model)), dict(sides.port.layers(port_model))
     verdicts: dict[str, LayerVerdict] = {}
@@ -88,6 +91,9 @@ def check_buffers(
             closeness=Closeness.DIFFERS,
             reason=told,
         )
+        port_leaf = ported.get(name, match.get(name, name)).rpartition(".")[2]
+        line = place_written(layer, port_leaf)
+        at = f" at {Path(line.file).name}:{line.line} (`{line.code}`)" if line else ""
         mode = "train" if getattr(layer, "training", False) else "eval"
         before, after, port_after = (
             ", ".join(f"{one:.6g}" for one in held[name].reshape(-1)[:SHOWN] * 1.0)
@@ -99,7 +105,8 @@ def check_buffers(
                 port_path=port,
                 message=f"{shown}: {told}; both are in {mode} mode, and of {before} the port makes {port_after}, the reference {after}",
                 evidence="the outputs of this call agree; those of later calls need not",
-                fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
+                fix=f"update `{port_leaf}` of {shown}{at} in {mode} mode as the reference does",
+                reference_place=place_written(layers.get(path), leaf),
             )
         )
     return list(verdicts.values()), causes

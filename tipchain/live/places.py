@@ -27,6 +27,8 @@ LIBRARIES = ("torch.", "paddle.", "tipchain.")
 """Modules whose lines nobody changes."""
 REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "setattr")
 """Calls that give a layer a child by name."""
+WRITERS = ("set_value", "assign")
+"""Calls that write to a tensor, besides those whose name ends in an underscore."""
 
 
 def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
@@ -284,24 +286,56 @@ def _file(cls: type) -> str | None:
     return str(Path(file).resolve()) if file else None
 
 
-def _child(cls: type, name: str) -> _Made | None:
-    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
+def _parsed(cls: type) -> tuple[str, int, ast.Module] | None:
+    """Return a class's file, its first line, and its code; None where there is none."""
     file = _file(cls)
     if file is None:
         return None
     try:
         lines, first = inspect.getsourcelines(cls)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        return file, first, ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError):
         return None
-    for node in ast.walk(tree):
+
+
+def _child(cls: type, name: str) -> _Made | None:
+    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
+    parsed = _parsed(cls)
+    for node in ast.walk(parsed[2]) if parsed else ():
         made = _made(node, name)
-        if made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
+        if parsed and made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
+            file, first, tree = parsed
             at = first + node.lineno - 1  # type: ignore[attr-defined]
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
             scope = next((one for one in functions if node in ast.walk(one)), tree)
             return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made, scope
     return None
+
+
+def place_written(layer: object, name: str) -> SourceLine | None:
+    """Return the last statement by which a layer's class changes an attribute after its construction."""
+    for cls in _own_classes(layer):
+        if parsed := _parsed(cls):
+            file, first, tree = parsed
+            later = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
+            found = [one.lineno for method in later for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
+            if found:
+                at = first + max(found) - 1
+                return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip())
+    return None
+
+
+def _writes(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Assign(targets=written):
+            pass
+        case ast.AugAssign(target=target):
+            written = [target]
+        case ast.Call() if _called(node) in WRITERS or _called(node).endswith("_"):
+            written = [node]
+        case _:
+            return False
+    return any(isinstance(inner, ast.Attribute) and inner.attr == name for one in written for inner in ast.walk(one))
 
 
 def _made(node: ast.AST, name: str) -> ast.expr | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +49,7 @@ from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, com
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Function, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.files import view_of
@@ -597,7 +600,23 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
     if ".py:" in one.fix or piece.atomic & {""} or piece.loss:
         return one.fix
     place = forward_place(piece.port)
-    return f"{one.fix} (forward at {place})" if place else one.fix
+    if not place:
+        return one.fix
+    line = _only_return(type(piece.port).forward) if one.edit is not None else None
+    if line is not None:
+        return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
+    return f"{one.fix} (forward at {place})"
+
+
+def _only_return(function: Function) -> tuple[int, str] | None:
+    """Return the number and text of a function's one return statement; None where it has several, or no source."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    found = [one.lineno for one in ast.walk(tree) if isinstance(one, ast.Return)]
+    return (first + found[0] - 1, lines[found[0] - 1].strip()) if len(found) == 1 else None
 
 
 def forward_place(layer: Model) -> str:
