@@ -23,6 +23,7 @@ QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
 """An argument as fixes have it: ``weight_decay=0.0001``."""
 NAMED = re.compile(r"`([^`]+)`")
+CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
 """Modules whose lines nobody changes."""
 REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "setattr")
@@ -59,7 +60,7 @@ def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[obje
     """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet."""
     placed = []
     for one in diagnoses:
-        words = ARGUMENT.findall(one.fix)
+        words = [*ARGUMENT.findall(one.fix), *NAMED.findall(one.message)]
         ours, theirs = (place_callable(piece, words) for piece in pieces.get(one.port_path, (None, None)))
         place = one.place or theirs
         if place is not None and ours is not None and theirs is not None and place.file == ours.file != theirs.file:
@@ -71,7 +72,8 @@ def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[obje
 def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | None:
     """Return where a user's function, class or object's class is written; None where that is no code of the user's.
 
-    If a line of it gives one of the arguments ``words``, that line is meant.
+    If a line of it gives one of the arguments ``words``, that line is meant, else the only one of a function that makes an
+    object of a class.
     """
     while isinstance(value, functools.partial):
         value = value.func
@@ -87,9 +89,11 @@ def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | Non
         return None
     if not file:
         return None
-    given = [re.compile(rf"\b{re.escape(word)}\s*=[^=]") for word in words]
-    inside = range(1, len(lines))
-    at = next((one for one in inside if any(word.search(lines[one]) for word in given)), 0)
+    inside, names = range(1, len(lines)), "|".join(map(re.escape, words))
+    given = re.compile(rf"\b(?:{names})\s*=[^=]|[\"'](?:{names})[\"']\s*:")
+    found = [one for one in inside if words and given.search(lines[one])][:1]
+    found = found or [one for one in inside if inspect.isroutine(value) and CONSTRUCTED.search(lines[one])]
+    at = found[0] if len(found) == 1 else 0
     return SourceLine(file=str(Path(file).resolve()), line=number + at, code=lines[at].strip())
 
 
