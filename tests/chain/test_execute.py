@@ -118,7 +118,8 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
     echo "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"
     echo 'SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.'
     echo '  [Hint: Expected killed_ != true]'; exit 1"""
-    place = "(tools/reader.py:3)"
+    (tmp_path / "list.csv").write_bytes(b"a,1\n\xff\n")
+    place = "(tools/reader.py:3); list.csv is not UTF-8"
     assert ended(go(reader))[1] == f"exit 1: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff {place}"
     assert ended(go("echo 'sh: bc: command not found'; echo bye; exit 1"))[1] == "exit 1: sh: bc: command not found"
     long = f"FileNotFoundError: no {'folder/' * 40}x.csv"
@@ -132,7 +133,8 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
 
 def test_a_missing_result_names_what_the_program_complained_of(go):
     pattern = Artifact(what="result line", in_log=True, line="^class_id: ")
-    result = go("echo 'Image file failed to read: a.jpg'", step="infer", leaves=(pattern,))
+    noise = "echo 'W1129 00:00:49.5 1 fuse_pass.cc:232] Check of the pass failed!'"
+    result = go(f"echo 'Image file failed to read: a.jpg'; {noise}", step="infer", leaves=(pattern,))
     assert result.reason.startswith("exit 0, but its log has: Image file failed to read: a.jpg; no result line in ")
 
 

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, takewhile
@@ -284,7 +284,7 @@ class ErrorReader:
             if not (self.last and _SECONDHAND.search(line)):
                 self.last = shortened(line) + self.frame
             self.at = self.number
-        elif not line.startswith(" ") and _COMPLAINT.search(line):
+        elif not re.match(r"\s|[IW]\d{4}", line) and _COMPLAINT.search(line):
             self.complained = shortened(line)
         if not line.startswith(" "):
             self.frame = ""
@@ -312,6 +312,7 @@ LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
 WORKER_LINES = 20
 
 
+TEXT_FILES = frozenset(".csv .tsv .txt .list .lst .json .jsonl".split())
 RESULT_FILES = frozenset(
     ".npy .npz .png .jpg .jpeg .bmp .gif .tif .tiff .mp4 .avi .wav .csv .mat .ply .obj .nii .gz .pkl".split()
 )
@@ -405,6 +406,7 @@ def run_command(
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     outcome, reason = judge(command, ending, seen)
+    reason = _with_file(reason, place.root) if reason else ""
     if _NO_DATA.search(reason) and (place.root / "test_tipc/prepare.sh").is_file():
         reason += "; `tipchain prepare` makes the data of a mode"
     result = Result(
@@ -437,8 +439,9 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     here = place.root / command.cwd
-    known = [one if os.path.isfile(here / one.given) else one._replace(given="") for one in command.leaves]  # noqa: PTH113
-    before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)
+    given = next((here / one.given for one in command.leaves if one.given), Path())
+    names = [given.name] if os.path.isfile(given) else os.listdir(given) if os.path.isdir(given / ".") else []  # noqa: PTH112, PTH113, PTH208
+    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, names)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
 
 
@@ -531,8 +534,8 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
             if raised := check.missing(name):
                 missing += raised
                 break
-        if any(one.why.endswith(USUAL) for one in missing) and _wrote_a_result(ready, place):
-            missing = tuple(one for one in missing if not one.why.endswith(USUAL))
+        if any(USUAL in one.why for one in missing) and _wrote_a_result(ready, place):
+            missing = tuple(one for one in missing if USUAL not in one.why)
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
@@ -555,12 +558,29 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
 def _wrote_a_result(ready: _Ready, place: Place) -> bool:
     if ready.start is None or ready.command.step != "infer":
         return False
-    files = (Path(folder, name) for folder, _, names in os.walk(place.root) for name in names)
-    for path in islice(files, MOST_FILES):
-        state = stamp(path) if path.suffix.lower() in RESULT_FILES else None
+    for path in _files(place.root, RESULT_FILES):
+        state = stamp(path)
         if state and state.size and state.device == ready.start.device and state.ctime_ns > ready.start.ctime_ns:
             return True
     return False
+
+
+def _files(root: Path, endings: Collection[str]) -> Iterator[Path]:
+    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return (path for path in islice(files, MOST_FILES) if path.suffix.lower() in endings)
+
+
+def _with_file(error: str, root: Path) -> str:
+    """Add the text file that has the byte which an error could not decode."""
+    byte = re.search(r"can't decode byte 0x(\w\w)", error)
+    for path in _files(root, TEXT_FILES) if byte else ():
+        data = path.read_bytes() if path.is_file() else b""
+        try:
+            data.decode()
+        except UnicodeDecodeError as found:
+            if byte and data[found.start] == int(byte[1], 16):
+                return f"{error}; {path.relative_to(root)} is not UTF-8"
+    return error
 
 
 def _worker_logs(ready: _Ready, place: Place) -> Iterator[tuple[str, Path]]:

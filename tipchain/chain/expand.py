@@ -357,7 +357,7 @@ def _export_given(plan: Expansion, program: Words, label: str, facts: Facts) -> 
     return plan.export(
         label or spec.mode.value,
         argv,
-        folder if plan.is_told(argv, folder, "export_save") else "",
+        folder if whole.style == "quantize" or plan.is_told(argv, folder, "export_save") else "",
         log=plan.filler.fill(whole.log, facts),
         env={} if plan.options.gpu_id is None else {VISIBLE: plan.options.gpu_id},
         leg=label or "whole_infer",

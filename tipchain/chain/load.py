@@ -392,9 +392,8 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
         notes.append(f"{named} says which lines of an inference hold a result")
     for command in plan.commands:
         own = line
-        script = next((word for word in command.argv[1:] if word.endswith(".py")), "")
         if own is None and any(one.reads and one.line for one in command.leaves):
-            program = start / command.cwd / script
+            program = start / command.cwd / command.script
             text = program.read_text(encoding="utf-8", errors="replace") if program.is_file() else ""
             of_suite = (
                 not suite.marks.folders or marks_in_checkout(suite, root) or is_driver_of(suite, driver_text(root))
@@ -402,7 +401,7 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
             if text and not (all(one in text for one in suite.result_program) if suite.result_program else of_suite):
                 own = ""
                 notes.append(
-                    f"{script} is not the program that the profile {suite.name} was verified with: any line of its own that "
+                    f"{command.script} is not the program that the profile {suite.name} was verified with: any line of its own that "
                     "holds a result counts, or a file that it writes"
                 )
         leaves = tuple(one if own is None or not one.reads else one._replace(line=own) for one in command.leaves)

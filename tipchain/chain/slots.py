@@ -86,7 +86,7 @@ OPTIONAL_DATA = SlotRule(kind="optional", role="infer_data")
 def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     """Return the slots that no line stands for; the trainer is the usual one, and the data are the program's own."""
     norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
-    roles = suite.lacks | {one.role for one in suite.layout if one == OPTIONAL_DATA and one.role not in slots}
+    roles = suite.lacks | (({"infer_data", "model_dir"} - slots.keys()) if OPTIONAL_DATA in suite.layout else set())
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
@@ -152,7 +152,17 @@ def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> 
         if idle is None:
             raise _misfit(file, section, header, pairs, rule, param)
         pairs = idle
-    return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
+    return [(rule.role, _slot(file, rule.role, param)) for rule, param in _by_name(section, pairs)]
+
+
+def _by_name(section: Section, pairs: Pairs) -> Pairs:
+    """Give the last line to the role that its key names, where lines are missing whose arguments the program has."""
+    (rule, param), own = pairs[-1], [one.value.split() for rule, one in pairs if rule.role == "inference"]
+    if OPTIONAL_DATA not in section.rules or len(own[0]) < 2 or not _odd(section, rule, param):
+        return pairs
+    rules = [one for one in section.rules[section.rules.index(rule) :] if one.kind == "optional"]
+    named = next((one for one in rules if re.search(_WORDS.get(one.role, "^$"), param.key)), rule)
+    return [*pairs[:-1], (named, param)]
 
 
 def _misfit(
@@ -534,7 +544,7 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
         pairs = () if _fitted(section.rules, params) else _idle_pairs(file, sections, number) or ()
         own = {param: param._replace(key=rule.keys[0]) for rule, param in pairs if not rule.allows(param.key)}
         changes = _shifts(section, [own.get(param, param) for param in params])
-        fitted = _fitted(section.rules, params) or ()
+        fitted = _by_name(section, _fitted(section.rules, params) or pairs)
         odd = next(((rule, param) for rule, param in fitted if _odd(section, rule, param)), None)
         if not changes and odd and len(section.rules) - len(fitted) > 1 and OPTIONAL_DATA in section.rules:
             message = (

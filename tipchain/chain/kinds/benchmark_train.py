@@ -448,8 +448,10 @@ class _Original(_TrainingPlan):
             return self.value("bench_epoch")
         if not self.on_whole_data():
             return "1"
-        found = DEVICES.match(devices[0] if devices else "N1C4")
-        return str(int(self.value("bench_epoch")) * int(found[2] if found else 1))
+        found, epoch = DEVICES.match(devices[0] if devices else "N1C4"), self.section["bench_epoch"]
+        if not epoch.value.isdecimal():
+            raise epoch.error("is no number of epochs", expected=f"{epoch.key}:1")
+        return str(int(epoch.value) * int(found[2] if found else 1))
 
     def add(self, run: BenchmarkRun, epoch: str, *, to_static: bool) -> None:
         self.settle(run, epoch)
