@@ -103,14 +103,7 @@ _INFERENCE = _table(
     data_num="data_num img_num",
     ips="ips",
 )
-_COMPARISON = _table(
-    difference_ratio="difference_ratio",
-    disagreement="disagreement",
-    relative_error="relative_error",
-    metric_drop="metric_drop",
-    top1="top1",
-    miou="miou",
-)
+_COMPARISON = _table(difference_ratio="difference_ratio", disagreement="disagreement", relative_error="relative_error")
 _OF_STEP: Mapping[str, Mapping[str, str]] = {
     "train": _METRICS | _SPEED | _TRAINING,
     "eval": _METRICS | _SPEED,
