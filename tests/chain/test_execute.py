@@ -82,6 +82,22 @@ def test_a_link_to_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path, 
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "bad"), [("", False), ("lite", True), ("lite/more", False), ("lite/a.jpg", True), ("lite/all.txt", False)]
+)
+def test_a_result_is_of_a_file_of_the_data_that_are_given(go, tmp_path, given, bad):
+    (tmp_path / "lite/more/deep").mkdir(parents=True)
+    for name in ("a.jpg", "all.txt", "more/deep/b.jpg"):
+        (tmp_path / "lite" / name).touch()
+    result = go(
+        "echo more/deep/b.jpg: class 1; echo c.jpg: class 2" if not bad else "echo c.jpg: class 2",
+        step="infer",
+        leaves=(RESULT._replace(reads=True, given=given),),
+    )
+    assert (result.outcome is Outcome.FAIL) is bad
+    assert ("it tells of c.jpg" in result.reason) is bad
+
+
 def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     failed = go("echo boom; exit 3", leaves=(CHECKPOINT, RESULT))
     assert (ended(failed), failed.missing) == (("FAIL", "exit 3: boom"), ())

@@ -159,14 +159,11 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
 @pytest.mark.parametrize(
     ("changes", "severity", "line", "message"),
     [
-        ([("infer_quant", "infer_quant:False|True")], "warning", 39, "has 2 entries, infer_model has 1"),
-        ([("infer_export", "infer_export:a.py|b.py")], "warning", 38, "has 2 entries, infer_model has 1"),
         ([("--bs", "--bs:1|1")], "warning", 44, "has '1' twice"),
         ([("--precision", "--precision:fp32|int8")], "warning", 46, "'int8' is for quantized models, and none is"),
         ([("gpu_list", "gpu_list:0"), ("--device", "--device:cpu")], "warning", 5, "hands 'cpu' to the entry '0'"),
         ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
         ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),
-        ([("eval:", "eval:None")], "warning", 24, "'None' is taken for a program, in the original, too"),
     ],
 )
 def test_useless_values(lint, changes, severity, line, message):

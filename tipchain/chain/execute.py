@@ -305,7 +305,7 @@ LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
 WORKER_LINES = 20
 
 
-TEXT_FILES = frozenset(".csv .tsv .txt .list .lst .json .jsonl".split())
+TEXT_FILES = frozenset(".csv .tsv .txt .list .lst .json .jsonl .yaml .yml".split())
 RESULT_FILES = frozenset(
     ".npy .npz .png .jpg .jpeg .bmp .gif .tif .tiff .mp4 .avi .wav .csv .mat .ply .obj .nii .gz .pkl".split()
 )
@@ -431,11 +431,16 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     names_folder = any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in words)
     if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
-    here = place.root / command.cwd
-    given = next((here / one.given for one in command.leaves if one.given), Path())
-    names = [given.name] if os.path.isfile(given) else os.listdir(given) if os.path.isdir(given / ".") else []  # noqa: PTH112, PTH113, PTH208
-    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, names)
+    given = next((place.root / command.cwd / one.given for one in command.leaves if one.given), None)
+    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, _names(given))
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
+
+
+def _names(given: Path | None) -> list[str]:
+    """Return the name of a file of data, or of a folder and all files below it; none where they are not known, as of a list."""
+    if given is None or given.suffix in TEXT_FILES or not os.path.exists(given):  # noqa: PTH110 - False for what is no name
+        return []
+    return [given.name, *(name for _, _, names in os.walk(given) for name in names)]
 
 
 def _link(name: Path, target: Path) -> None:
