@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tipchain.chain.kinds.ptq_infer_python import COMPARE, MAX_DISAGREEMENT, MAX_ERROR, RECORD
+from tipchain.chain.kinds.ptq_infer_python import COMPARE, LIMITS, RECORD
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
 from tipchain.errors import ParamsError
@@ -163,7 +163,7 @@ def limits(argv):
 
 def test_the_tolerance_is_the_files_own_with_its_reason(tmp_path):
     given = limits(words(planned(tmp_path, SEG, "paddleseg"), "compare"))
-    assert [float(one) for one in given.values()] == [MAX_DISAGREEMENT, MAX_ERROR]
+    assert [float(one) for one in given.values()] == list(LIMITS.values())
     own = SEG + "===quantization_tolerance_params===\nmax_disagreement:0.02\nreason:measured on 500 images\n"
     plan = planned(tmp_path, own, "paddleseg")
     assert limits(words(plan, "compare"))["max-disagreement"] == "0.02"

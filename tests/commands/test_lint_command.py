@@ -13,7 +13,7 @@ from chain_samples import TEMPLATE, edit
 from tipchain.cli import main
 from tipchain.commands import lint
 
-WARNED = edit(TEMPLATE, ("--bs", "--bs:1|1"))
+WARNED = edit(TEMPLATE, ("gpu_list", "gpu_list:-1|-1"))
 WRONG = edit(TEMPLATE, ("infer_quant", "infer_quant:Fasle"))
 CLEAN = TEMPLATE.replace("=1|whole", "=1|lite_train_whole_infer=1|whole").replace(
     "--batch-size:lite_train_lite_infer=4", "--batch-size:null"

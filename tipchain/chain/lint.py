@@ -6,14 +6,12 @@ import os
 import posixpath
 import re
 import shutil
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from tipchain.chain.build import SpecReader, legacy_spec
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
 from tipchain.chain.load import (
@@ -75,15 +73,11 @@ class Line(NamedTuple):
 
 
 def explain(
-    file: ParamFile,
-    slots: Slots,
-    plans: Iterable[Plan],
-    ours: Collection[str],
-    meanings: Mapping[str, str] | None = None,
+    file: ParamFile, slots: Slots, plans: Iterable[Plan], ours: Collection[str], kind: str = "all"
 ) -> tuple[Line, ...]:
     """Return the lines of ``file`` with what they are for, and which commands get them.
 
-    ``ours`` are the sections whose lines are read; ``meanings`` says what roles are for in another kind of chain.
+    ``ours`` are the sections whose lines are read.
     """
     by_line = {slot.line: slot for slot in slots.values()}
     commands = list({one.id: one for plan in plans for one in plan.commands}.values())
@@ -94,8 +88,7 @@ def explain(
         section = header[1] if header else section
         slot = by_line.get(number)
         if slot is not None:
-            said = (meanings or {}).get(slot.role) or meaning(slot.role)
-            lines.append(Line(number, text, slot.role, said, _use(slot, commands)))
+            lines.append(Line(number, text, slot.role, meaning(slot.role, kind), _use(slot, commands)))
         elif header:
             said = "section" if section in ours else "section of another driver, which chains do not read"
             lines.append(Line(number, text, "", said, ""))
@@ -180,72 +173,6 @@ def _paths(words: Words) -> Iterator[str]:
         value = match["value"] if match["value"] is not None else "".join(words[index + 1 : index + 2])
         if value and not value.startswith("-") and not re.search(r"[*?{}=]|://", value):
             yield value
-
-
-USELESS_CODE = "useless"
-EVERY_MODE = frozenset(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
-
-
-def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    """Yield what in ``slots`` does nothing in any of ``plans``."""
-    yield from _devices(slots, suite)
-    yield from _axis_values(slots, suite, plans)
-    yield from _quantized(slots, suite)
-    eval_, extra = slots["eval"], slots.get("extra_eval")
-    if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
-        yield _value_finding(extra, "is never passed: eval is null")
-
-
-def _value_finding(slot: Slot, message: str) -> LintFinding:
-    return LintFinding.at(slot, USELESS_CODE, message)
-
-
-def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    gpus, devices = slots["gpu_list"], slots.get("use_gpu")
-    if suite.devices.parameter != "each" or devices is None:
-        return
-    for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
-        wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
-        if wrong and devices.key not in NOTHING:
-            yield _value_finding(devices, f"hands {value!r} to the entry {gpu!r} of gpu_list")
-
-
-def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
-    used = {part for one in inferences for part in one.id.partition("[")[2].rpartition("]")[0].split(";")}
-    kinds = {kind for kind in suite.infer.rules if kind in used}
-    for role, devices in _axes(suite).items():
-        slot = slots[role]
-        if slot.key in NOTHING:
-            continue
-        yield from (
-            _value_finding(slot, f"has {one!r} twice") for one, count in Counter(slot.values).items() if count > 1
-        )
-        if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
-            continue
-        name = SHORT_NAMES.get(role, role)
-        for value in dict.fromkeys(slot.values) if devices & kinds else ():
-            if value not in NOTHING and f"{name}={value}" not in used:
-                yield _value_finding(slot, f"{value!r} is in no command: no combination with it can be")
-
-
-def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    """Yield an int8 that stands for models of which none is quantized."""
-    slot, quant, pact = slots.get("precision"), slots.get("infer_quant"), slots.get("train_pact")
-    trained = pact is not None and not {pact.key, "pact"}.isdisjoint(slots["trainer"].values)
-    if slot is None or quant is None or slot.key in NOTHING or suite.klquant == "quantize":
-        return
-    for value in dict.fromkeys(slot.values):
-        if "int8" in value and not trained and "True" not in quant.values:
-            yield _value_finding(slot, f"{value!r} is for quantized models, and none is: infer_quant has no True")
-
-
-def _axes(suite: Suite) -> dict[str, set[str]]:
-    axes: dict[str, set[str]] = {}
-    for kind, rule in suite.infer.rules.items():
-        for role in rule.axes:
-            axes.setdefault(role, set()).add(kind)
-    return axes
 
 
 # Every mode that the suite has is planned; what is found in all of them is said once.
@@ -359,7 +286,6 @@ def lint_file(
     if slots is None:
         return linted._replace(found=_sorted(Found(finding=one) for one in found))
     plans, per_mode = _planned(text, file, slots, chosen, modes)
-    found += useless_values(slots, chosen, plans)
     found += missing_paths(slots, chosen, root)
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(chosen, file) for name in one.names)}
@@ -407,7 +333,7 @@ def _lint_kind(
         except ParamsError as error:  # noqa: PERF203 - each mode has its own
             per_mode[request.mode] = [refusal(error, "value")]
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
-    lines = explain(own, slots, planned, (), module.MEANINGS) if explained else ()
+    lines = explain(own, slots, planned, (), kind.name) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
 
 

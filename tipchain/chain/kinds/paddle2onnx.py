@@ -19,32 +19,6 @@ from tipchain.chain.slots import Slots
 
 DATA = suite_data("paddle2onnx")
 LAYOUTS: Sequence[Layout] = tuple(data["layout"] for data in DATA.values())
-MEANINGS: Mapping[str, str] = {
-    "convert": "program that converts, paddle2onnx",
-    "model_dir": "folder of the exported model",
-    "model_filename": "its program's file",
-    "params_filename": "its weights' file",
-    "save_file": "the ONNX model to write",
-    "opset": "version of ONNX's operator set",
-    "checker": "whether paddle2onnx checks what it wrote with onnx",
-    "extra_convert": "one more argument of the conversion",
-    "inference": "program that infers with the ONNX model",
-    "use_onnx": "argument that makes the program use onnxruntime",
-    "infer_model_dir": "folder of the ONNX model, seen from the folder in which inference runs",
-    "infer_device": "argument for the device of inference",
-    "infer_config": "configuration file of inference",
-    "infer_data": "what to infer on",
-    "onnx_file": "argument for the ONNX model",
-    "filename": "argument for the model's name, at export",
-    "infer_modes": "which models are exported and converted: norm, quant, fpgm, distill, kl_quant, or null for one that is there",
-    "extra_export": "one more argument of export",
-    "det_dir": "folder of the exported detector",
-    "det_file": "the detector's ONNX model to write",
-    "rec_dir": "folder of the exported recognizer",
-    "rec_file": "the recognizer's ONNX model to write",
-    "onnx_det": "argument for the detector's ONNX model",
-    "onnx_rec": "argument for the recognizer's ONNX model",
-}
 EXPORTS: Mapping[str, str] = {
     **{mode: f"export_{mode}" for mode in ("norm", "fpgm", "distill", "kl_quant")},
     "quant": "export_pact",

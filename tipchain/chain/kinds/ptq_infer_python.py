@@ -3,7 +3,7 @@
 The suites' drivers stop there: a quantized model that answers anything at all passes. The default mode runs one inference
 twice more, with the quantized model and with the unquantized one on the same data, and judges how far the two disagree
 (`tipchain/paddle_tools/compare_outputs.py`). What is allowed may stand in a section of the file's own, which the
-originals do not read; without it `MAX_DISAGREEMENT` and `MAX_ERROR` hold::
+originals do not read; without it `LIMITS` hold::
 
     ===========================quantization_tolerance_params===========================
     max_disagreement:0.15
@@ -26,7 +26,7 @@ from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.slots import Slots, own_section
 from tipchain.chain.suites import ArgumentItem, InferRule
 from tipchain.core.json_text import Json
 from tipchain.errors import ParamsError
@@ -34,7 +34,6 @@ from tipchain.modes import parse_device
 
 NAME = "ptq_infer_python"
 TOLERANCE_SECTION = "quantization_tolerance_params"
-MAX_DISAGREEMENT, MAX_ERROR = 0.1, 0.25
 WHY_DISAGREEMENT = (
     "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
     "calibration data change most of them"
@@ -95,74 +94,30 @@ def _rule(data: Json) -> PtqRule:
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
-MEANINGS: Mapping[str, str] = {
-    **ROLES,
-    "use_gpu": "argument that hands the device to the quantization",
-    "source": "folder of the model to quantize",
-    "output_dir": "folder of the quantized model",
-    "quant_config": "configuration of the quantization: its data",
-    "data_dir": "folder of the data to calibrate with",
-    "data_list": "list of the data to calibrate with",
-    "batch_num": "batches to calibrate with",
-    "quant_batch": "batch size of the calibration",
-    "quantize": "program that quantizes",
-    "filename": "argument that names the quantized model, after model_name",
-    "extra_quant": "nothing: the original reads it and passes it to nobody",
-    "infer_config": "configuration of inference",
-    "model_config": "the quantized model's deploy.yaml",
-    "model_file": "program of the quantized model",
-    "params_file": "weights of the quantized model",
-}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtqTolerance:
-    """How far a quantized model may be from the unquantized one, and why."""
-
-    max_disagreement: float = MAX_DISAGREEMENT
-    max_error: float = MAX_ERROR
-    reason: str = ""
-
-
-SHARES = ("max_disagreement", "max_error")
+LIMITS: Mapping[str, float] = {"max_disagreement": 0.1, "max_error": 0.25}
 SHARE = re.compile(r"0?\.\d+|[01](\.0*)?|0\.|\d(\.\d+)?e-0*[1-9]\d*")
 
 
-def tolerance(request: Request) -> PtqTolerance:
-    """Return the tolerance of the file's own section, or the default.
+def tolerance(request: Request) -> tuple[Mapping[str, float], str]:
+    """Return how far a quantized model may be from the unquantized one, and why: what the file's own section says, or the default.
 
     Raises:
         ParamsError: a key is unknown or repeated, a value is no number from 0 to 1, or the reason is missing.
     """
-    found: dict[str, str] = {}
-    allowed = (*SHARES, "reason")
-    params = request.file.section(TOLERANCE_SECTION)
-    for param in params:
-        message, expected = "", ", ".join(allowed)
-        if param.key not in allowed or param.key in found:
-            message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
-        elif param.key in SHARES and not SHARE.fullmatch(param.value.strip()):
-            message, expected = "is no share", "a number from 0 to 1"
-        if message:
+    path, found = request.file.path, own_section(request.file, TOLERANCE_SECTION, (*LIMITS, "reason"))
+    told = {key: param.value.strip() for key, param in found.items()}
+    for key in LIMITS.keys() & told.keys():
+        if not SHARE.fullmatch(told[key]):
+            expected = "a number from 0 to 1"
             raise ParamsError(
-                message,
-                file=request.file.path,
-                line=param.line,
-                key=param.key,
-                found=param.value.strip(),
-                expected=expected,
+                "is no share", file=path, line=found[key].line, key=key, found=told[key], expected=expected
             )
-        found[param.key] = param.value.strip()
-    if not found.get("reason") and any(key in found for key in SHARES):
-        line = params[-1].line
-        raise ParamsError(
-            f"[{TOLERANCE_SECTION}] needs `reason:`",
-            file=request.file.path,
-            line=line,
-            expected="why so much is allowed, as measured",
-        )
-    shares = {key: float(found.pop(key)) for key in SHARES if key in found}
-    return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
+        if not told.get("reason"):
+            message, expected = f"[{TOLERANCE_SECTION}] needs `reason:`", "why so much is allowed, as measured"
+            raise ParamsError(message, file=path, line=max(one.line for one in found.values()), expected=expected)
+    return {key: float(told.get(key, usual)) for key, usual in LIMITS.items()}, told.get("reason", "")
 
 
 def plan(request: Request) -> Plan:
@@ -198,7 +153,7 @@ class _Quantization(Chain):
         self.visible = {} if self.gpu is None else {VISIBLE: self.gpu}
 
     def plan(self) -> Plan:
-        allowed = tolerance(self.request)
+        allowed, why = tolerance(self.request)
         programs = self.programs()
         if not programs:
             message = "names no program, so nothing is quantized"
@@ -209,7 +164,7 @@ class _Quantization(Chain):
             needs = () if program is None else (self.quantize(program, label),)
             first = self.infer(label, needs)
             if first is not None and program is not None and not self.legacy:
-                self.compare(program, label, needs, first, allowed)
+                self.compare(program, label, needs, first, allowed, why)
         status = {"paddleclas": "{model} - {command} - {log} !"}.get(
             self.rule.layout.suite, "{model} - {command} - {log} "
         )
@@ -351,7 +306,7 @@ class _Quantization(Chain):
     # Against the unquantized model
 
     def compare(
-        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
+        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: Mapping[str, float], why: str
     ) -> None:
         exported = needs if self.rule.source else self.exported(program, label, first, needs)
         device, point = self.settings[first.id]
@@ -374,13 +329,13 @@ class _Quantization(Chain):
             )
             ids.append(self.add(command))
             files.append(path)
-        limits = [word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")]
+        limits = [word for key, most in allowed.items() for word in (f"--{key.replace('_', '-')}", f"{most:g}")]
         command = Command(
             id=label, step="compare", argv=(*self.python, COMPARE, *files, *limits), needs=tuple(ids), leg=label or NAME
         )
         self.add(command)
-        told = f"the quantized model may change {allowed.max_disagreement:g} of the decisions"
-        self.tell("default", f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
+        told = f"the quantized model may change {allowed['max_disagreement']:g} of the decisions"
+        self.tell("default", f"{told}: {why or WHY_DISAGREEMENT}", None, "info")
 
     def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
         """Yield the names of the unquantized model's files, which are known when they are there."""
