@@ -234,6 +234,8 @@ def test_a_result_of_another_file_than_was_given_is_none():
     assert lines_missing("x/other.jpg: class 3", **given).endswith("it tells of x/other.jpg")
     assert lines_missing("image_name: other.jpg, class_id: 1", "image_name: demo.jpg, class_id: 1", **given) == ""
     assert lines_missing("class_id: 1, output file: out/result.jpg", **given) == ""
+    others = ("config file: a.yaml", "label_path: labels.txt", "input: x.shape", "data: val.list")
+    assert lines_missing(*others, "class 3", **given) == ""
     folder = {"reads": True, "given": "./images/", "names": ["a.jpg", "b.jpg"]}
     assert lines_missing("b.jpg: class 3", **folder) == ""
     assert lines_missing("c.jpg: class 3", **folder) == "no result of images in infer.log: it tells of c.jpg"

@@ -566,3 +566,12 @@ def test_a_training_that_names_nothing_and_that_nothing_follows_is_judged_by_its
     assert saves.leaves
     (named,) = make(edit(TUTORIAL, *ALONE[1:], ("--output-dir", "null:null")), suite="tutorial").commands
     assert named.leaves
+
+
+def test_an_export_that_gets_trained_weights_alone_may_write_anywhere(tmp_path):
+    text = edit(TUTORIAL, ("--save-inference-dir", "null:null"))
+    (tmp_path / "net.txt").write_text(text)
+    plan = load_plan(tmp_path / "net.txt", Mode.LITE_TRAIN_LITE_INFER, suite="tutorial")
+    (export,) = (one for one in plan.commands if one.step == "export")
+    assert [one.files[0] for one in export.leaves] == ["**/*.pdmodel", "**/*.pdiparams"]
+    assert any("looked for in the whole checkout" in note for note in plan.notes)

@@ -56,10 +56,11 @@ _UNREAL = re.compile(
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
 """The one measure that is infinite for images that are equal."""
 _READ = re.compile(
-    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+\.(?:jpe?g|png|bmp|mp4|avi|wav):))"
-    r"(?P<file>[^\s,;:'\"()=]+\.\w{2,5})\b",
+    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+:))(?P<file>[^\s,;:'\"()=]+"
+    r"\.(?:jpe?g|png|bmp|tiff?|webp|gif|mp4|avi|mov|wav|flac|npy|npz|nii))\b",
     re.IGNORECASE,
 )
+"""A file of data that a line tells of; files of settings, models and lists are none."""
 _WRITTEN = re.compile(r"sav|writ|output|result", re.IGNORECASE)
 """What a line has that tells of a file that was written."""
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"

@@ -373,9 +373,9 @@ class Expansion(PlanDraft):
         seen = posixpath.join(self.above_inference, folder)
         return seen if self.legacy else posixpath.normpath(seen)
 
-    def is_told(self, argv: Words, folder: str, role: str) -> bool:
-        """Return whether a command gets its folder; if not, where it writes is not known, which is told."""
-        if any(folder in word for word in argv):
+    def is_told(self, argv: Words, folder: str, role: str, weights: str = "\0") -> bool:
+        """Return whether a command gets its folder, and not only ``weights`` in it; if not, where it writes is not known, which is told."""
+        if any(folder in word and weights not in word for word in argv):
             return True
         slot = self.spec.slots.get(role)
         if slot is not None and slot.line:

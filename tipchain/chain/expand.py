@@ -216,7 +216,7 @@ class _Trainings(Expansion):
             "finds": self.finds(run.facts["weights"]),
         }
         if step == "export":
-            folder = run.save if self.is_told(argv, run.save, "export_save") else ""
+            folder = run.save if self.is_told(argv, run.save, "export_save", run.facts["weights"]) else ""
             return self.export(run.label, argv, folder, log=log, usual=usual, **more)
         leaves = (Artifact(what="result line", in_log=True),) if step == "eval" else ()
         command = Command(id=run.label, step=step, argv=argv, leaves=leaves, **more)
