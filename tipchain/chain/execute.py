@@ -7,9 +7,10 @@ import re
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import count, islice, takewhile
 from math import isfinite
 from pathlib import Path
@@ -29,10 +30,11 @@ from tipchain.chain.artifacts import (
 )
 from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call
+from tipchain.chain.profiles import SHIPPED
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name, signal_within
-from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
+from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome, ProfileError
 from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
@@ -63,54 +65,22 @@ _HINTS = ("acc@", "average", "total ")
 _EVALUATION = re.compile(r"\[eval|\[val\b|\bval +(?:step|epoch|loss)|\btest:|\beval iter")
 
 
-def _table(**names: str) -> dict[str, str]:
-    """Return the figure for each of the names in a log, given the other way round."""
-    return {name: figure for figure, text in names.items() for name in text.split()}
-
-
-_METRICS = _table(
-    top1="top1 acc1 acc_top1 top1_acc top1_avg avg_acc1",
-    top5="top5 acc5 acc_top5 top5_acc top5_avg avg_acc5",
-    acc="acc accuracy",
-    miou="miou",
-    dice="dice mdice",
-    kappa="kappa",
-    auc="auc",
-    psnr="psnr",
-    ssim="ssim",
-    fid="fid",
-    map="map",
-)
-_SPEED = _table(
-    loss="loss total_loss loss_avg avg_loss",
-    ips="ips img/s",
-    avg_ips="avg_ips",
-    batch_cost_s="batch_cost avg_batch_cost",
-    reader_cost_s="reader_cost avg_reader_cost data_cost",
-)
-_TRAINING = _table(lr="lr learning_rate")
-_INFERENCE = _table(
-    preprocess_ms="preprocess_time(ms)",
-    inference_ms="inference_time(ms)",
-    postprocess_ms="postprocess_time(ms)",
-    total_ms="total_time(ms)",
-    avg_ms="avg_time_cost(ms)",
-    qps="qps",
-    cpu_rss_mb="cpu_rss(mb) cpu_rss",
-    gpu_rss_mb="gpu_rss(mb) gpu_rss",
-    gpu_util="gpu_util",
-    batch_size="batch_size",
-    data_num="data_num img_num",
-    ips="ips",
-)
-_COMPARISON = _table(difference_ratio="difference_ratio", disagreement="disagreement", relative_error="relative_error")
-_OF_STEP: Mapping[str, Mapping[str, str]] = {
-    "train": _METRICS | _SPEED | _TRAINING,
-    "eval": _METRICS | _SPEED,
-    "infer": _METRICS | _INFERENCE,
-    "compare": _COMPARISON,
+_OF_STEP: Mapping[str, Sequence[str]] = {
+    "train": ("metrics", "speed", "training"),
+    "eval": ("metrics", "speed"),
+    "infer": ("metrics", "inference"),
+    "compare": ("comparison",),
 }
-_METRIC_FIGURES = frozenset({*_METRICS.values(), "map50", "map75"})
+"""Which tables of figures count for a step."""
+
+
+@cache
+def _figure_names(*tables: str) -> Mapping[str, str]:
+    """Return the figure for each of the names in a log."""
+    from tipchain.core.yaml_reader import load_yaml
+
+    data = load_yaml(SHIPPED / "kinds/figures.yaml", ProfileError, "a kind's data").data
+    return {name: figure for table in tables for figure, text in data[table].items() for name in text.split()}
 
 
 class FigureReader:
@@ -125,8 +95,9 @@ class FigureReader:
         self.speed, self.unit, self.speeds = speed, "", list[float]()
         self.epoch, self.in_epoch, self.begun = "", 0, 0
         self.trains = step == "train"
-        self.names = _OF_STEP.get(step, {})
-        self.wanted = {*self.names.values(), *_METRIC_FIGURES}
+        self.names = _figure_names(*_OF_STEP.get(step, ()))
+        self.metrics = {*_figure_names("metrics").values(), "map50", "map75"}
+        self.wanted = {*self.names.values(), *self.metrics}
         self.wanted |= {"total_s", "avg_ms", "data_num"} if step == "infer" else set()
         self.last: dict[str, float] = {}
         self.parts: dict[str, float] = {}
@@ -161,7 +132,7 @@ class FigureReader:
 
     def _note(self, figure: str, value: float, *, is_evaluation: bool) -> None:
         if is_evaluation:
-            if figure in _METRIC_FIGURES:
+            if figure in self.metrics:
                 self.evaluated[figure] = value
             return
         self.last[figure] = value
@@ -186,7 +157,7 @@ class FigureReader:
     def lost(self) -> str:
         """Return the last loss, without one a part of it, or metric that is no finite number; "" for none."""
         values = {"loss": self.last["loss"]} if "loss" in self.last else dict(self.parts)
-        values |= {name: value for name, value in self.figures().items() if name in _METRIC_FIGURES - {"psnr"}}
+        values |= {name: value for name, value in self.figures().items() if name in self.metrics - {"psnr"}}
         return next((f"{name} {value}" for name, value in values.items() if not isfinite(value)), "")
 
     def unmeasured(self) -> str:
@@ -480,7 +451,7 @@ def has_own_python(root: Path) -> bool:
     return Path(sys.prefix).is_relative_to(root)
 
 
-def search_path(root: Path, *, projects: bool | None = None, given: str | None = None) -> str:
+def search_path(root: Path, *, given: str | None = None) -> str:
     """Return the PATH of commands: where ``python`` is looked for.
 
     The environment that tipchain runs in comes first if it is the project's own, below ``root``. Elsewhere (a suite's
@@ -488,13 +459,11 @@ def search_path(root: Path, *, projects: bool | None = None, given: str | None =
 
     Args:
         root: the project's folder.
-        projects: whether the environment counts as the project's own; looked up if None.
         given: the PATH to begin with; this process's if None.
     """
     own = str(Path(sys.executable).parent)
     given = os.environ.get("PATH", os.defpath) if given is None else given
-    projects = has_own_python(root) if projects is None else projects
-    return os.pathsep.join(filter(None, (own, given) if projects else (given, own)))
+    return os.pathsep.join(filter(None, (own, given) if has_own_python(root) else (given, own)))
 
 
 def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop | None) -> Ending:

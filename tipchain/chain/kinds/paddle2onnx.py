@@ -48,10 +48,7 @@ def plan(request: Request) -> Plan:
 
 class _OnnxChain(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
-        # PaddleSeg's driver never reads its second argument.
-        mode = {"paddleseg": "", "paddleocr": "paddle2onnx"}.get(layout.suite, request.mode.value)
-        top = "log" if layout.suite == "paddlevideo" else "test_tipc/output"
-        out = f"{top}/{{model}}/{mode}"
+        out = DATA[layout.suite].get("out", f"test_tipc/output/{{model}}/{request.mode.value}")
         super().__init__(request, kind="paddle2onnx", suite=layout.suite, slots=slots, out=out)
 
     def plan(self) -> Plan:
@@ -193,20 +190,9 @@ class _OnnxChain(Chain):
             # An option without its setting would take the next word for it.
             kept = [words for _, words in given if words or self.legacy]
             return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
-        if self.suite == "paddledetection":
-            return (
-                *self.words("infer_config", f"{folder}/infer_cfg.yml"),
-                *self.words("onnx_file", onnx),
-                *self.words("infer_data"),
-                *self.words("extra_infer"),
-            )
-        if self.suite == "paddlevideo":
-            return (
-                *self.words("infer_config"),
-                *self.words("infer_data"),
-                *self.words("onnx_file", self.slots["save_file"].value),
-            )
-        return (*self.words("infer_data"), *self.words("onnx_file", self.slots["save_file"].value))
+        given = DATA[self.suite]["infer"].items()
+        told = [(role, value and value.format(folder=folder, onnx=onnx)) for role, value in given]
+        return tuple(word for role, value in told for word in self.words(role, value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]
