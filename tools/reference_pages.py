@@ -313,7 +313,6 @@ def _profile_owners() -> dict[str, type]:
         "infer.DEVICE": suites.InferRule,
         "whole": suites.Whole,
         "versions[]": suites.Version,
-        "verified[]": suites.Verified,
     }
 
 

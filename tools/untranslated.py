@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from jinja2 import Environment, nodes
 
 PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
@@ -52,7 +53,7 @@ MOST_FORMS = 64
 
 def messages(path: Path) -> list[str]:
     """Return every line of several words that a module or a template makes, in the order of the code, with names for its places."""
-    texts = _template_texts if path.suffix == ".html" else _module_texts
+    texts = {".html": _template_texts, ".yaml": _table_texts}.get(path.suffix, _module_texts)
     found: dict[str, None] = {}
     for text in texts(path.read_text(encoding="utf-8")):
         for line in map(str.strip, text.split("\n")):
@@ -64,6 +65,11 @@ def messages(path: Path) -> list[str]:
 def _module_texts(text: str) -> Iterator[str]:
     tree = ast.parse(text)
     return _texts(tree, {id(one) for node in ast.walk(tree) for one in _unread(node)})
+
+
+def _table_texts(text: str) -> Iterator[str]:
+    for table in yaml.safe_load(text).values():
+        yield from table.values()
 
 
 def _template_texts(text: str) -> Iterator[str]:
@@ -291,7 +297,11 @@ def untranslated(path: Path) -> list[str]:
 
 def modules(place: Path) -> list[Path]:
     """Return the modules and templates of a folder, or the file itself."""
-    return sorted((*place.rglob("*.py"), *place.rglob("*.html"))) if place.is_dir() else [place]
+    return (
+        sorted((*place.rglob("*.py"), *place.rglob("*.html"), *place.rglob("roles.yaml")))
+        if place.is_dir()
+        else [place]
+    )
 
 
 def entry(text: str) -> str:

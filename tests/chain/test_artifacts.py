@@ -130,8 +130,8 @@ def test_every_artifact_is_asked_for(tmp_path):
     assert [str(one) for one in found] == [f"program: {forms}", "weights: a.w"]
 
 
-def lines_missing(*lines, pattern="", argv=(), **more):
-    check = LineCheck((Artifact(what="result line", in_log=True, line=pattern, **more),), argv)
+def lines_missing(*lines, pattern="", argv=(), names=(), **more):
+    check = LineCheck((Artifact(what="result line", in_log=True, line=pattern, **more),), argv, names)
     for line in lines:
         check.read(line)
     return explain(check.missing("infer.log"))
@@ -168,6 +168,7 @@ NOISE = (
         "class_id: [3]",
         "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
+        "类别：猫",
     ],
 )
 def test_a_result_line_is_told_from_noise(line):
@@ -209,6 +210,10 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
         ("mean nan, from nan to nan", True),
         ("clipped from 0 to inf", False),
         ("top1: nan%", True),
+        ('{"label": 3, "score": NaN}', True),
+        ("F1 on the test set is nan.", True),
+        ("Hamm_min nan", True),
+        ("得分：nan", True),
         ("Predicted: Nan Li, 0.9", False),
         ("psnr: inf, class 3", False),
         ("inf time: 3 ms", False),
@@ -221,7 +226,7 @@ def test_numbers_that_are_none_are_no_result(line, bad):
 
 
 def test_a_result_of_another_file_than_was_given_is_none():
-    given = {"reads": True, "given": "./images/demo.jpg"}
+    given = {"reads": True, "given": "./images/demo.jpg", "names": ["demo.jpg"]}
     assert lines_missing("image_name: other.jpg, class_id: 1", **given) == (
         "no result of demo.jpg in infer.log: it tells of other.jpg"
     )
@@ -229,14 +234,18 @@ def test_a_result_of_another_file_than_was_given_is_none():
     assert lines_missing("x/other.jpg: class 3", **given).endswith("it tells of x/other.jpg")
     assert lines_missing("image_name: other.jpg, class_id: 1", "image_name: demo.jpg, class_id: 1", **given) == ""
     assert lines_missing("class_id: 1, output file: out/result.jpg", **given) == ""
+    others = ("config file: a.yaml", "label_path: labels.txt", "input: x.shape", "data: val.list")
+    assert lines_missing(*others, "class 3", **given) == ""
+    folder = {"reads": True, "given": "./images/", "names": ["a.jpg", "b.jpg"]}
+    assert lines_missing("b.jpg: class 3", **folder) == ""
+    assert lines_missing("c.jpg: class 3", **folder) == "no result of images in infer.log: it tells of c.jpg"
 
 
 def test_a_line_of_the_suites_own_may_be_asked_for():
     assert lines_missing("x", "The Result: cat", pattern=r"result: \w+") == ""
-    assert lines_missing("result 12", pattern="result:") == (
-        "no result line in infer.log: nothing matches 'result:'; "
-        "result_line.txt beside the parameter file names another pattern"
-    )
+    told = "nothing matches 'result:'; result_line.txt beside the parameter file names another pattern"
+    assert lines_missing("result 12", pattern="result:", reads=True) == f"no result line in infer.log: {told}"
+    assert lines_missing("ready", reads=True).endswith(told.partition("; ")[2])
 
 
 def test_two_stars_stand_for_any_folders(tmp_path):

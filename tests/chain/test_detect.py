@@ -217,6 +217,8 @@ def test_a_known_driver_decides_whatever_keys_the_file_has(tmp_path):
     driver.write_text("\n".join(texts))
     plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
     assert plan.suite == "verbatim"
+    (export, *_) = (one for one in plan.commands if one.step == "export")
+    assert "**/*.pdmodel" in export.leaves[0].files, "the driver hands it no folder, though the file names an argument"
     told = "test_tipc/test_train_inference_python.sh of its checkout is the driver of verbatim"
     assert lint_file(path).reason == told
     for left_out in texts:

@@ -82,6 +82,22 @@ def test_a_link_to_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path, 
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "bad"), [("", False), ("lite", True), ("lite/more", False), ("lite/a.jpg", True), ("lite/all.txt", False)]
+)
+def test_a_result_is_of_a_file_of_the_data_that_are_given(go, tmp_path, given, bad):
+    (tmp_path / "lite/more/deep").mkdir(parents=True)
+    for name in ("a.jpg", "all.txt", "more/deep/b.jpg"):
+        (tmp_path / "lite" / name).touch()
+    result = go(
+        "echo more/deep/b.jpg: class 1; echo c.jpg: class 2" if not bad else "echo c.jpg: class 2",
+        step="infer",
+        leaves=(RESULT._replace(reads=True, given=given),),
+    )
+    assert (result.outcome is Outcome.FAIL) is bad
+    assert ("it tells of c.jpg" in result.reason) is bad
+
+
 def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     failed = go("echo boom; exit 3", leaves=(CHECKPOINT, RESULT))
     assert (ended(failed), failed.missing) == (("FAIL", "exit 3: boom"), ())
@@ -118,7 +134,8 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
     echo "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff"
     echo 'SystemError: (Fatal) Blocking queue is killed because the data reader raises an exception.'
     echo '  [Hint: Expected killed_ != true]'; exit 1"""
-    place = "(tools/reader.py:3)"
+    (tmp_path / "list.csv").write_bytes(b"a,1\n\xff\n")
+    place = "(tools/reader.py:3); list.csv is not UTF-8"
     assert ended(go(reader))[1] == f"exit 1: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff {place}"
     assert ended(go("echo 'sh: bc: command not found'; echo bye; exit 1"))[1] == "exit 1: sh: bc: command not found"
     long = f"FileNotFoundError: no {'folder/' * 40}x.csv"
@@ -132,7 +149,8 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
 
 def test_a_missing_result_names_what_the_program_complained_of(go):
     pattern = Artifact(what="result line", in_log=True, line="^class_id: ")
-    result = go("echo 'Image file failed to read: a.jpg'", step="infer", leaves=(pattern,))
+    noise = "echo 'W1129 00:00:49.5 1 fuse_pass.cc:232] Check of the pass failed!'"
+    result = go(f"echo 'Image file failed to read: a.jpg'; {noise}", step="infer", leaves=(pattern,))
     assert result.reason.startswith("exit 0, but its log has: Image file failed to read: a.jpg; no result line in ")
 
 

@@ -57,6 +57,14 @@ def test_the_sections_product_is_trained_and_nothing_else(tmp_path):
     assert plan.commands[0].gpus == ("0", "1", "2", "3")
 
 
+def test_a_number_of_epochs_that_is_none_is_told_in_the_originals_plan_too(tmp_path):
+    text = (SAMPLES.parent / "kind_samples/benchmark_train/paddledetection.txt").read_text()
+    path = tmp_path / "train_infer_python.txt"
+    path.write_text(text.replace("model_name:yolo_slim", "model_name:hrnet").replace("\nepoch:1\n", "\nepoch:many\n"))
+    with pytest.raises(ParamsError, match="is no number of epochs"):
+        load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddledetection", legacy=True)
+
+
 def test_one_gpu_is_profiled_first(tmp_path):
     profiled, measured = planned(tmp_path, argument=ONE).commands
     assert profiled.id == "train[bs8_fp32_DP_N1C1;profiled]"

@@ -157,26 +157,6 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
 
 
 @pytest.mark.parametrize(
-    ("changes", "severity", "line", "message"),
-    [
-        ([("infer_quant", "infer_quant:False|True")], "warning", 39, "has 2 entries, infer_model has 1"),
-        ([("infer_export", "infer_export:a.py|b.py")], "warning", 38, "has 2 entries, infer_model has 1"),
-        ([("--bs", "--bs:1|1")], "warning", 44, "has '1' twice"),
-        ([("--precision", "--precision:fp32|int8")], "warning", 46, "'int8' is for quantized models, and none is"),
-        ([("gpu_list", "gpu_list:0"), ("--device", "--device:cpu")], "warning", 5, "hands 'cpu' to the entry '0'"),
-        ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
-        ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),
-        ([("eval:", "eval:None")], "warning", 24, "'None' is taken for a program, in the original, too"),
-    ],
-)
-def test_useless_values(lint, changes, severity, line, message):
-    text = edit(TEMPLATE, *changes)
-    if "\n" in changes[0][1]:
-        text = text.replace("--x:1\nnull:null\n", "--x:1\n")
-    assert has(lint(text), "useless", severity, line, message)
-
-
-@pytest.mark.parametrize(
     ("change", "code", "line", "message"),
     [
         (("--batch-size", "--batch-size 4"), "default", 9, "has no colon, so it has no value"),
@@ -319,16 +299,6 @@ def test_line_ends_of_windows_are_a_remark(lint):
     found = lint(TEMPLATE.replace("\n", "\r\n"))
     assert has(found, "text", "info", 0, "lines end with CR LF")
     assert not any(one[0] == "text" for one in lint(TEMPLATE))
-
-
-def test_a_setting_is_useless_only_if_every_mode_was_looked_at(lint):
-    text = edit(
-        TEMPLATE,
-        ("--mkldnn", "--mkldnn:False|True"),
-        ("infer_quant", "infer_quant:True"),
-        ("--precision", "--precision:fp32"),
-    )
-    assert not any(one[0] == "useless" and one[2] in (42, 46) for one in lint(text, modes=[Mode.WHOLE_INFER]))
 
 
 def test_no_file_breaks_it(tmp_path):

@@ -412,6 +412,13 @@ def test_a_file_of_30_lines_infers_on_the_programs_own_data():
     assert [word.partition("=")[0] for word in infer.argv[2:]] == ["--use-gpu", "--model-dir", "--batch-size"]
 
 
+def test_a_program_that_names_its_model_needs_no_line_for_it():
+    short = TUTORIAL.replace("--model-dir:./output/net_infer/\n--img-path:./images/demo.jpg\n", "")
+    plan = make(edit(short, ("inference:", "inference:infer.py --model-dir ./exported")), suite="tutorial")
+    (infer, *_) = (one for one in plan.commands if one.step == "infer")
+    assert infer.argv[2:] == ("--model-dir", "./exported", "--use-gpu=True", "--batch-size=1", "--benchmark=True")
+
+
 def test_a_list_where_the_suite_takes_one_device_is_told_as_such():
     with pytest.raises(ParamsError, match=r"use_gpu.*is a list, and PaddleDetection hands one value to all entries"):
         make(edit(SUITE_FILES["paddledetection"], ("use_gpu", "use_gpu:True|True")), suite="paddledetection")
@@ -559,3 +566,12 @@ def test_a_training_that_names_nothing_and_that_nothing_follows_is_judged_by_its
     assert saves.leaves
     (named,) = make(edit(TUTORIAL, *ALONE[1:], ("--output-dir", "null:null")), suite="tutorial").commands
     assert named.leaves
+
+
+def test_an_export_that_gets_trained_weights_alone_may_write_anywhere(tmp_path):
+    text = edit(TUTORIAL, ("--save-inference-dir", "null:null"))
+    (tmp_path / "net.txt").write_text(text)
+    plan = load_plan(tmp_path / "net.txt", Mode.LITE_TRAIN_LITE_INFER, suite="tutorial")
+    (export,) = (one for one in plan.commands if one.step == "export")
+    assert [one.files[0] for one in export.leaves] == ["**/*.pdmodel", "**/*.pdiparams"]
+    assert any("looked for in the whole checkout" in note for note in plan.notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shlex
@@ -326,29 +325,6 @@ def test_a_missing_file_is_refused(tmp_path, capsys):
     (tmp_path / "f.txt").write_text(fenced("text"))
     assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml: cannot be read" in capsys.readouterr().err
-
-
-def test_every_chain_that_was_really_run_stands_in_the_table():
-    with (ROOT / "docs/results/suites.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["chain"] == "train_infer_python"]
-    for suite in all_suites():
-        for one in suite.verified:
-            same = [row for row in rows if row["commit"].startswith(one.commit) and row["paddle"] == one.paddle]
-            assert any(row["model"].endswith(one.model) for row in same), (suite.name, one)
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("{commit: a1, model: net, paddle: 3.3.1}", "verified.0.date"),
-        ("{commit: a1, model: net, paddle: 3.3.1, date: yesterday}", "a day, as 2026-11-22"),
-        ("{commit: a1, model: net, paddle: 3.3.1, date: 2026-11-22, gpu: 1}", "gpu"),
-    ],
-)
-def test_what_was_run_is_said_whole(tmp_path, entry, message):
-    (tmp_path / "s.yaml").write_text(f"suite: s\nextends: template\ntitle: S\nverified: [{entry}]\n")
-    with pytest.raises(ProfileError, match=message):
-        get_suite(str(tmp_path / "s.yaml"))
 
 
 def test_a_role_that_no_line_stands_for_must_be_named(tmp_path):

@@ -148,6 +148,12 @@ def test_scripts_are_bash_and_leave_the_shell_as_it_was(chain, capsys, monkeypat
     assert done.stdout == "none none none\n"
 
 
+def test_weights_that_are_found_at_the_start_are_named_from_the_runs_folder(tmp_path, capsys):
+    (tmp_path / "clas.txt").write_text((ROOT / "tests/conformance/samples/paddleclas/resnet_amp.txt").read_text())
+    text = plan_text(capsys, tmp_path / "clas.txt", "lite_train_lite_infer", "--suite", "paddleclas")
+    assert re.search(r"weights: the first of these that exists: \w+_train_gpus_", text)
+
+
 def test_the_originals_script_has_its_wrappers_and_patterns(tmp_path, capsys):
     (tmp_path / "det.txt").write_text(DETECTION)
     legacy = ("--legacy", "--suite", "paddledetection")

@@ -170,6 +170,8 @@ def test_a_program_that_is_not_in_the_checkout_is_told_before_anything_starts(ca
     Path("eval.py").touch()
     assert go(LEAVES, text=TEMPLATE) == 2
     assert "p.txt:16: train.py, which train[norm_train;gpus=-1] runs, is not in " in capsys.readouterr().err
+    assert go(LEAVES, text=edit(TEMPLATE, ("gpu_list", "gpu_list:0,1"), ("norm_train", "norm_train:-u train.py"))) == 2
+    assert "p.txt:16: train.py, which train[norm_train;gpus=0,1] runs, is not in " in capsys.readouterr().err
     assert not OUT.exists()
 
 

@@ -39,7 +39,10 @@ _NOISE = re.compile(
 )
 _LOGGED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[ T][\d:,.]+\]?[\s-]*(?:\w+\s+)?\[?(?:INFO|DEBUG)?\]?:?\s*")
 """What a logger writes in front of a line."""
-_RESULT = re.compile(r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done", re.IGNORECASE)
+_RESULT = re.compile(
+    r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done|结果|预测|类别|标签|得分|概率|保存",
+    re.IGNORECASE,
+)
 _NO_NUMBER = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*", re.IGNORECASE
 )
@@ -47,16 +50,17 @@ _NO_NUMBER = re.compile(
 _SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
 _NUMBERLESS = r"[-+]?(?:nan|NaN|NAN|[Ii]nf(?:inity)?|INF)"
 _UNREAL = re.compile(
-    rf"(?:[=:,(\[|]\s*|(?:\d\.?|nan)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)(?:\s+is)?\s+){_NUMBERLESS}"
-    rf"(?=[\s,;)\]|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
+    rf"(?:[=:\uff1a,(\[|>\t]\s*|(?:\d\.?|nan|is|\w_\w+)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)\s+){_NUMBERLESS}"
+    rf"(?=[\s.,;)\]}}|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
 )
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
 """The one measure that is infinite for images that are equal."""
 _READ = re.compile(
-    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+\.(?:jpe?g|png|bmp|mp4|avi|wav):))"
-    r"(?P<file>[^\s,;:'\"()=]+\.\w{2,5})\b",
+    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+:))(?P<file>[^\s,;:'\"()=]+"
+    r"\.(?:jpe?g|png|bmp|tiff?|webp|gif|mp4|avi|mov|wav|flac|npy|npz|nii))\b",
     re.IGNORECASE,
 )
+"""A file of data that a line tells of; files of settings, models and lists are none."""
 _WRITTEN = re.compile(r"sav|writ|output|result", re.IGNORECASE)
 """What a line has that tells of a file that was written."""
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
@@ -215,13 +219,13 @@ def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
 class LineCheck:
     """Reads a log, line by line: results that artifacts ask for, their numbers, and an exception at its end.
 
-    What a command repeats of its words is no result.
+    What a command repeats of its words is no result, nor what it tells of a file that is none of those ``given``.
     """
 
-    def __init__(self, leaves: Iterable[Artifact], argv: Sequence[str] = ()) -> None:
+    def __init__(self, leaves: Iterable[Artifact], argv: Sequence[str] = (), given: Sequence[str] = ()) -> None:
         self.wanted = [one for one in leaves if one.in_log]
         self.waiting = [(one, re.compile(one.line, re.IGNORECASE)) for one in self.wanted]
-        self.given = next((os.path.basename(one.given) for one in self.wanted if one.given), "")  # noqa: PTH119 - a word
+        self.given = frozenset(given)
         names = (word.partition("=")[0] for word in argv if "=" in word or word.startswith("--"))
         self.settings = {name.strip("-").replace("-", "_").lower() for name in names}
         self.in_traceback = self.counts = False
@@ -243,9 +247,11 @@ class LineCheck:
             return
         if not self.unreal and _UNREAL.search(line) and not _ALIKE.search(line):
             self.unreal = line.strip()
-        if self.given and self.given in line:
-            self.given = self.other = ""
-        elif self.given and not self.other and not _WRITTEN.search(line) and (found := _READ.search(line)):
+        found = _READ.search(line) if self.given else None
+        name = os.path.basename(found["file"]) if found else ""  # noqa: PTH119 - a word
+        if name in self.given or (len(self.given) == 1 and min(self.given) in line):
+            self.given, self.other = frozenset(), ""
+        elif found and not self.other and not _WRITTEN.search(line):
             self.other = found["file"]
 
     def _is_noise(self, line: str) -> bool:
@@ -269,10 +275,12 @@ class LineCheck:
         found = {"end without an exception": self.raised, "finite result": self.unreal}
         told = [Missing(what=what, looked=log, why=f" in {log}: {line}") for what, line in found.items() if line]
         if self.other:
-            told.append(Missing(what=f"result of {self.given}", looked=log, why=f" in {log}: it tells of {self.other}"))
+            what = f"result of {os.path.basename(os.path.normpath(self.wanted[0].given))}"  # noqa: PTH119 - a word
+            told.append(Missing(what=what, looked=log, why=f" in {log}: it tells of {self.other}"))
         for one, _ in self.waiting:
-            why = f"nothing matches {one.line!r}; {PATTERN_HINT}" if one.line else USUAL
-            told.append(Missing(what=one.what, looked=log, why=f" in {log}: {why}"))
+            why = f"nothing matches {one.line!r}" if one.line else USUAL
+            hint = f"; {PATTERN_HINT}" if one.reads else ""
+            told.append(Missing(what=one.what, looked=log, why=f" in {log}: {why}{hint}"))
         return tuple(told)
 
 

@@ -373,13 +373,15 @@ class Expansion(PlanDraft):
         seen = posixpath.join(self.above_inference, folder)
         return seen if self.legacy else posixpath.normpath(seen)
 
-    def is_told(self, argv: Words, folder: str, role: str) -> bool:
-        """Return whether a command gets its folder; if not, where it writes is not known, which is told."""
-        slot = self.spec.slots.get(role)
-        if any(folder in word for word in argv) or (slot is not None and slot.key not in NOTHING):
+    def is_told(self, argv: Words, folder: str, role: str, weights: str = "\0") -> bool:
+        """Return whether a command gets its folder, and not only ``weights`` in it; if not, where it writes is not known, which is told."""
+        if any(folder in word and weights not in word for word in argv):
             return True
-        message = "names no argument for the folder, so what the program writes is looked for in the whole checkout"
+        slot = self.spec.slots.get(role)
         if slot is not None and slot.line:
+            message = "names no argument for the folder, so what the program writes is looked for in the whole checkout"
+            if slot.key not in NOTHING:
+                message = "is handed to no program, so what the program writes is looked for in the whole checkout"
             self.tell("default", message, slot)
         return False
 

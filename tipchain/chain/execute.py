@@ -7,9 +7,10 @@ import re
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import count, islice, takewhile
 from math import isfinite
 from pathlib import Path
@@ -29,10 +30,11 @@ from tipchain.chain.artifacts import (
 )
 from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, STUCK, Ending, Stop, call
+from tipchain.chain.profiles import SHIPPED
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.machine import signal_name, signal_within
-from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
+from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome, ProfileError
 from tipchain.modes import DataFolders, Mode, data_folders
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
@@ -63,61 +65,22 @@ _HINTS = ("acc@", "average", "total ")
 _EVALUATION = re.compile(r"\[eval|\[val\b|\bval +(?:step|epoch|loss)|\btest:|\beval iter")
 
 
-def _table(**names: str) -> dict[str, str]:
-    """Return the figure for each of the names in a log, given the other way round."""
-    return {name: figure for figure, text in names.items() for name in text.split()}
-
-
-_METRICS = _table(
-    top1="top1 acc1 acc_top1 top1_acc top1_avg avg_acc1",
-    top5="top5 acc5 acc_top5 top5_acc top5_avg avg_acc5",
-    acc="acc accuracy",
-    miou="miou",
-    dice="dice mdice",
-    kappa="kappa",
-    auc="auc",
-    psnr="psnr",
-    ssim="ssim",
-    fid="fid",
-    map="map",
-)
-_SPEED = _table(
-    loss="loss total_loss loss_avg avg_loss",
-    ips="ips img/s",
-    avg_ips="avg_ips",
-    batch_cost_s="batch_cost avg_batch_cost",
-    reader_cost_s="reader_cost avg_reader_cost data_cost",
-)
-_TRAINING = _table(lr="lr learning_rate")
-_INFERENCE = _table(
-    preprocess_ms="preprocess_time(ms)",
-    inference_ms="inference_time(ms)",
-    postprocess_ms="postprocess_time(ms)",
-    total_ms="total_time(ms)",
-    avg_ms="avg_time_cost(ms)",
-    qps="qps",
-    cpu_rss_mb="cpu_rss(mb) cpu_rss",
-    gpu_rss_mb="gpu_rss(mb) gpu_rss",
-    gpu_util="gpu_util",
-    batch_size="batch_size",
-    data_num="data_num img_num",
-    ips="ips",
-)
-_COMPARISON = _table(
-    difference_ratio="difference_ratio",
-    disagreement="disagreement",
-    relative_error="relative_error",
-    metric_drop="metric_drop",
-    top1="top1",
-    miou="miou",
-)
-_OF_STEP: Mapping[str, Mapping[str, str]] = {
-    "train": _METRICS | _SPEED | _TRAINING,
-    "eval": _METRICS | _SPEED,
-    "infer": _METRICS | _INFERENCE,
-    "compare": _COMPARISON,
+_OF_STEP: Mapping[str, Sequence[str]] = {
+    "train": ("metrics", "speed", "training"),
+    "eval": ("metrics", "speed"),
+    "infer": ("metrics", "inference"),
+    "compare": ("comparison",),
 }
-_METRIC_FIGURES = frozenset({*_METRICS.values(), "map50", "map75"})
+"""Which tables of figures count for a step."""
+
+
+@cache
+def _figure_names(*tables: str) -> Mapping[str, str]:
+    """Return the figure for each of the names in a log."""
+    from tipchain.core.yaml_reader import load_yaml
+
+    data = load_yaml(SHIPPED / "kinds/figures.yaml", ProfileError, "a kind's data").data
+    return {name: figure for table in tables for figure, text in data[table].items() for name in text.split()}
 
 
 class FigureReader:
@@ -132,8 +95,9 @@ class FigureReader:
         self.speed, self.unit, self.speeds = speed, "", list[float]()
         self.epoch, self.in_epoch, self.begun = "", 0, 0
         self.trains = step == "train"
-        self.names = _OF_STEP.get(step, {})
-        self.wanted = {*self.names.values(), *_METRIC_FIGURES}
+        self.names = _figure_names(*_OF_STEP.get(step, ()))
+        self.metrics = {*_figure_names("metrics").values(), "map50", "map75"}
+        self.wanted = {*self.names.values(), *self.metrics}
         self.wanted |= {"total_s", "avg_ms", "data_num"} if step == "infer" else set()
         self.last: dict[str, float] = {}
         self.parts: dict[str, float] = {}
@@ -168,7 +132,7 @@ class FigureReader:
 
     def _note(self, figure: str, value: float, *, is_evaluation: bool) -> None:
         if is_evaluation:
-            if figure in _METRIC_FIGURES:
+            if figure in self.metrics:
                 self.evaluated[figure] = value
             return
         self.last[figure] = value
@@ -193,7 +157,7 @@ class FigureReader:
     def lost(self) -> str:
         """Return the last loss, without one a part of it, or metric that is no finite number; "" for none."""
         values = {"loss": self.last["loss"]} if "loss" in self.last else dict(self.parts)
-        values |= {name: value for name, value in self.figures().items() if name in _METRIC_FIGURES - {"psnr"}}
+        values |= {name: value for name, value in self.figures().items() if name in self.metrics - {"psnr"}}
         return next((f"{name} {value}" for name, value in values.items() if not isfinite(value)), "")
 
     def unmeasured(self) -> str:
@@ -284,7 +248,7 @@ class ErrorReader:
             if not (self.last and _SECONDHAND.search(line)):
                 self.last = shortened(line) + self.frame
             self.at = self.number
-        elif not line.startswith(" ") and _COMPLAINT.search(line):
+        elif not re.match(r"\s|[IW]\d{4}", line) and _COMPLAINT.search(line):
             self.complained = shortened(line)
         if not line.startswith(" "):
             self.frame = ""
@@ -312,6 +276,7 @@ LAUNCHERS = ("paddle.distributed.launch", "fleetrun")
 WORKER_LINES = 20
 
 
+TEXT_FILES = frozenset(".csv .tsv .txt .list .lst .json .jsonl .yaml .yml".split())
 RESULT_FILES = frozenset(
     ".npy .npz .png .jpg .jpeg .bmp .gif .tif .tiff .mp4 .avi .wav .csv .mat .ply .obj .nii .gz .pkl".split()
 )
@@ -405,6 +370,7 @@ def run_command(
     except Exception as error:  # noqa: BLE001 - the one place where an exception becomes a result
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     outcome, reason = judge(command, ending, seen)
+    reason = _with_file(reason, place.root) if reason else ""
     if _NO_DATA.search(reason) and (place.root / "test_tipc/prepare.sh").is_file():
         reason += "; `tipchain prepare` makes the data of a mode"
     result = Result(
@@ -436,10 +402,16 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     names_folder = any(word.partition("=")[0] in ("--log_dir", "--log-dir") for word in words)
     if command.launched and VARIABLE not in command.env and not names_folder:
         env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
-    here = place.root / command.cwd
-    known = [one if os.path.isfile(here / one.given) else one._replace(given="") for one in command.leaves]  # noqa: PTH113
-    before, lines = snapshot(command.leaves, place.root), LineCheck(known, command.argv)
+    given = next((place.root / command.cwd / one.given for one in command.leaves if one.given), None)
+    before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves, command.argv, _names(given))
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
+
+
+def _names(given: Path | None) -> list[str]:
+    """Return the name of a file of data, or of a folder and all files below it; none where they are not known, as of a list."""
+    if given is None or given.suffix in TEXT_FILES or not os.path.exists(given):  # noqa: PTH110 - False for what is no name
+        return []
+    return [given.name, *(name for _, _, names in os.walk(given) for name in names)]
 
 
 def _link(name: Path, target: Path) -> None:
@@ -479,7 +451,7 @@ def has_own_python(root: Path) -> bool:
     return Path(sys.prefix).is_relative_to(root)
 
 
-def search_path(root: Path, *, projects: bool | None = None, given: str | None = None) -> str:
+def search_path(root: Path, *, given: str | None = None) -> str:
     """Return the PATH of commands: where ``python`` is looked for.
 
     The environment that tipchain runs in comes first if it is the project's own, below ``root``. Elsewhere (a suite's
@@ -487,13 +459,11 @@ def search_path(root: Path, *, projects: bool | None = None, given: str | None =
 
     Args:
         root: the project's folder.
-        projects: whether the environment counts as the project's own; looked up if None.
         given: the PATH to begin with; this process's if None.
     """
     own = str(Path(sys.executable).parent)
     given = os.environ.get("PATH", os.defpath) if given is None else given
-    projects = has_own_python(root) if projects is None else projects
-    return os.pathsep.join(filter(None, (own, given) if projects else (given, own)))
+    return os.pathsep.join(filter(None, (own, given) if has_own_python(root) else (given, own)))
 
 
 def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop | None) -> Ending:
@@ -531,8 +501,8 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
             if raised := check.missing(name):
                 missing += raised
                 break
-        if any(one.why.endswith(USUAL) for one in missing) and _wrote_a_result(ready, place):
-            missing = tuple(one for one in missing if not one.why.endswith(USUAL))
+        if any(USUAL in one.why for one in missing) and _wrote_a_result(ready, place):
+            missing = tuple(one for one in missing if USUAL not in one.why)
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
@@ -555,12 +525,29 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
 def _wrote_a_result(ready: _Ready, place: Place) -> bool:
     if ready.start is None or ready.command.step != "infer":
         return False
-    files = (Path(folder, name) for folder, _, names in os.walk(place.root) for name in names)
-    for path in islice(files, MOST_FILES):
-        state = stamp(path) if path.suffix.lower() in RESULT_FILES else None
+    for path in _files(place.root, RESULT_FILES):
+        state = stamp(path)
         if state and state.size and state.device == ready.start.device and state.ctime_ns > ready.start.ctime_ns:
             return True
     return False
+
+
+def _files(root: Path, endings: Collection[str]) -> Iterator[Path]:
+    files = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return (path for path in islice(files, MOST_FILES) if path.suffix.lower() in endings)
+
+
+def _with_file(error: str, root: Path) -> str:
+    """Add the text file that has the byte which an error could not decode."""
+    byte = re.search(r"can't decode byte 0x(\w\w)", error)
+    for path in _files(root, TEXT_FILES) if byte else ():
+        data = path.read_bytes() if path.is_file() else b""
+        try:
+            data.decode()
+        except UnicodeDecodeError as found:
+            if byte and data[found.start] == int(byte[1], 16):
+                return f"{error}; {path.relative_to(root)} is not UTF-8"
+    return error
 
 
 def _worker_logs(ready: _Ready, place: Place) -> Iterator[tuple[str, Path]]:

@@ -216,7 +216,7 @@ class _Trainings(Expansion):
             "finds": self.finds(run.facts["weights"]),
         }
         if step == "export":
-            folder = run.save if self.is_told(argv, run.save, "export_save") else ""
+            folder = run.save if self.is_told(argv, run.save, "export_save", run.facts["weights"]) else ""
             return self.export(run.label, argv, folder, log=log, usual=usual, **more)
         leaves = (Artifact(what="result line", in_log=True),) if step == "eval" else ()
         command = Command(id=run.label, step=step, argv=argv, leaves=leaves, **more)
@@ -357,7 +357,7 @@ def _export_given(plan: Expansion, program: Words, label: str, facts: Facts) -> 
     return plan.export(
         label or spec.mode.value,
         argv,
-        folder if plan.is_told(argv, folder, "export_save") else "",
+        folder if whole.style == "quantize" or plan.is_told(argv, folder, "export_save") else "",
         log=plan.filler.fill(whole.log, facts),
         env={} if plan.options.gpu_id is None else {VISIBLE: plan.options.gpu_id},
         leg=label or "whole_infer",

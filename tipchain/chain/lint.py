@@ -1,4 +1,4 @@
-"""Look at parameter files without running anything: what each line means, what is wrong or missing, and how much of a suite is covered."""
+"""Look at parameter files without running anything: what each line means, and what is wrong or missing."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ import os
 import posixpath
 import re
 import shutil
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tipchain.chain.build import MODE_NAMES, SpecReader, legacy_spec
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
+from tipchain.chain.build import SpecReader, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, Told, tell_kind
 from tipchain.chain.load import (
     DRIVER,
-    FOLDER,
     checkout,
     driver_advice,
     driver_text,
-    file_kind,
     fits,
     is_driver_of,
     layout_advice,
-    load_plan,
     marks_in_checkout,
     marks_in_file,
     suite_of,
@@ -58,11 +53,8 @@ from tipchain.chain.slots import (
 )
 from tipchain.chain.suites import SEVERITIES, LintFinding, Suite
 from tipchain.core.language import listed, many
-from tipchain.errors import ParamsError, TipchainError
+from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
-
-if TYPE_CHECKING:
-    pass
 
 Plans = Mapping[Mode, Plan]
 NAMES = {"model_name", "python", "train_model_name", "inference_dir"}
@@ -81,15 +73,11 @@ class Line(NamedTuple):
 
 
 def explain(
-    file: ParamFile,
-    slots: Slots,
-    plans: Iterable[Plan],
-    ours: Collection[str],
-    meanings: Mapping[str, str] | None = None,
+    file: ParamFile, slots: Slots, plans: Iterable[Plan], ours: Collection[str], kind: str = "all"
 ) -> tuple[Line, ...]:
     """Return the lines of ``file`` with what they are for, and which commands get them.
 
-    ``ours`` are the sections whose lines are read; ``meanings`` says what roles are for in another kind of chain.
+    ``ours`` are the sections whose lines are read.
     """
     by_line = {slot.line: slot for slot in slots.values()}
     commands = list({one.id: one for plan in plans for one in plan.commands}.values())
@@ -100,8 +88,7 @@ def explain(
         section = header[1] if header else section
         slot = by_line.get(number)
         if slot is not None:
-            said = (meanings or {}).get(slot.role) or meaning(slot.role)
-            lines.append(Line(number, text, slot.role, said, _use(slot, commands)))
+            lines.append(Line(number, text, slot.role, meaning(slot.role, kind), _use(slot, commands)))
         elif header:
             said = "section" if section in ours else "section of another driver, which chains do not read"
             lines.append(Line(number, text, "", said, ""))
@@ -136,52 +123,28 @@ DIFFERS = "original"
 """Of what the original driver would run otherwise."""
 UNKNOWN = "unknown"
 """Of what is said about a file that is not looked at."""
-SPELT_NULL = ("null", "none", "nil", "~", "n/a")
 _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
 
 
-class Disk:
-    """What is on the disk, each path looked at once."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, bool] = {}
-
-    def has(self, path: str) -> bool:
-        """Return whether ``path`` is there."""
-        if path not in self.seen:
-            self.seen[path] = os.path.exists(path)  # noqa: PTH110 - False for names that no disk takes
-        return self.seen[path]
-
-    def finds(self, program: str) -> bool:
-        """Return whether ``program`` can be started."""
-        name = f"\0{program}"
-        if name not in self.seen:
-            self.seen[name] = shutil.which(program) is not None
-        return self.seen[name]
-
-
-def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> Iterator[LintFinding]:
+def missing_paths(slots: Slots, suite: Suite, root: Path | None) -> Iterator[LintFinding]:
     """Yield what the programs of ``slots`` name and the checkout ``root`` lacks.
 
     Without sign that ``root`` is the suite's checkout, by its folders or by one of the programs, nothing is said.
     """
     python = slots["python"]
     words = _words(python, python.value)
-    if words and words != ("null",) and not disk.finds(words[0]):
+    if words and words != ("null",) and not shutil.which(words[0]):
         message = f"{words[0]} cannot be started here; --python PATH names another interpreter"
         yield LintFinding.at(python, PATHS_CODE, message, "info")
     if root is None:
         return
-    found = [
-        (slot, path, disk.has(posixpath.join(str(root), path)))
-        for slot in slots.values()
-        for path in _named(slot, suite)
-    ]
-    ours = any(disk.has(str(root / folder)) for folder in suite.marks.folders)
+    named = ((slot, path) for slot in slots.values() for path in _named(slot, suite))
+    found = [(slot, path, os.path.exists(root / path)) for slot, path in named]  # noqa: PTH110 - False for names that no disk takes
+    ours = any((root / folder).exists() for folder in suite.marks.folders)
     if not ours and (suite.marks.folders or not any(there for _, _, there in found)):
         return
-    if suite.infer.cwd != "." and not disk.has(str(root / suite.infer.cwd)):
+    if suite.infer.cwd != "." and not (root / suite.infer.cwd).exists():
         yield LintFinding.at(slots["inference"], "cwd", f"the folder {suite.infer.cwd}, to infer in, is not in {root}")
         found = [one for one in found if one[0].role != "inference"]
     for slot, path, there in found:
@@ -210,99 +173,6 @@ def _paths(words: Words) -> Iterator[str]:
         value = match["value"] if match["value"] is not None else "".join(words[index + 1 : index + 2])
         if value and not value.startswith("-") and not re.search(r"[*?{}=]|://", value):
             yield value
-
-
-USELESS_CODE = "useless"
-EVERY_MODE = frozenset(mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
-
-
-def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    """Yield what in ``slots`` does nothing in any of ``plans``."""
-    for slot in (slots[role] for role in ("epoch", "batch") if role in slots and role not in suite.mode_lists):
-        if any(one.partition("=")[0] in MODE_NAMES for one in slot.values if "=" in one):
-            yield _value_finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
-    yield from _lengths(slots, suite)
-    yield from _devices(slots, suite)
-    yield from _axis_values(slots, suite, plans)
-    yield from _quantized(slots, suite)
-    eval_, extra = slots["eval"], slots.get("extra_eval")
-    if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
-        yield _value_finding(extra, "is never passed: eval is null")
-    for slot in slots.values():
-        if (
-            PROGRAMS.fullmatch(slot.role)
-            and slot.key not in NOTHING
-            and slot.value.lower() in SPELT_NULL
-            and not slot.absent
-        ):
-            yield _value_finding(
-                slot, f"{slot.value!r} is taken for a program, in the original, too; null leaves the step out"
-            )
-
-
-def _value_finding(slot: Slot, message: str) -> LintFinding:
-    return LintFinding.at(slot, USELESS_CODE, message)
-
-
-def _lengths(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    models = slots["infer_model"]
-    for role in ("infer_export", "infer_quant"):
-        slot = slots.get(role)
-        if slot is None or role in suite.unread or models.absent or slot.absent:
-            continue
-        if len(slot.values) > len(models.values):
-            yield _value_finding(slot, f"has {len(slot.values)} entries, {models.key} has {len(models.values)}")
-        elif role == "infer_quant" and len(slot.values) < len(models.values):
-            told = f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
-            yield _value_finding(slot, f"{told}: nothing says whether the others are quantized")
-
-
-def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    gpus, devices = slots["gpu_list"], slots.get("use_gpu")
-    if suite.devices.parameter != "each" or devices is None:
-        return
-    for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
-        wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
-        if wrong and devices.key not in NOTHING:
-            yield _value_finding(devices, f"hands {value!r} to the entry {gpu!r} of gpu_list")
-
-
-def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
-    used = {part for one in inferences for part in one.id.partition("[")[2].rpartition("]")[0].split(";")}
-    kinds = {kind for kind in suite.infer.rules if kind in used}
-    for role, devices in _axes(suite).items():
-        slot = slots[role]
-        if slot.key in NOTHING:
-            continue
-        yield from (
-            _value_finding(slot, f"has {one!r} twice") for one, count in Counter(slot.values).items() if count > 1
-        )
-        if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
-            continue
-        name = SHORT_NAMES.get(role, role)
-        for value in dict.fromkeys(slot.values) if devices & kinds else ():
-            if value not in NOTHING and f"{name}={value}" not in used:
-                yield _value_finding(slot, f"{value!r} is in no command: no combination with it can be")
-
-
-def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    """Yield an int8 that stands for models of which none is quantized."""
-    slot, quant, pact = slots.get("precision"), slots.get("infer_quant"), slots.get("train_pact")
-    trained = pact is not None and not {pact.key, "pact"}.isdisjoint(slots["trainer"].values)
-    if slot is None or quant is None or slot.key in NOTHING or suite.klquant == "quantize":
-        return
-    for value in dict.fromkeys(slot.values):
-        if "int8" in value and not trained and "True" not in quant.values:
-            yield _value_finding(slot, f"{value!r} is for quantized models, and none is: infer_quant has no True")
-
-
-def _axes(suite: Suite) -> dict[str, set[str]]:
-    axes: dict[str, set[str]] = {}
-    for kind, rule in suite.infer.rules.items():
-        for role in rule.axes:
-            axes.setdefault(role, set()).add(kind)
-    return axes
 
 
 # Every mode that the suite has is planned; what is found in all of them is said once.
@@ -368,7 +238,6 @@ def lint_file(
     suite: str | None = None,
     modes: Sequence[Mode] = CHAIN_MODES,
     explained: bool = False,
-    disk: Disk | None = None,
     chain: str | None = None,
 ) -> Linted:
     """Return what is to be said about the file at ``path``, whose kind and suite are told from it where they are None.
@@ -379,7 +248,6 @@ def lint_file(
         modes: the modes to look at; klquant_whole_infer only where the suite has it. A file of another kind of chain
             is looked at in that kind's.
         explained: say what each line means, too.
-        disk: the answers of the disk; to look at each path once for many files.
         chain: the kind of chain.
 
     Raises:
@@ -418,8 +286,7 @@ def lint_file(
     if slots is None:
         return linted._replace(found=_sorted(Found(finding=one) for one in found))
     plans, per_mode = _planned(text, file, slots, chosen, modes)
-    found += useless_values(slots, chosen, plans)
-    found += missing_paths(slots, chosen, root, disk or Disk())
+    found += missing_paths(slots, chosen, root)
     together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(chosen, file) for name in one.names)}
     lines = explain(file, slots, plans.values(), ours) if explained else ()
@@ -466,7 +333,7 @@ def _lint_kind(
         except ParamsError as error:  # noqa: PERF203 - each mode has its own
             per_mode[request.mode] = [refusal(error, "value")]
     together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
-    lines = explain(own, slots, planned, (), module.MEANINGS) if explained else ()
+    lines = explain(own, slots, planned, (), kind.name) if explained else ()
     return linted._replace(found=_sorted(together), lines=lines)
 
 
@@ -590,134 +457,3 @@ def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
         return (finding.line or 10**9, rank, finding.code, finding.message)
 
     return tuple(sorted(dict.fromkeys(found), key=place))
-
-
-# How much of a suite's TIPC is covered: its drivers, its parameter files of each kind, and what comes of them.
-
-
-NO_DRIVERS = ("prepare", "common_func", "utils_func", "build_server", "run_")
-"""How the names of scripts begin that prepare or help, and run no chain."""
-
-BENCHMARK = "benchmark_train"
-"""The kind whose files are those of training chains, with a section of their own."""
-LEADS_TO_OTHERS = ("export", "configure", "push")
-"""Steps after which nothing has been tried yet."""
-
-
-class Covered(NamedTuple):
-    """One kind of chain in a checkout.
-
-    Attributes:
-        drivers: the suite's scripts for it, below the checkout.
-        files: number of parameter files.
-        run: number of those of which something can be run, as far as can be told without running it.
-        skipped: numbers of those of which every command is skipped, by the reason.
-        refused: numbers of those that cannot be planned, by the reason.
-    """
-
-    kind: str
-    drivers: tuple[str, ...]
-    files: int
-    run: int
-    skipped: Mapping[str, int]
-    refused: Mapping[str, int]
-
-
-class Coverage(NamedTuple):
-    """A checkout's TIPC: each kind that it has a driver or files of, and drivers that are no kind's."""
-
-    root: str
-    kinds: tuple[Covered, ...]
-    others: tuple[str, ...]
-
-    @property
-    def files(self) -> int:
-        """Parameter files, each counted for every kind that it is for."""
-        return sum(one.files for one in self.kinds)
-
-    @property
-    def run(self) -> int:
-        """Those of which something can be run."""
-        return sum(one.run for one in self.kinds)
-
-
-def is_checkout(folder: Path) -> bool:
-    """Tell whether a folder is a suite's checkout: it holds a ``test_tipc`` with a script."""
-    return any((folder / FOLDER).glob("*.sh"))
-
-
-def survey(root: Path) -> Coverage:
-    """Return the coverage of the checkout ``root``; its files are planned, none is run."""
-    scripts = sorted((root / FOLDER).glob("*.sh"))
-    drivers: dict[str, list[str]] = {}
-    others = []
-    for path in scripts:
-        # A driver, or a variant of it for other hardware, as ``..._npu.sh``.
-        stems = {name: kind.driver.removesuffix(".sh") for name, kind in KINDS.items()}
-        own = [name for name, stem in stems.items() if path.name.startswith((f"{stem}.sh", f"{stem}_", f"{stem}v2.sh"))]
-        if own:
-            drivers.setdefault(own[0], []).append(f"{FOLDER}/{path.name}")
-        elif not path.name.startswith(NO_DRIVERS):
-            others.append(f"{FOLDER}/{path.name}")
-    files = files_by_kind(root)
-    kinds = [name for name in (TRAIN_INFER, *KINDS) if name in drivers or name in files]
-    covered = (_covered(name, drivers.get(name, ()), files.get(name, ()), root) for name in dict.fromkeys(kinds))
-    return Coverage(root=str(root), kinds=tuple(covered), others=tuple(others))
-
-
-def files_by_kind(root: Path) -> Mapping[str, Sequence[Path]]:
-    """Return the parameter files below a checkout's ``test_tipc`` by their kind of chain; none is planned."""
-    files: dict[str, list[Path]] = {}
-    for path in named_files([root / FOLDER]):
-        for name in _kinds(path):
-            files.setdefault(name, []).append(path)
-    return files
-
-
-def _kinds(path: Path) -> Iterator[str]:
-    try:
-        yield file_kind(path).kind.name
-        if any(name == KINDS[BENCHMARK].section for name, _ in read_params(path).headers):
-            yield BENCHMARK
-    except TipchainError:
-        yield TRAIN_INFER
-
-
-def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Path) -> Covered:
-    from tipchain.chain.gpus import find_gpus
-
-    run, skipped, refused = 0, Counter[str](), Counter[str]()
-    lacks = KINDS[name].refusal
-    no_gpu = find_gpus().trouble
-    options = Options(root=str(root), device="cpu" if no_gpu else None)
-    modes = (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
-    for path in files:
-        try:
-            plans = [load_plan(path, mode, chain=name, options=options) for mode in modes]
-        except TipchainError as error:
-            refused[str(getattr(error, "message", error)).partition("\n")[0]] += 1
-            continue
-        reasons = list(_reasons(plans, no_gpu))
-        if lacks:
-            skipped[lacks] += 1
-        elif not reasons:
-            refused["nothing is planned"] += 1
-        elif "" in reasons:
-            run += 1
-        else:
-            skipped[reasons[0]] += 1
-    return Covered(
-        kind=name, drivers=tuple(drivers), files=len(files), run=run, skipped=dict(skipped), refused=dict(refused)
-    )
-
-
-def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:
-    """Yield why each command is skipped, "" for one that is not; what only leads to others does not count."""
-    for plan in plans:
-        skipped: dict[str, str] = {}
-        for command in plan.commands:
-            needed = (skipped[one] for one in command.needs if skipped.get(one))
-            why = command.skip or next(needed, "") or (no_gpu if command.on_gpu else "")
-            skipped[command.id] = why
-            if command.step not in LEADS_TO_OTHERS:
-                yield why

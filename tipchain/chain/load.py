@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain as chained
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.emitter import DEVICE_KINDS
@@ -32,6 +33,9 @@ from tipchain.chain.slots import (
 from tipchain.chain.suites import Marks, Suite, script_words
 from tipchain.errors import ParamsError, UsageError, suggestion
 from tipchain.modes import Device, Mode, parse_device
+
+if TYPE_CHECKING:
+    from tipchain.chain.slots import Lines
 
 FOLDER_WEIGHT = 4
 # So many marks are no chance: a file that bears them is that suite's, though it fits another's layout.
@@ -98,7 +102,7 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     return min(near or marked or unmarked, key=lambda suite: (distance(file, suite), -len(suite.layout)))
 
 
-def fits(file: ParamFile, suite: Suite) -> bool:
+def fits(file: ParamFile, suite: Lines) -> bool:
     """Return whether ``file`` has the layout of ``suite``."""
     if not has_headers(file, suite):
         return False
@@ -109,7 +113,7 @@ def fits(file: ParamFile, suite: Suite) -> bool:
     return True
 
 
-def has_headers(file: ParamFile, suite: Suite) -> bool:
+def has_headers(file: ParamFile, suite: Lines) -> bool:
     """Return whether the file's sections are those of the suite's layout."""
     sections = layout_sections(suite, file)
     found = [name for name, _ in file.headers[: len(sections)]]
@@ -392,9 +396,8 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
         notes.append(f"{named} says which lines of an inference hold a result")
     for command in plan.commands:
         own = line
-        script = next((word for word in command.argv[1:] if word.endswith(".py")), "")
         if own is None and any(one.reads and one.line for one in command.leaves):
-            program = start / command.cwd / script
+            program = start / command.cwd / command.script
             text = program.read_text(encoding="utf-8", errors="replace") if program.is_file() else ""
             of_suite = (
                 not suite.marks.folders or marks_in_checkout(suite, root) or is_driver_of(suite, driver_text(root))
@@ -402,7 +405,7 @@ def with_own_results(plan: Plan, path: Path, suite: Suite, root: Path | None, st
             if text and not (all(one in text for one in suite.result_program) if suite.result_program else of_suite):
                 own = ""
                 notes.append(
-                    f"{script} is not the program that the profile {suite.name} was verified with: any line of its own that "
+                    f"{command.script} is not the program that the profile {suite.name} was verified with: any line of its own that "
                     "holds a result counts, or a file that it writes"
                 )
         leaves = tuple(one if own is None or not one.reads else one._replace(line=own) for one in command.leaves)

@@ -115,6 +115,12 @@ class Command(NamedTuple):
     speed: Speed | None = None
     wrapper: tuple[str, ...] = ()
 
+    @property
+    def script(self) -> str:
+        """The script that Python runs, "" for a module of Python's own."""
+        module = self.argv[1:2] == ("-m",) and not self.launched
+        return "" if module else next((word for word in self.argv[1:] if word.endswith(".py")), "")
+
 
 class Plan(NamedTuple):
     """The commands of a parameter file in one mode.

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -34,8 +32,6 @@ from tipchain.chain.suites import (
 from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from tipchain.core.json_text import Json
     from tipchain.core.yaml_reader import LinedYaml, Reader
 
@@ -56,15 +52,13 @@ NEEDED_ROLES = (
 
 # Profiles of suites: YAML files, read and checked.
 #
-# The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), stands
-# in the checkout as ``test_tipc/tipchain_suite.yaml``, or comes with an installed package: its entry point
-# ``NAME = PACKAGE`` in the group ``tipchain.suites`` says that ``NAME.yaml`` lies in the folder of ``PACKAGE``.
+# The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), or stands
+# in the checkout as ``test_tipc/tipchain_suite.yaml``.
 
 
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
-ENTRY_POINTS = "tipchain.suites"
-OWN_KEYS = ("suite", "title", "recognise", "versions", "drivers", "verified")
+OWN_KEYS = ("suite", "title", "recognise", "versions", "drivers")
 """What a profile does not inherit."""
 
 
@@ -73,55 +67,20 @@ def _shipped() -> Mapping[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
 
 
-@cache
-def _profiles() -> Mapping[str, Path]:
-    from importlib.metadata import entry_points
-
-    found = dict(_shipped())
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
-        if point.name in found:
-            raise _broken(point, f"there is a suite {point.name!r} already: {found[point.name]}")
-        # Profile that an entry point names; its package is not imported, for a profile runs no code.
-        top, *below = point.value.split(".")
-        spec = find_spec(top) if top.isidentifier() else None
-        places = [] if spec is None else list(spec.submodule_search_locations or ())
-        files = [Path(place, *below, f"{point.name}.yaml") for place in places]
-        if not files:
-            raise _broken(point, f"there is no package {point.value!r}")
-        file = next((one for one in files if one.is_file()), None)
-        if file is None:
-            raise _broken(point, f"there is no {files[0]}")
-        found[point.name] = file
-    return found
-
-
-def _broken(point: EntryPoint, message: str) -> UsageError:
-    owner = "an installed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
-    return UsageError(
-        f"the suite {point.name!r} of {owner} cannot be used: {message}\n"
-        f"  found: the entry point {point.name} = {point.value} in the group {ENTRY_POINTS}\n"
-        f"  expected: NAME = PACKAGE, with NAME.yaml in the folder of that package"
-    )
-
-
 def suite_names() -> tuple[str, ...]:
-    """Return the names of the suites that are shipped or come with installed packages.
-
-    Raises:
-        UsageError: the entry point of an installed package is broken.
-    """
-    return tuple(_profiles())
+    """Return the names of the shipped suites."""
+    return tuple(_shipped())
 
 
 def get_suite(name: str, driver: str = "") -> Suite:
-    """Return the suite called ``name``: shipped, of an installed package, or a profile file (``*.yaml``, ``*.yml``).
+    """Return the suite called ``name``, or of a profile file (``*.yaml``, ``*.yml``).
 
     Args:
         name: its name or file.
         driver: the text of the checkout's driver, which tells the version; "" for the newest.
 
     Raises:
-        UsageError: no such suite (the message names all), or the entry point of an installed package is broken.
+        UsageError: no such suite; the message names all.
         ProfileError: the profile is wrong.
     """
     shipped = _shipped().get(name)
@@ -129,18 +88,10 @@ def get_suite(name: str, driver: str = "") -> Suite:
         return read_profile(shipped, driver)
     if name.endswith((".yaml", ".yml")):
         return read_profile(Path(name), driver)
-    installed = _profiles().get(name)
-    if installed is None:
-        raise UsageError(
-            f"unknown suite {name!r}{suggestion(name, suite_names())}\n  suites: {', '.join(suite_names())}"
-            "\n  or a profile of your own: a file that ends with .yaml"
-        )
-    suite = read_profile(installed, driver)
-    if suite.name != name:
-        raise ProfileError(
-            "is called otherwise than its entry point", file=installed, key="suite", found=suite.name, expected=name
-        )
-    return suite
+    raise UsageError(
+        f"unknown suite {name!r}{suggestion(name, suite_names())}\n  suites: {', '.join(suite_names())}"
+        "\n  or a profile of your own: a file that ends with .yaml"
+    )
 
 
 def all_suites(driver: str = "") -> tuple[Suite, ...]:
@@ -330,8 +281,6 @@ class _Profile:
             self.seen += [(path, kind, found)] if found and kind in NAMED else []
         elif hint in (bool, int):
             found = (reader.flag if hint is bool else reader.integer)(key, **default)
-        elif hint is date:
-            found = reader.value(key, date, "a day, as 2026-11-22")
         elif origin is Literal:
             found = reader.choice(key, inner, **default)
         elif origin is Mapping:

@@ -628,12 +628,12 @@ def check_programs(plan: Plan, root: Path) -> None:
     Raises:
         ParamsError: it is not there; names the line of the parameter file.
     """
-    named = [one for one in plan.commands if "".join(one.argv[1:2]).endswith(".py") and one.step != "align"]
-    absent = [one for one in named if not (root / one.cwd / one.argv[1]).is_file()]
+    named = [one for one in plan.commands if one.script and one.step != "align"]
+    absent = [one for one in named if not (root / one.cwd / one.script).is_file()]
     python = all(is_interpreter(one.argv[0]) for one in named)
-    if not absent or (not python and {one.argv[1] for one in absent} == {one.argv[1] for one in named}):
+    if not absent or (not python and {one.script for one in absent} == {one.script for one in named}):
         return
-    command, script = absent[0], absent[0].argv[1]
+    command, script = absent[0], absent[0].script
     lines = read_text(Path(plan.params)).splitlines()
     line = next((number for number, text in enumerate(lines, 1) if script in text), None)
     raise ParamsError(f"{script}, which {command.id} runs, is not in {root / command.cwd}", file=plan.params, line=line)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tipchain.chain.kinds import owner
 from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
+from tipchain.chain.profiles import SHIPPED
 from tipchain.chain.suites import LintFinding, SlotRule
-from tipchain.errors import InputError, ParamsError, did_you_mean
+from tipchain.errors import InputError, ParamsError, ProfileError, did_you_mean
 from tipchain.modes import SCRIPTS, STAGES
 
 # Two ways. ``checked_slots`` holds the file against the suite's layout, by section headers, known keys and the
@@ -86,7 +87,7 @@ OPTIONAL_DATA = SlotRule(kind="optional", role="infer_data")
 def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     """Return the slots that no line stands for; the trainer is the usual one, and the data are the program's own."""
     norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
-    roles = suite.lacks | {one.role for one in suite.layout if one == OPTIONAL_DATA and one.role not in slots}
+    roles = suite.lacks | (({"infer_data", "model_dir"} - slots.keys()) if OPTIONAL_DATA in suite.layout else set())
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
@@ -152,7 +153,17 @@ def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> 
         if idle is None:
             raise _misfit(file, section, header, pairs, rule, param)
         pairs = idle
-    return [(rule.role, _slot(file, rule.role, param)) for rule, param in pairs]
+    return [(rule.role, _slot(file, rule.role, param)) for rule, param in _by_name(section, pairs)]
+
+
+def _by_name(section: Section, pairs: Pairs) -> Pairs:
+    """Give the last line to the role that its key names, where lines are missing whose arguments the program has."""
+    (rule, param), own = pairs[-1], [one.value.split() for rule, one in pairs if rule.role == "inference"]
+    if OPTIONAL_DATA not in section.rules or len(own[0]) < 2 or not _odd(section, rule, param):
+        return pairs
+    rules = [one for one in section.rules[section.rules.index(rule) :] if one.kind == "optional"]
+    named = next((one for one in rules if re.search(roles("words").get(one.role, "^$"), param.key)), rule)
+    return [*pairs[:-1], (named, param)]
 
 
 def _misfit(
@@ -239,6 +250,27 @@ class AlignmentParams(NamedTuple):
     steps: tuple[str, ...]
 
 
+def own_section(file: ParamFile, name: str, keys: Sequence[str]) -> Mapping[str, Param]:
+    """Return the lines of a section that no original reads, by key.
+
+    Raises:
+        ParamsError: an unknown or repeated key.
+    """
+    found: dict[str, Param] = {}
+    for param in file.section(name):
+        if param.key not in keys or param.key in found:
+            raise ParamsError(
+                "stands twice" if param.key in found else f"unknown key in [{name}]",
+                file=file.path,
+                line=param.line,
+                key=param.key,
+                expected=", ".join(keys),
+                hint=did_you_mean(param.key, keys),
+            )
+        found[param.key] = param
+    return found
+
+
 def alignment_params(file: ParamFile) -> AlignmentParams | None:
     """Return the file's alignment section, or None where there is none or its case is ``null``.
 
@@ -248,18 +280,7 @@ def alignment_params(file: ParamFile) -> AlignmentParams | None:
     header = next((line for name, line in file.headers if name == ALIGNMENT_SECTION), None)
     if header is None:
         return None
-    found: dict[str, Param] = {}
-    for param in file.section(ALIGNMENT_SECTION):
-        if param.key not in ALIGNMENT_KEYS or param.key in found:
-            raise ParamsError(
-                "stands twice" if param.key in found else f"unknown key in [{ALIGNMENT_SECTION}]",
-                file=file.path,
-                line=param.line,
-                key=param.key,
-                expected=", ".join(ALIGNMENT_KEYS),
-                hint=did_you_mean(param.key, ALIGNMENT_KEYS),
-            )
-        found[param.key] = param
+    found = own_section(file, ALIGNMENT_SECTION, ALIGNMENT_KEYS)
     for key in ALIGNMENT_KEYS:
         if key not in found or not found[key].value.strip():
             raise ParamsError(
@@ -277,106 +298,19 @@ def alignment_params(file: ParamFile) -> AlignmentParams | None:
     return None if case.absent else AlignmentParams(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
 
 
-ROLES: Mapping[str, str] = {
-    "model_name": "the model's name, which names the output folder",
-    "python": "the interpreter",
-    "gpu_list": "devices to train on, one entry after the other: -1 is the CPU, 0,1 two GPUs",
-    "use_gpu": "argument that hands the device to training, evaluation and export",
-    "autocast": "precisions to train in",
-    "epoch": "epochs of training, by mode",
-    "save": "argument for the folder that training writes to, which tipchain names",
-    "batch": "batch size of training, by mode",
-    "pretrained": "weights that training starts from; its key also hands trained weights to evaluation",
-    "config": "configuration file, by mode",
-    "train_model_name": "name of the model file that training leaves in its folder",
-    "train_data": "data for inference after training",
-    "extra_train": "one more argument of training",
-    "extra_train2": "a second further argument of training",
-    "trainer": "ways to train, by their names on the lines below",
-    "train_norm": "program of normal training",
-    "train_pact": "program of training with quantization (PACT)",
-    "train_fpgm": "program of training with pruning (FPGM)",
-    "train_distill": "program of training with distillation",
-    "train_x1": "program of one more trainer",
-    "train_x2": "program of a second further trainer",
-    "to_static": "flags of training as a static graph",
-    "eval": "program of evaluation",
-    "extra_eval": "one more argument of evaluation",
-    "export_save": "argument for the folder that export writes to, which tipchain names",
-    "export_weight": "argument for the weights to export",
-    "export_shape": "argument for the input's shape at export",
-    "export_config": "argument for the configuration file at export",
-    "export_norm": "program that exports what normal training left",
-    "export_pact": "program that exports what training with quantization left",
-    "export_fpgm": "program that exports what training with pruning left",
-    "export_distill": "program that exports what training with distillation left",
-    "export_x1": "program that exports what the further trainer left",
-    "export_x2": "program that exports what the second further trainer left",
-    "export_kl_quant": "program that quantizes a trained model (KL)",
-    "inference_dir": "folder of the exported model below the training's",
-    "model_url": "address of trained weights",
-    "infer_model": "models of the modes without training",
-    "infer_export": "programs that export them, one for each",
-    "infer_quant": "whether each of them is quantized, True or False",
-    "inference": "program of inference",
-    "device": "devices to infer on: True or gpu is a GPU, False or cpu the CPU",
-    "mkldnn": "whether to use MKL-DNN (oneDNN) on the CPU",
-    "threads": "numbers of CPU threads",
-    "infer_batch": "batch sizes of inference",
-    "trt": "whether to use TensorRT on the GPU",
-    "precision": "precisions of inference",
-    "model_dir": "argument for the exported model, which tipchain names",
-    "infer_data": "data for inference",
-    "save_log": "argument for inference's own log",
-    "benchmark": "argument that turns inference's own measurements on",
-    "extra_infer": "one more argument of inference",
-    "extra_infer2": "a second further argument of inference",
-    "unused": "nothing",
-}
 PROGRAMS = re.compile(
     r"train_(norm|pact|fpgm|distill|x1|x2)|eval|export_(norm|pact|fpgm|distill|x1|x2|kl_quant)|inference"
 )
 
-_BOOLEANS = r"[A-Za-z]+"  # mistyped ones too
-_NUMBER = r"-?\d+|null"
-# What the values of a role look like; used only to tell where a line is missing, never to refuse one.
-_LOOKS: Mapping[str, str] = {
-    "use_gpu": _BOOLEANS,
-    "autocast": r"null|amp|fp16|bf16|fp32|(?i:true|false)|O[0-3]",
-    "epoch": rf"\w+=\S*|{_NUMBER}",
-    "batch": rf"\w+=\S*|{_NUMBER}",
-    "config": r"\w+=\S*|null",
-    "device": _BOOLEANS,
-    "mkldnn": _BOOLEANS,
-    "threads": _NUMBER,
-    "infer_batch": _NUMBER,
-    "trt": _BOOLEANS,
-    "precision": r"(fp|int)\d+|paddle|trt_\w+|bf16|(?i:true|false)|null",
-    "benchmark": r"(?i:true|false|null)|\d",
-}
-# Words in the keys of arguments that tell what they are for; used like the looks of values.
-_WORDS: Mapping[str, str] = {
-    "use_gpu": "gpu|device",
-    "autocast": "cast|amp|precision|fp16",
-    "epoch": "epoch|iter|step",
-    "save": "save|out|dir|path",
-    "batch": "batch|bs$|interval",
-    "pretrained": "pretrain|weight|model|load|checkpoint|resume",
-    "export_save": "save|out|dir|path|^-o$",
-    "export_weight": "weight|model|load|pretrain|checkpoint|^-p$",
-    "device": "device|gpu",
-    "mkldnn": "mkldnn|onednn",
-    "threads": "thread",
-    "infer_batch": "batch|bs$",
-    "trt": "trt|tensorrt",
-    "precision": "precision|fp16|mode",
-    "model_dir": "model|config",
-    "infer_data": "image|img|video|data|input|file",
-    "save_log": "log",
-    "benchmark": "benchmark",
-}
-# Words in the keys of trainers and exports that tell which kind they are.
-_KINDS: Mapping[str, str] = {"norm": "norm", "pact": "pact|quant", "fpgm": "fpgm|prune", "distill": "distill"}
+
+@cache
+def roles(table: str) -> Mapping[str, str]:
+    """Return what is known of lines, by role: a kind's meanings, ``all`` kinds', or how values and keys look."""
+    from tipchain.core.yaml_reader import load_yaml
+
+    path = SHIPPED / "kinds/roles.yaml"
+    found: Mapping[str, str] = load_yaml(path, ProfileError, "a kind's data").data.get(table, {})
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -384,7 +318,7 @@ def looks_like(role: str, value: str) -> bool:
     """Return whether ``value`` looks like one that ``role`` has; an empty one may stand anywhere."""
     if PROGRAMS.fullmatch(role):
         return value.strip() in ("", "null", "False") or ".py" in value or " " in value.strip()
-    pattern = _LOOKS.get(role)
+    pattern = roles("looks").get(role)
     parts = value.strip().split("|") if value.strip() else ()
     return pattern is None or all(re.fullmatch(pattern, part.strip()) for part in parts if part.strip())
 
@@ -392,12 +326,13 @@ def looks_like(role: str, value: str) -> bool:
 @lru_cache(maxsize=4096)
 def sounds_like(role: str, key: str) -> bool:
     """Return whether ``key`` may name what ``role`` is: a usual word for it, or no other kind of training or export."""
-    if role in _WORDS:
-        return key in ("", "null") or re.search(_WORDS[role], key, re.IGNORECASE) is not None
+    if word := roles("words").get(role):
+        return key in ("", "null") or re.search(word, key, re.IGNORECASE) is not None
     step, _, kind = role.partition("_")
-    if step not in ("train", "export") or kind not in (*_KINDS, "x1", "x2", "kl_quant"):
+    kinds = roles("trainers")
+    if step not in ("train", "export") or kind not in (*kinds, "x1", "x2", "kl_quant"):
         return True
-    named = next((name for name, pattern in _KINDS.items() if re.search(pattern, key)), None)
+    named = next((name for name, pattern in kinds.items() if re.search(pattern, key)), None)
     return named in (None, kind) or (kind == "kl_quant" and named == "pact")
 
 
@@ -406,9 +341,10 @@ def stands_right(rule: SlotRule, slot: Slot) -> bool:
     return rule.allows(slot.key) and looks_like(rule.role, slot.value) and sounds_like(rule.role, slot.key)
 
 
-def meaning(role: str) -> str:
-    """Return what ``role`` is for; roles of users' own profiles are arguments."""
-    return ROLES.get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
+def meaning(role: str, kind: str = "all") -> str:
+    """Return what ``role`` is for in a kind of chain; roles of users' own profiles are arguments."""
+    found = roles(kind)
+    return found.get(role) or roles("all").get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
 
 
 # The drivers count lines, so what is wrong on one line shows on another. Here each change of one line that would make
@@ -534,7 +470,7 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
         pairs = () if _fitted(section.rules, params) else _idle_pairs(file, sections, number) or ()
         own = {param: param._replace(key=rule.keys[0]) for rule, param in pairs if not rule.allows(param.key)}
         changes = _shifts(section, [own.get(param, param) for param in params])
-        fitted = _fitted(section.rules, params) or ()
+        fitted = _by_name(section, _fitted(section.rules, params) or pairs)
         odd = next(((rule, param) for rule, param in fitted if _odd(section, rule, param)), None)
         if not changes and odd and len(section.rules) - len(fitted) > 1 and OPTIONAL_DATA in section.rules:
             message = (

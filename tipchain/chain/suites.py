@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from types import MappingProxyType
@@ -349,22 +348,6 @@ def script_words(text: str) -> str:
     return " ".join(word for line in text.splitlines() if not line.lstrip().startswith("#") for word in line.split())
 
 
-class Verified(NamedTuple):
-    """A chain that was really run with a profile.
-
-    Attributes:
-        commit: the suite's commit.
-        model: the model's name.
-        paddle: the version of Paddle.
-        date: the day.
-    """
-
-    commit: str
-    model: str
-    paddle: str
-    date: date
-
-
 class Suite(NamedTuple):
     """How one public driver turns a file into commands.
 
@@ -428,7 +411,6 @@ class Suite(NamedTuple):
         version: the titles of the versions that count.
         drivers: fingerprints of each driver, and each ``common_func.sh``, of which plans were seen to have the commands; never
             inherited. Whoever's driver is another is told so. Empty: nobody is.
-        verified: chains that were really run with this profile; never inherited.
     """
 
     name: str
@@ -478,7 +460,6 @@ class Suite(NamedTuple):
     versions: tuple[Version, ...] = ()
     version: tuple[str, ...] = ()
     drivers: frozenset[str] = frozenset()
-    verified: tuple[Verified, ...] = ()
 
     def trains(self, mode: Mode, *, legacy: bool) -> bool:
         """Return whether ``mode`` has training steps."""

@@ -11,24 +11,13 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
-from tipchain.chain.lint import (
-    PATTERN,
-    UNKNOWN,
-    Coverage,
-    Disk,
-    Found,
-    Linted,
-    is_checkout,
-    lint_file,
-    named_files,
-    survey,
-)
+from tipchain.chain.lint import PATTERN, UNKNOWN, Found, Linted, lint_file, named_files
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_options, show
-from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
+from tipchain.core.language import clean, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
-from tipchain.errors import CaseError, ExitCode, UsageError
+from tipchain.errors import CaseError, ExitCode
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
@@ -61,48 +50,6 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool
     tail = "; warnings count as errors" if strict else ""
     tail += "" if verbose or not counts["info"] else "; -v shows the remarks and what each line means"
     return f"{text} in {many(len(files), 'file')}{tail}"
-
-
-def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
-    """Return a table of the kinds of chains in a checkout, and what is not run here, with the reasons."""
-    kinds = coverage.kinds
-    counts = f"{many(coverage.files, 'parameter file')} of {many(len(kinds), 'kind')} of chains"
-    lines = [coverage.root + say(f": {counts}, {coverage.run} can be run here")]
-    size = max((len(one.kind) for one in kinds), default=0)
-    heads = [say(one) for one in ("files", "run", "skip", "refused")]
-    wide = [max(columns(one), least) for one, least in zip(heads, (5, 3, 4, 7), strict=True)]
-    row = "  ".join(map(aligned, heads, wide))
-    lines.append(f"  {padded(say('kind'), size)}  {row}  {say('driver')}")
-    for one in kinds:
-        skipped, refused = sum(one.skipped.values()), sum(one.refused.values())
-        driver = one.drivers[0].rpartition("/")[2] if one.drivers else say("none")
-        more = f" and {len(one.drivers) - 1} more" if len(one.drivers) > 1 else ""
-        row = "  ".join(map(aligned, map(str, (one.files, one.run, skipped, refused)), wide))
-        lines.append(f"  {one.kind:<{size}}  {row}  {driver}{say(more)}")
-    for one in kinds:
-        for word, reasons in (("skipped", one.skipped), ("refused", one.refused)):
-            for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
-                lines += _wrapped(f"  {one.kind}{say(f': {count} {word}: {reason}')}", width, INDENT)
-    if coverage.others:
-        lines += _wrapped(say(f"  drivers of no kind: {', '.join(coverage.others)}"), width, INDENT)
-    return "\n".join(lines)
-
-
-def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
-    """Return a list for JSON with one object for each checkout."""
-    return [
-        {
-            "root": one.root,
-            "files": one.files,
-            "run": one.run,
-            "kinds": {
-                kind.kind: {name: value for name, value in kind._asdict().items() if name != "kind"}
-                for kind in one.kinds
-            },
-            "other_drivers": list(one.others),
-        }
-        for one in found
-    ]
 
 
 def _of(one: Linted) -> str:
@@ -211,17 +158,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
     add_options(parser, "root")
-    parser.add_argument(
-        "--coverage",
-        action="store_true",
-        help="of each folder that holds a test_tipc: its drivers and files by kind of chain, and what can be run here",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
-    if args.coverage:
-        return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
@@ -230,13 +170,12 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.NOTHING_CHECKED
     listed = not (args.json == STDOUT or args.github or args.summary or args.quiet)
     color, width = use_color(sys.stdout), terminal_width()
-    disk = Disk()
 
     def lint_some(some: Sequence[Path]) -> list[tuple[Linted, list[str]]]:
         found = (
             _lint_case(path)
             if path.suffix in CASES
-            else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=args.verbose, disk=disk)
+            else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=args.verbose)
             for path in some
         )
         return [
@@ -252,20 +191,6 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.USAGE
     wrong = any(one.number_of("error") or (args.strict and one.number_of("warning")) for one in files)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
-
-
-def _coverage(args: argparse.Namespace) -> int:
-    """Show what of the named checkouts is covered."""
-    for path in args.files:
-        if not is_checkout(path):
-            raise UsageError(f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers")
-    found = [survey(path) for path in args.files]
-    show(
-        args.json,
-        partial(coverage_document, found),
-        lambda: "\n\n".join(render_coverage(one, width=terminal_width()) for one in found),
-    )
-    return ExitCode.PASSED if any(one.files for one in found) else ExitCode.NOTHING_CHECKED
 
 
 def _lint_case(path: Path) -> Linted:
@@ -308,8 +233,5 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
             one, found = own[0]
             example = say(f"such as {_place(one, found)}")
             lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
-        text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
-    else:
-        text = "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])
-    checkouts = [path for path in args.files if is_checkout(path)]
-    return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])
+        return "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
+    return "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])

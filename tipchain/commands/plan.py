@@ -87,8 +87,7 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
 
 
 def _below(path: str, run: str) -> str:
-    head, there, tail = clean(path).partition(f"{run}/")
-    return tail if there and head in ("", "./") else clean(path)
+    return clean(path).rpartition(f"{run}/")[2]
 
 
 def _devices(command: Command) -> str:

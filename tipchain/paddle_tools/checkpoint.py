@@ -21,8 +21,6 @@ from tipchain.frameworks.paddle_ import load_batches
 from tipchain.paddle_tools.program import ProgramError
 from tipchain.weights.files import read_paddle_file
 
-# Batches for training and evaluation.
-
 
 def train_batches(
     dataset: Dataset, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int

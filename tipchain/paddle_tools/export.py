@@ -18,7 +18,7 @@ from tipchain.commands.options import Parser, add_options
 from tipchain.core.files import writing
 from tipchain.core.language import say
 from tipchain.errors import CaseError, DataError, ExitCode, UsageError
-from tipchain.framework_types import Array, Model, Nested
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.infer import ModelCard, sample_spec
 from tipchain.paddle_tools.program import PaddleBench, ProgramError, add_case_arguments, open_bench, quiet
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
             raise CaseError("has no model input", file=bench.case.path, key="inputs")
         save_program(model, inputs, folder)
         worst, classes = check_export(bench, model, folder)
+        card_file = f"{STEM}.yml"
         card = ModelCard(
             case=bench.case.id,
             inputs=[{"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype} for spec in inputs],
@@ -65,8 +66,13 @@ def run(args: argparse.Namespace) -> int:
             transform=sample_spec(bench.case) or "",
             paddle=str(bench.paddle.__version__),
         )
-        (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
-        _put_in_place(folder, args.output_dir)
+        (folder / card_file).write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
+        (args.output_dir / card_file).unlink(missing_ok=True)
+        names = sorted(path.name for path in folder.iterdir())
+        if not set(names) & set(PROGRAMS):
+            raise UsageError(f"paddle.jit.save wrote no {PROGRAMS[0]}, only {', '.join(names)}")
+        for name in sorted(names, key=lambda one: one == card_file):
+            os.replace(folder / name, args.output_dir / name)  # noqa: PTH105
     sizes = " and ".join(map(str, BATCHES))
     print(say(f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"))
     return ExitCode.PASSED
@@ -103,7 +109,8 @@ def check_export(bench: PaddleBench, model: Model, folder: Path) -> tuple[float,
             if spec.name != "label"
         ]
         with bench.paddle.no_grad():
-            expected = _arrays(model(*(bench.paddle.to_tensor(array) for array in inputs)))
+            outputs = model(*(bench.paddle.to_tensor(array) for array in inputs))
+            expected: list[Array] = [one.numpy() for one in output_tensors(outputs)]
         actual = predictor(*inputs)
         if len(expected) != len(actual):
             raise ProgramError(f"the exported model has {len(actual)} outputs, the model has {len(expected)}")
@@ -127,30 +134,14 @@ def check_export(bench: PaddleBench, model: Model, folder: Path) -> tuple[float,
     return worst, classes
 
 
-def _arrays(output: Nested) -> list[Array]:
-    return [one.numpy() for one in output_tensors(output)]
-
-
 def _class_names(bench: PaddleBench, classes: int) -> Sequence[str]:
-    if bench.case.sides["paddle"].dataset is None:
-        return [str(number) for number in range(classes)]
-    try:
-        found = [str(name) for name in getattr(bench.dataset("val"), "classes", ())]
-    except DataError:
-        if bench.data_given:
-            raise
-        found = []
-    if len(found) == classes:
-        return found
-    print(say(f"note: {len(found)} class names for {classes} outputs; classes are numbered instead"))
-    return [str(number) for number in range(classes)]
-
-
-def _put_in_place(folder: Path, target: Path) -> None:
-    card = f"{STEM}.yml"
-    (target / card).unlink(missing_ok=True)
-    names = sorted(path.name for path in folder.iterdir())
-    if not set(names) & set(PROGRAMS):
-        raise UsageError(f"paddle.jit.save wrote no {PROGRAMS[0]}, only {', '.join(names)}")
-    for name in sorted(names, key=lambda one: one == card):
-        os.replace(folder / name, target / name)  # noqa: PTH105
+    found: Sequence[str] = ()
+    if bench.case.sides["paddle"].dataset is not None:
+        try:
+            found = [str(name) for name in getattr(bench.dataset("val"), "classes", ())]
+        except DataError:
+            if bench.data_given:
+                raise
+        if len(found) != classes:
+            print(say(f"note: {len(found)} class names for {classes} outputs; classes are numbered instead"))
+    return found if len(found) == classes else [str(number) for number in range(classes)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,10 +52,9 @@ class TrainingMeter:
     """Collects losses, samples and times until `take` renders and forgets them."""
 
     def __init__(self) -> None:
-        self.begin()
+        self._begin()
 
-    def begin(self) -> None:
-        """Forget all."""
+    def _begin(self) -> None:
         self.start, self.reader_s = time.perf_counter(), 0.0
         self.losses, self.samples = list[float](), 0
 
@@ -74,7 +74,7 @@ class TrainingMeter:
             f"avg_batch_cost: {seconds / steps:.5f} sec, avg_samples: {self.samples / steps:g}, "
             f"avg_ips: {self.samples / seconds:.5f} images/sec"
         )
-        self.begin()
+        self._begin()
         return text
 
 
@@ -83,7 +83,6 @@ class TrainingMeter:
 AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "amp": "O1", "fp16": "O2"}
 """Paddle's levels, and the words of a TIPC parameter file's precision list for them."""
 
-INFINITE = float("inf")
 POSITIVE = re.compile(r"(?=.*[1-9])\d+(?:\.\d*)?(?:e[-+]?\d{1,2})?")
 LR_SCALINGS = ("none", "linear")
 """What several processes make of the learning rate. Source: the linear scaling rule of Goyal et al. 2017."""
@@ -353,7 +352,7 @@ class Session:
         with self._precision():
             loss = loss_of(self.network(image), label)
         value = float(loss)
-        if not abs(value) < INFINITE:
+        if not isfinite(value):
             raise ProgramError(
                 f"training stopped: the loss is {value} in epoch {epoch}, step {at.iteration + 1}\n"
                 "  nothing of this step was saved; a smaller --lr often helps"

@@ -4,8 +4,7 @@ Most files are for ``test_train_inference_python.sh``. Each other kind that tipc
 imported only when a file of its kind is at hand. It has
 
 - ``plan(request) -> Plan``: the commands (`tipchain.chain.kinds.base.Request` says what is asked for);
-- ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.base.Layout`), by which ``lint`` reads a file;
-- ``MEANINGS``: what each role of a layout is for, in words.
+- ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.base.Layout`), by which ``lint`` reads a file.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from tipchain.chain.emitter import DEVICE_KINDS, PlanDraft, folders
 from tipchain.chain.kinds import Kind
-from tipchain.chain.load import ON_CPU, marks_in_checkout
+from tipchain.chain.load import ON_CPU, fits, marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, parse_layout, suite_names
-from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
+from tipchain.chain.slots import Slots, distance, legacy_slots, read_slots
 from tipchain.chain.suites import SlotRule
 from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import load_yaml
@@ -43,14 +43,6 @@ class Layout:
     def __post_init__(self) -> None:
         object.__setattr__(self, "uncut", self.unread)
         object.__setattr__(self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout)
-
-    def fits(self, request: Request) -> bool:
-        """Return whether the file has these lines."""
-        try:
-            checked_slots(request.file, self)
-        except ParamsError:
-            return False
-        return True
 
 
 def suite_data(kind: str) -> Mapping[str, Json]:
@@ -99,7 +91,7 @@ def choose_layout(request: Request, layouts: Sequence[Layout]) -> Layout:
     of_checkout = (one for one in shipped if marks_in_checkout(get_suite(one.suite), request.root))
     if found := next(of_checkout, None):
         return found
-    if found := next((one for one in layouts if one.fits(request)), None):
+    if found := next((one for one in layouts if fits(request.file, one)), None):
         return found
     if other := next((one for one in all_suites() if marks_in_checkout(one, request.root)), None):
         raise UnknownLayoutError(
@@ -140,7 +132,6 @@ class Planner(Protocol):
     """The module of a kind."""
 
     LAYOUTS: Sequence[Layout]
-    MEANINGS: Mapping[str, str]
     plan: Callable[[Request], Plan]
 
 

@@ -44,7 +44,7 @@ class Driver:
     """What is a suite's own in its benchmark_train.sh.
 
     Attributes:
-        section: roles of the section's lines, in order; ``?`` before one that a file may lack.
+        layout: the lines of the section.
         devices: numbers of hosts and GPUs, where none is asked for.
         skip: lines of speed that the script leaves out.
         units: of the speed on one GPU and on several.
@@ -55,7 +55,7 @@ class Driver:
         quotes: whether the profiler's options are written in quotes; else the command ends at their first ``;``.
     """
 
-    section: Sequence[str]
+    layout: Layout
     devices: Sequence[str] = ("N1C4",)
     skip: int
     units: Sequence[str]
@@ -67,28 +67,7 @@ class Driver:
 
 
 DRIVERS: Mapping[str, Driver] = {suite: Driver(**data) for suite, data in suite_data("benchmark_train").items()}
-KEYS: Mapping[str, str] = {
-    "bench_batch": "batch_size",
-    "fp_items": "fp_items",
-    "bench_epoch": "epoch|iters",
-    "model_type": "model_type",
-    "num_workers": "num_workers",
-    "repeat": "repeat",
-    "profiler": "--profiler_options",
-    "flags": "flags",
-    "max_iters": "max-iters|max_iters",
-}
-MEANINGS: Mapping[str, str] = {
-    "bench_batch": "batch sizes that are measured",
-    "fp_items": "precisions that are measured",
-    "bench_epoch": "epochs, or iterations, of each training",
-    "model_type": "trainers that are measured: norm_train, to_static_train",
-    "num_workers": "processes that load data",
-    "repeat": "how often the data set is gone through in an epoch",
-    "profiler": "options of Paddle's profiler, for one training more on one GPU",
-    "flags": "environment variables of all trainings",
-    "max_iters": "iterations of each training",
-}
+LAYOUTS: Sequence[Layout] = tuple(driver.layout for driver in DRIVERS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +96,6 @@ class BenchmarkRun:
     def label(self, devices: str) -> str:
         """Return how ids and logs name it."""
         return f"bs{self.batch}_{self.precision}_{self.mode}_{devices}"
-
-
-LAYOUTS: Sequence[Layout] = tuple(
-    Layout(suite=name, text=" ".join([f"={SECTION}", *(f"{one}:{KEYS[one.removeprefix('?')]}" for one in own.section)]))
-    for name, own in DRIVERS.items()
-)
 
 
 def plan(request: Request) -> Plan:
@@ -227,9 +200,9 @@ class _SectionPlan(_TrainingPlan):
             raise ParamsError(
                 f"the file has no section [{SECTION}], which benchmark_train reads",
                 file=request.file.path,
-                expected=", ".join(KEYS[role.removeprefix("?")] for role in DRIVERS[suite.name].section),
+                expected=", ".join("|".join(rule.keys) for rule in DRIVERS[suite.name].layout.layout if rule.role),
             )
-        section = checked_slots(own, next(one for one in LAYOUTS if one.suite == suite.name))
+        section = checked_slots(own, DRIVERS[suite.name].layout)
         places = {role: slot.line for role, slot in self.slots.items()}
         super().__init__(request, suite, places, section, suite.mode_lists)
         self.chain = Chain(request, kind="benchmark_train", suite=suite.name, slots=self.slots)
@@ -389,7 +362,7 @@ class _Original(_TrainingPlan):
         numbered = [line for line in lines if line]
         header = next((n for n, line in enumerate(lines, 1) if has_word(line, SECTION)), 0)
         slots = {}
-        for index, role in enumerate((one.removeprefix("?") for one in driver.section), header):
+        for index, role in enumerate((rule.role for rule in driver.layout.layout if rule.role), header):
             key, _, rest = (numbered[index] if index < len(numbered) else "").partition(":")
             value = rest if suite.rest else rest.partition(":")[0]
             slots[role] = Slot(role=role, key=key, value=value, file=request.file.path, line=index + 1)
@@ -448,8 +421,10 @@ class _Original(_TrainingPlan):
             return self.value("bench_epoch")
         if not self.on_whole_data():
             return "1"
-        found = DEVICES.match(devices[0] if devices else "N1C4")
-        return str(int(self.value("bench_epoch")) * int(found[2] if found else 1))
+        found, epoch = DEVICES.match(devices[0] if devices else "N1C4"), self.section["bench_epoch"]
+        if not epoch.value.isdecimal():
+            raise epoch.error("is no number of epochs", expected=f"{epoch.key}:1")
+        return str(int(epoch.value) * int(found[2] if found else 1))
 
     def add(self, run: BenchmarkRun, epoch: str, *, to_static: bool) -> None:
         self.settle(run, epoch)

@@ -22,7 +22,7 @@ from tipchain.chain.load import changed_text, device_changes
 from tipchain.chain.params import Slot, check_folder_name, parse_params, split_lines
 from tipchain.chain.plan import Artifact, Command, Plan
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.slots import ROLES, legacy_slots, read_slots
+from tipchain.chain.slots import legacy_slots, read_slots
 from tipchain.chain.suites import LintFinding
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
@@ -75,11 +75,6 @@ class Dy2staticRule:
 
 RULES: Mapping[str, Dy2staticRule] = {suite: Dy2staticRule(**data) for suite, data in suite_data(NAME).items()}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
-MEANINGS: Mapping[str, str] = {
-    **ROLES,
-    "to_static": "words that the training gets as a static graph",
-    "custom": "a command of the suite's; tipchain runs none that a parameter file brings",
-}
 
 
 class TrainingSection(NamedTuple):

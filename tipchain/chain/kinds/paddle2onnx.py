@@ -19,32 +19,6 @@ from tipchain.chain.slots import Slots
 
 DATA = suite_data("paddle2onnx")
 LAYOUTS: Sequence[Layout] = tuple(data["layout"] for data in DATA.values())
-MEANINGS: Mapping[str, str] = {
-    "convert": "program that converts, paddle2onnx",
-    "model_dir": "folder of the exported model",
-    "model_filename": "its program's file",
-    "params_filename": "its weights' file",
-    "save_file": "the ONNX model to write",
-    "opset": "version of ONNX's operator set",
-    "checker": "whether paddle2onnx checks what it wrote with onnx",
-    "extra_convert": "one more argument of the conversion",
-    "inference": "program that infers with the ONNX model",
-    "use_onnx": "argument that makes the program use onnxruntime",
-    "infer_model_dir": "folder of the ONNX model, seen from the folder in which inference runs",
-    "infer_device": "argument for the device of inference",
-    "infer_config": "configuration file of inference",
-    "infer_data": "what to infer on",
-    "onnx_file": "argument for the ONNX model",
-    "filename": "argument for the model's name, at export",
-    "infer_modes": "which models are exported and converted: norm, quant, fpgm, distill, kl_quant, or null for one that is there",
-    "extra_export": "one more argument of export",
-    "det_dir": "folder of the exported detector",
-    "det_file": "the detector's ONNX model to write",
-    "rec_dir": "folder of the exported recognizer",
-    "rec_file": "the recognizer's ONNX model to write",
-    "onnx_det": "argument for the detector's ONNX model",
-    "onnx_rec": "argument for the recognizer's ONNX model",
-}
 EXPORTS: Mapping[str, str] = {
     **{mode: f"export_{mode}" for mode in ("norm", "fpgm", "distill", "kl_quant")},
     "quant": "export_pact",
@@ -74,10 +48,7 @@ def plan(request: Request) -> Plan:
 
 class _OnnxChain(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
-        # PaddleSeg's driver never reads its second argument.
-        mode = {"paddleseg": "", "paddleocr": "paddle2onnx"}.get(layout.suite, request.mode.value)
-        top = "log" if layout.suite == "paddlevideo" else "test_tipc/output"
-        out = f"{top}/{{model}}/{mode}"
+        out = DATA[layout.suite].get("out", f"test_tipc/output/{{model}}/{request.mode.value}")
         super().__init__(request, kind="paddle2onnx", suite=layout.suite, slots=slots, out=out)
 
     def plan(self) -> Plan:
@@ -219,20 +190,9 @@ class _OnnxChain(Chain):
             # An option without its setting would take the next word for it.
             kept = [words for _, words in given if words or self.legacy]
             return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
-        if self.suite == "paddledetection":
-            return (
-                *self.words("infer_config", f"{folder}/infer_cfg.yml"),
-                *self.words("onnx_file", onnx),
-                *self.words("infer_data"),
-                *self.words("extra_infer"),
-            )
-        if self.suite == "paddlevideo":
-            return (
-                *self.words("infer_config"),
-                *self.words("infer_data"),
-                *self.words("onnx_file", self.slots["save_file"].value),
-            )
-        return (*self.words("infer_data"), *self.words("onnx_file", self.slots["save_file"].value))
+        given = DATA[self.suite]["infer"].items()
+        told = [(role, value and value.format(folder=folder, onnx=onnx)) for role, value in given]
+        return tuple(word for role, value in told for word in self.words(role, value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]

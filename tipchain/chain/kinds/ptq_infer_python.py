@@ -1,15 +1,13 @@
 """Post-training quantization: an inference model is quantized without training, and inferred with.
 
 The suites' drivers stop there: a quantized model that answers anything at all passes. The default mode runs one inference
-twice more, with the quantized model and with the unquantized one on the same data, and judges the drop of the metric where
-there are labels, else how far the two disagree (`tipchain/paddle_tools/compare_outputs.py`). The labels are those that the
-suite's configuration evaluates on. They, and what is allowed, may also stand in a section of the file's own, which the
-originals do not read; without it `MAX_DROP`, `MAX_DISAGREEMENT` and `MAX_ERROR` hold::
+twice more, with the quantized model and with the unquantized one on the same data, and judges how far the two disagree
+(`tipchain/paddle_tools/compare_outputs.py`). What is allowed may stand in a section of the file's own, which the
+originals do not read; without it `LIMITS` hold::
 
     ===========================quantization_tolerance_params===========================
-    labels:dataset/ILSVRC2012/val_list.txt
-    max_drop:0.03
-    reason:PP-LCNet loses 2.4 points on 50,000 images
+    max_disagreement:0.15
+    reason:PP-LCNet changes 12 % of its decisions, and loses 2.4 points on 50,000 images
 """
 
 from __future__ import annotations
@@ -28,55 +26,21 @@ from tipchain.chain.load import ON_CPU
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite
-from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.slots import Slots, own_section
 from tipchain.chain.suites import ArgumentItem, InferRule
 from tipchain.core.json_text import Json
-from tipchain.core.yaml_reader import load_yaml
-from tipchain.errors import ParamsError, TipchainError
+from tipchain.errors import ParamsError
 from tipchain.modes import parse_device
 
 NAME = "ptq_infer_python"
 TOLERANCE_SECTION = "quantization_tolerance_params"
-MAX_DROP, MAX_DISAGREEMENT, MAX_ERROR = 0.02, 0.1, 0.25
-WHY_DROP = "8-bit post-training quantization keeps accuracies within 2 % of floating point (arXiv:1806.08342)"
 WHY_DISAGREEMENT = (
     "8-bit post-training quantization of a sound model changes a few decisions of a hundred; wrong scales or wrong "
     "calibration data change most of them"
 )
 DEVICES = ("cpu", "gpu")
-MAX_BASES = 10
-"""Configurations that one is based on, one behind the other."""
 TOOLS = Path(__file__).resolve().parents[2] / "paddle_tools"
 RECORD, COMPARE = str(TOOLS / "record_outputs.py"), str(TOOLS / "compare_outputs.py")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtqEvaluation:
-    """Where a suite's configuration says what it evaluates on.
-
-    Attributes:
-        config: role of the line that names the configuration, as its value or behind ``-c``.
-        section: the keys that lead to the data set.
-        labels: key of the list of images and labels.
-        root: key of the folder that its names are relative to.
-        reads_lists: whether inference takes such a list for its images.
-    """
-
-    config: str
-    section: Sequence[str]
-    labels: str
-    root: str
-    reads_lists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
-    """A list of labels, the folder of its names, the images to infer with, and whether the file names it itself."""
-
-    path: str
-    root: str
-    images: str
-    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,88 +85,39 @@ class PtqRule:
     cpu_words: str = ""
     links: bool = False
     takes_gpu_id: bool = False
-    evaluation: PtqEvaluation | None = None
 
 
 def _rule(data: Json) -> PtqRule:
     rules = {kind: data[kind] | {"arguments": tuple(map(ArgumentItem, data[kind]["arguments"]))} for kind in DEVICES}
-    evaluation = PtqEvaluation(**data["evaluation"]) if "evaluation" in data else None
-    return PtqRule(**{**data, **{kind: InferRule(**own) for kind, own in rules.items()}, "evaluation": evaluation})
+    return PtqRule(**{**data, **{kind: InferRule(**own) for kind, own in rules.items()}})
 
 
 RULES: Mapping[str, PtqRule] = {suite: _rule(data) for suite, data in suite_data(NAME).items()}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
-MEANINGS: Mapping[str, str] = {
-    **ROLES,
-    "use_gpu": "argument that hands the device to the quantization",
-    "source": "folder of the model to quantize",
-    "output_dir": "folder of the quantized model",
-    "quant_config": "configuration of the quantization: its data",
-    "data_dir": "folder of the data to calibrate with",
-    "data_list": "list of the data to calibrate with",
-    "batch_num": "batches to calibrate with",
-    "quant_batch": "batch size of the calibration",
-    "quantize": "program that quantizes",
-    "filename": "argument that names the quantized model, after model_name",
-    "extra_quant": "nothing: the original reads it and passes it to nobody",
-    "infer_config": "configuration of inference",
-    "model_config": "the quantized model's deploy.yaml",
-    "model_file": "program of the quantized model",
-    "params_file": "weights of the quantized model",
-}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PtqTolerance:
-    """How far a quantized model may be from the unquantized one, and why; labels and images that a file names itself."""
-
-    max_drop: float = MAX_DROP
-    max_disagreement: float = MAX_DISAGREEMENT
-    max_error: float = MAX_ERROR
-    reason: str = ""
-    labels: str = ""
-    images: str = ""
-
-
-SHARES = ("max_drop", "max_disagreement", "max_error")
+LIMITS: Mapping[str, float] = {"max_disagreement": 0.1, "max_error": 0.25}
 SHARE = re.compile(r"0?\.\d+|[01](\.0*)?|0\.|\d(\.\d+)?e-0*[1-9]\d*")
 
 
-def tolerance(request: Request) -> PtqTolerance:
-    """Return the tolerance of the file's own section, or the default.
+def tolerance(request: Request) -> tuple[Mapping[str, float], str]:
+    """Return how far a quantized model may be from the unquantized one, and why: what the file's own section says, or the default.
 
     Raises:
         ParamsError: a key is unknown or repeated, a value is no number from 0 to 1, or the reason is missing.
     """
-    found: dict[str, str] = {}
-    allowed = (*SHARES, "reason", "labels", "images")
-    params = request.file.section(TOLERANCE_SECTION)
-    for param in params:
-        message, expected = "", ", ".join(allowed)
-        if param.key not in allowed or param.key in found:
-            message = "stands twice" if param.key in found else f"unknown key in [{TOLERANCE_SECTION}]"
-        elif param.key in SHARES and not SHARE.fullmatch(param.value.strip()):
-            message, expected = "is no share", "a number from 0 to 1"
-        if message:
+    path, found = request.file.path, own_section(request.file, TOLERANCE_SECTION, (*LIMITS, "reason"))
+    told = {key: param.value.strip() for key, param in found.items()}
+    for key in LIMITS.keys() & told.keys():
+        if not SHARE.fullmatch(told[key]):
+            expected = "a number from 0 to 1"
             raise ParamsError(
-                message,
-                file=request.file.path,
-                line=param.line,
-                key=param.key,
-                found=param.value.strip(),
-                expected=expected,
+                "is no share", file=path, line=found[key].line, key=key, found=told[key], expected=expected
             )
-        found[param.key] = param.value.strip()
-    if not found.get("reason") and any(key in found for key in SHARES):
-        line = params[-1].line
-        raise ParamsError(
-            f"[{TOLERANCE_SECTION}] needs `reason:`",
-            file=request.file.path,
-            line=line,
-            expected="why so much is allowed, as measured",
-        )
-    shares = {key: float(found.pop(key)) for key in SHARES if key in found}
-    return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
+        if not told.get("reason"):
+            message, expected = f"[{TOLERANCE_SECTION}] needs `reason:`", "why so much is allowed, as measured"
+            raise ParamsError(message, file=path, line=max(one.line for one in found.values()), expected=expected)
+    return {key: float(told.get(key, usual)) for key, usual in LIMITS.items()}, told.get("reason", "")
 
 
 def plan(request: Request) -> Plan:
@@ -238,7 +153,7 @@ class _Quantization(Chain):
         self.visible = {} if self.gpu is None else {VISIBLE: self.gpu}
 
     def plan(self) -> Plan:
-        allowed = tolerance(self.request)
+        allowed, why = tolerance(self.request)
         programs = self.programs()
         if not programs:
             message = "names no program, so nothing is quantized"
@@ -249,7 +164,7 @@ class _Quantization(Chain):
             needs = () if program is None else (self.quantize(program, label),)
             first = self.infer(label, needs)
             if first is not None and program is not None and not self.legacy:
-                self.compare(program, label, needs, first, allowed)
+                self.compare(program, label, needs, first, allowed, why)
         status = {"paddleclas": "{model} - {command} - {log} !"}.get(
             self.rule.layout.suite, "{model} - {command} - {log} "
         )
@@ -369,9 +284,7 @@ class _Quantization(Chain):
             else (),
         )
 
-    def inference_words(
-        self, device: InferRule, point: Mapping[str, str], model: Mapping[str, str], images: str = ""
-    ) -> Words:
+    def inference_words(self, device: InferRule, point: Mapping[str, str], model: Mapping[str, str]) -> Words:
         words = list(self.split(self.slots["inference"]))
         for role in (item.add for item in device.arguments):
             raw = role in self.rule.raw and self.legacy
@@ -381,8 +294,7 @@ class _Quantization(Chain):
             if role in point:
                 words += flag(slot, point[role], raw=raw, legacy=self.legacy)
             else:
-                own = images if images and role == "infer_data" else None
-                words += self.flag(slot, self.fill(model[role]) if role in model else own)
+                words += self.flag(slot, self.fill(model[role]) if role in model else None)
         return tuple(words)
 
     def cwd(self) -> str:
@@ -394,11 +306,10 @@ class _Quantization(Chain):
     # Against the unquantized model
 
     def compare(
-        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: PtqTolerance
+        self, program: Words, label: str, needs: tuple[str, ...], first: Command, allowed: Mapping[str, float], why: str
     ) -> None:
         exported = needs if self.rule.source else self.exported(program, label, first, needs)
         device, point = self.settings[first.id]
-        labels, why = self.labels(allowed)
         files, ids = [], []
         for which, model, more in (
             ("unquantized", self.rule.unquantized, exported),
@@ -406,7 +317,7 @@ class _Quantization(Chain):
         ):
             name = "-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz")))
             path = f"{self.run}/{name}"
-            words = self.inference_words(device, point, model, labels.images if labels else "")
+            words = self.inference_words(device, point, model)
             where = posixpath.join(self.request.options.root, path)
             command = first._replace(
                 id=";".join(filter(None, (label, which))),
@@ -418,51 +329,13 @@ class _Quantization(Chain):
             )
             ids.append(self.add(command))
             files.append(path)
-        limits = [word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")]
-        if labels:
-            limits += ["--labels", labels.path, "--root", labels.root, *(["--need-labels"] if labels.own else [])]
+        limits = [word for key, most in allowed.items() for word in (f"--{key.replace('_', '-')}", f"{most:g}")]
         command = Command(
             id=label, step="compare", argv=(*self.python, COMPARE, *files, *limits), needs=tuple(ids), leg=label or NAME
         )
         self.add(command)
-        drop = (
-            f"the metric on {labels.path} may drop by {allowed.max_drop:g}: {allowed.reason or WHY_DROP}"
-            if labels
-            else ""
-        )
-        told = f"no metric is judged, for {why}; the quantized model may change {allowed.max_disagreement:g} of the decisions"
-        self.tell("default", drop or f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
-
-    def labels(self, allowed: PtqTolerance) -> tuple[Labels | None, str]:
-        """Return the labels that the file, or the suite's configuration, names; else None and why there are none."""
-        rule, place = self.rule.evaluation, Path(self.request.options.root)
-        if allowed.labels:
-            path, root = allowed.labels, posixpath.dirname(allowed.labels)
-        elif rule is None:
-            return None, f"{self.rule.layout.suite} names no labels"
-        else:
-            words = self.slots[rule.config].value.split()
-            config = words[words.index("-c") + 1] if "-c" in words[:-1] else self.slots[rule.config].value.strip()
-            try:
-                named = _evaluated_on(place / config, rule.section)
-            except TipchainError as error:
-                return None, f"{config} cannot be read: {str(error).partition(chr(10))[0]}"
-            path, root = (str(named.get(key) or "") for key in (rule.labels, rule.root))
-            if not path or not root:
-                return None, f"{config} has no {rule.labels} and {rule.root} in {'.'.join(rule.section)}"
-        images = allowed.images
-        if not images and rule and rule.reads_lists and posixpath.dirname(path) == posixpath.normpath(root):
-            images = path
-        try:
-            names = [line.split()[0] for line in (place / path).read_text("utf-8").splitlines() if line.strip()]
-            images = images or posixpath.join(root, posixpath.commonpath([posixpath.dirname(one) for one in names]))
-        except (OSError, ValueError):
-            if not allowed.labels:
-                return None, f"{path} cannot be read"
-        images = images or root
-        if not images.startswith("/"):
-            images = posixpath.relpath(images, self.rule.cwd)
-        return Labels(path=path, root=root or ".", images=images, own=bool(allowed.labels)), ""
+        told = f"the quantized model may change {allowed['max_disagreement']:g} of the decisions"
+        self.tell("default", f"{told}: {why or WHY_DISAGREEMENT}", None, "info")
 
     def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
         """Yield the names of the unquantized model's files, which are known when they are there."""
@@ -486,18 +359,3 @@ class _Quantization(Chain):
         label = ";".join(filter(None, (label, "unquantized")))
         argv = (*self.python, *words)
         return (self.export(label, argv, folder, log="", env=self.visible, needs=needs, leg=first.leg),)
-
-
-def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
-    merged: dict[str, object] = {}
-    for _ in range(MAX_BASES):
-        data = load_yaml(config, ParamsError, "a configuration").data
-        found: object = data
-        for key in section:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        merged = {**found, **merged} if isinstance(found, Mapping) else merged
-        base = data.get("_base_")
-        if not isinstance(base, str) or merged.get("_inherited_") is False:
-            break
-        config = config.parent / base
-    return merged
