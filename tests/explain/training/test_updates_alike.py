@@ -514,3 +514,11 @@ def test_a_large_model_takes_fewer_updates(pieces, kits, monkeypatch):
     assert found.outcome is Outcome.PASS
     assert found.numbers["updates"] == 5
     assert run(pieces, kits, *SGD, iterations=7).numbers["updates"] == 7
+
+
+def test_a_setting_that_no_compared_update_shows_fails(pieces, kits):
+    found = pieces.optimizers(
+        lambda p: kits.ours.Adam(p, lr=1e-3, eps=1e-30), lambda p: kits.theirs.Adam(1e-3, parameters=p, epsilon=1e-28)
+    )
+    assert found.outcome is Outcome.FAIL
+    assert found.reason == "`epsilon` of the port's optimizer is 1e-28, the reference's 1e-30"
