@@ -49,7 +49,6 @@ from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
-from tipchain.weights.files import view_of
 from tipchain.weights.sides import join
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
@@ -556,13 +555,10 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     ops = trials.base.ops
     if piece.backward:
         yield cut_gradients(piece, ops, trials.base.outputs)
-    reference, port = (model.state_dict() for model in models)
-    states = (
-        {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
-        {name: view_of(one) for name, one in port.items()},
-    )
-    yield by_tensors(piece, *states)
-    yield by_unsaved(piece, states)
+    held = models[0].state_dict().items()
+    state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
+    yield by_tensors(piece, state)
+    yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
     yield missing_inputs(piece)
     yield output_order(piece, trials.base.outputs, ops)
