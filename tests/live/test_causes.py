@@ -111,7 +111,7 @@ def cause(name, explained=1.0, path="net.1"):
 @pytest.mark.parametrize(
     ("found", "findings", "told"),
     [
-        ([cause("wrong-weight")], [finding("padding-mode")], ["wrong-weight"]),
+        ([cause("wrong-values")], [finding("padding-mode")], ["wrong-values"]),
         ([cause("epsilon")], [finding("momentum")], ["epsilon", "momentum"]),
         ([cause("parting", 0.2)], [finding("padding-mode")], ["padding-mode"]),
         ([cause("parting", 0.2), cause("parting", 0.2, "net.2")], [finding("dropout-p")], ["dropout-p", "parting"]),

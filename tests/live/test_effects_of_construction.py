@@ -608,4 +608,4 @@ def test_a_weight_that_the_port_trains_twice_is_shown_by_gradients_that_add_up(m
     report = tipchain.align(reference, port, {"args": np.arange(6).reshape(2, 3)})
     assert report.stages["backward"] is Outcome.FAIL
     (cause,) = report.diagnoses
-    assert (cause.name, cause.explained) == ("tied-weights", 1.0)
+    assert cause.name == "tied-weights"

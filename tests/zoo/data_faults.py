@@ -349,15 +349,10 @@ METRIC_FAULTS = (
         plain,
         in_chunks(4),
     ),
-    _metric(
-        "not-reset",
-        "parting|the port's metric goes on counting from one evaluation to the next",
-        Counting(),
-        PaddleCounting(resets=False),
-    ),
+    _metric("not-reset", "argument|`resets` is False, the reference's True", Counting(), PaddleCounting(resets=False)),
     _metric(
         "last-batch-of-what-is-not-reset",
-        "parting|the reference's metric goes on counting from one evaluation to the next",
+        "parting|the reference's `self.seen.append(",
         Counting(resets=False),
         PaddleCounting(forgets=True),
     ),

@@ -370,7 +370,7 @@ TIME_ORDER = Trait(
 RECURRENT = "recurrent"
 
 
-def _recurrent(name: str, gates: str) -> Iterator[LayerKind]:
+def _recurrent(name: str) -> Iterator[LayerKind]:
     own = [NONLINEARITY] if name == "RNN" else []
     if name == "LSTM":
         own = [Trait("proj_size", named="projection", read_paddle=lambda layer, _: cells_of(layer)[0].proj_size)]
@@ -399,7 +399,6 @@ def _recurrent(name: str, gates: str) -> Iterator[LayerKind]:
         storage=Storage(kind=name),
         family=RECURRENT,
         by_mode=True,
-        gates=gates,
     )
     yield row(
         f"{name}Cell",
@@ -408,7 +407,6 @@ def _recurrent(name: str, gates: str) -> Iterator[LayerKind]:
         paddle=(f"{paddle}Cell",),
         storage=Storage(kind=f"{name}Cell"),
         family=RECURRENT,
-        gates=gates,
     )
 
 
@@ -428,7 +426,7 @@ TRANSFORMER = (
     Trait("activation", read=_transformer_activation),
 )
 SEQUENCES = (
-    *(one for name, gates in (("LSTM", "ifgo"), ("GRU", "rzn"), ("RNN", "")) for one in _recurrent(name, gates)),
+    *(one for name in ("LSTM", "GRU", "RNN") for one in _recurrent(name)),
     row(
         "MultiheadAttention",
         Trait("num_heads"),
@@ -492,8 +490,6 @@ INSIDE = "relu relu6 silu hardswish gelu tanh sigmoid hardsigmoid leaky_relu elu
 """Functions of one tensor that a layer may have inside or after it, under the name that both frameworks have them by."""
 FAMILIES = {name.lower(): one.family for one in KINDS if one.family for side in one.classes for name in side}
 """The family of a class of either framework, by its name in small letters."""
-GATES = {one.name: one.gates for one in KINDS if one.gates}
-"""The gates of recurrent layers, by the name of the row."""
 
 
 def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:

@@ -143,7 +143,6 @@ class LayerKind:
         functions: names of the functions that compute the same, as ``paddle.nn.functional`` has them.
         family: layers of one family may stand for each other in a port that is wrong.
         by_mode: whether they do other things in train mode than in eval mode.
-        gates: the gates of a recurrent layer, in the order in which both frameworks stack their weights.
         inner: torch's names of the layers inside.
         compared: whether settings are compared one by one; else attributes of one name are.
         differs: what Paddle computes otherwise for equal settings, for the page of correspondences.
@@ -156,7 +155,6 @@ class LayerKind:
     functions: tuple[str, ...] = ()
     family: str = ""
     by_mode: bool = False
-    gates: str = ""
     inner: tuple[str, ...] = ()
     compared: bool = True
     differs: str = ""

@@ -35,8 +35,6 @@ UNTRIED = frozenset({"layer-type", "dropout-p"})
 """Differences of construction that no trial takes away for sure: what a layer of another type does, other draws. They are told for an error unknown."""
 STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout", "tied-weights"})
 """Differences of construction that are layers or tensors too few or too many."""
-TRAINING_PIECES = ("optimizer", "scheduler")
-"""Kinds of findings that are about a piece of the training, not about a layer."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
 """Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""
 
@@ -249,13 +247,12 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
             serious.append(one)
         else:
             _joined(diagnoses, same, one.port_path)
-    pieces = {one.kind for one in serious if one.kind in TRAINING_PIECES}
     paths = {one.port_path for one in serious}
     untried = {one.port_path for one in grave(findings) if one.code in UNTRIED and one.effect == "here"}
     kept = [
         one
         for one in diagnoses
-        if not (not one.is_known and one.port_path in pieces | untried)
+        if not (not one.is_known and one.port_path in untried)
         and not (DESCRIBING & {one.code, one.name} and one.port_path in paths)
     ]
     groups: dict[tuple[object, ...], list[Finding]] = {}
@@ -281,8 +278,6 @@ def _differs_likewise(one: Finding, other: Finding) -> bool:
 
 def _covers(cause: Diagnosis, finding: Finding) -> bool:
     """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
-    if finding.kind in TRAINING_PIECES:
-        return cause.port_path == finding.kind and cause.is_known
     if not cause.is_known or finding.port_path not in cause.layers:
         return False
     shows = finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
@@ -323,11 +318,10 @@ def kind_of(finding: Finding) -> str:
 
 def of_finding(finding: Finding) -> Diagnosis:
     """Return a difference of construction as a cause."""
-    piece = finding.kind if finding.kind in TRAINING_PIECES else ""
     return Diagnosis(
         code=kind_of(finding),
         name=finding.code,
-        port_path=finding.port_path or piece,
+        port_path=finding.port_path,
         reference_path=finding.reference_path,
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",

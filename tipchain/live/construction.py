@@ -1,4 +1,4 @@
-"""How both models are built, and what trains them: what can be compared without running anything."""
+"""How both models are built: what can be compared without running anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.construction import check
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.trials import weigh
-from tipchain.framework_types import Optimizer, Schedule
 from tipchain.live.layers import locate
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
@@ -46,23 +45,13 @@ def check_construction(
     located: Located | None,
     store: Store,
 ) -> PieceCheck:
-    """Compare layers, parameters, optimizers and schedules; the report has the findings, weighed where models run."""
+    """Compare layers and parameters; the report has the findings, weighed where models run."""
     matched = () if located is None else located.matching.pairs
     folded = {pair.port.path for pair in matched if pair.folded}
     calls = [pair for pair in matched if not pair.folded]
     pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
     tensors = None if folded else tensors
-    built: tuple[Optimizer, Optimizer] | None = None
-    schedules: tuple[Schedule, Schedule] | None = None
-    models = asked.models
-    if asked.optimizers is not None:
-        with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
-            copies = asked.copied(0, training=None, double=False), asked.copied(1, training=None, double=False)
-            ours, theirs = asked.build(copies)
-            built = ours[0], theirs[0]
-            schedules = None if None in (ours[1], theirs[1]) else (ours[1], theirs[1])
-            models, tensors = copies, None
-    findings = check(*models, pairs, calls, optimizers=built, schedulers=schedules, names=asked.names, tensors=tensors)
+    findings = check(*asked.models, pairs, calls, names=asked.names, tensors=tensors)
     results.report.findings[:] = findings
     if located is None and any(one.kind in ("argument", "parameter", "flag") for one in findings):
         with suppress(Exception):  # a difference that is not weighed counts

@@ -33,11 +33,14 @@ def one_element(array):
 TENSORS = [
     ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
     ("Linear", (6, 5), "weight", lambda array: array * 2, "scaled-weight", (3, 6)),
-    ("Linear", (6, 5), "weight", one_element, "wrong-weight", (3, 6)),
-    ("Linear", (6, 5), "bias", np.zeros_like, "missing-bias", (3, 6)),
-    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "channel-order", (2, 3, 7, 7)),
-    ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "biased-variance", (2, 4, 5, 5)),
-    ("BatchNorm2", (4,), "_mean", np.zeros_like, "running-statistics", (2, 4, 5, 5)),
+    ("Linear", (6, 5), "weight", lambda array: -array, "scaled-weight", (3, 6)),
+    ("Linear", (6, 5), "weight", one_element, "wrong-values", (3, 6)),
+    ("Linear", (6, 5), "bias", np.zeros_like, "wrong-values", (3, 6)),
+    ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
+    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "permuted-weight", (2, 3, 7, 7)),
+    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "permuted-weight", (2, 3, 7, 7)),
+    ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "scaled-weight", (2, 4, 5, 5)),
+    ("BatchNorm2", (4,), "_mean", np.zeros_like, "wrong-values", (2, 4, 5, 5)),
 ]
 
 
@@ -54,6 +57,22 @@ def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, 
     assert (cause.code, cause.name) == ("parameter", code)
     assert cause.port_path == "1"
     assert cause.explained > 0.999
+
+
+def test_the_wrong_elements_are_told(live, causes):
+    reference, port = pair(live, live.torch.nn.Linear(6, 5), live.paddle.nn.Linear(6, 5))
+    change(port[1], "weight", one_element)
+    message = causes.first(reference, port, random(3, 6)).message
+    assert "has 1 wrong of 30 values: [0, 1]" in message, "torch's index: a Linear of Paddle is transposed"
+
+
+def test_exchanged_statistics(live, causes):
+    reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
+    mean, variance = (getattr(port[1], name).numpy() for name in ("_mean", "_variance"))
+    port[1]._mean.set_value(variance)
+    port[1]._variance.set_value(np.abs(mean))
+    reference[1].running_mean.abs_()
+    assert causes.first(reference, port, random(2, 4, 5, 5)).name == "weight-of-another-layer"
 
 
 def test_weights_of_another_layer(live, causes):
@@ -92,7 +111,7 @@ def test_gates_in_another_order(live, causes, kind, count, order):
     for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
         change(port.net, name, gates(count, *order))
     cause = causes.first(reference, port, random(2, 4, 5))
-    assert (cause.name, cause.port_path) == ("gate-order", "net")
+    assert (cause.name, cause.port_path) == ("permuted-weight", "net")
 
 
 ARGUMENTS = [

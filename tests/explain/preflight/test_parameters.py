@@ -18,7 +18,7 @@ def put(tensor, values):
     tensor.set_value(np.ascontiguousarray(values, dtype=str(tensor.dtype).rpartition(".")[2]))
 
 
-CONSTANTS = ((1.0, 2.0, "scaled-weight"), (1.0, 0.0, "wrong-weight"), (0.0, 1.0, "wrong-weight"))
+CONSTANTS = ((1.0, 2.0, "scaled-weight"), (1.0, 0.0, "wrong-values"), (0.0, 1.0, "wrong-values"))
 
 
 @pytest.mark.parametrize(("expected", "actual", "code"), CONSTANTS)
@@ -65,7 +65,7 @@ def test_one_wrong_number_is_told(live, reference, port):
     values.reshape(-1)[1] += 0.25
     put(tensor, values)
     (found,) = findings(ours, theirs)
-    assert (found.code, found.kind, found.harmless) == ("wrong-weight", "parameter", False)
+    assert (found.code, found.kind, found.harmless) == ("wrong-values", "parameter", False)
     assert "has 1 wrong of " in found.message
 
 
@@ -86,8 +86,21 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
             "permuted-weight",
             "[0, 1, 3, 2]",
         ),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[:, ::-1], "channel-order", "RGB"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[[1, 0, 2, 4, 3]], "permuted-weight", "along axis 0"),
+        (
+            ("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"),
+            lambda w: w[:, :, ::-1, ::-1],
+            "permuted-weight",
+            "in another order",
+        ),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[:, ::-1], "permuted-weight", "in another order"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[::-1], "permuted-weight", "in another order"),
+        (
+            ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),
+            lambda w: w[[1, 0, 2, 4, 3]],
+            "permuted-weight",
+            "in another order",
+        ),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: np.roll(w, 1, 1), "permuted-weight", "in another order"),
         (
             ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),
             lambda w: np.roll(w.reshape(-1), 1).reshape(w.shape),
@@ -95,8 +108,15 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
             "another order",
         ),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "1/2 times"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.zeros_like, "wrong-weight", "is 0 throughout"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.cos, "wrong-weight", "holds other values"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: -w, "scaled-weight", "-1 times"),
+        (
+            ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),
+            lambda w: w + np.float32(0.5),
+            "wrong-values",
+            "has 135 wrong of 135",
+        ),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.zeros_like, "wrong-values", "is 0 throughout"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), np.cos, "wrong-values", "has 135 wrong of 135"),
     ],
 )
 def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
@@ -108,29 +128,14 @@ def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
     assert found.message.startswith("`0`: its `weight` ")
 
 
-def test_gates_and_projections_in_another_order_are_told(live):
+def test_one_projection_that_is_wrong_is_told_by_its_name(live):
     ours, theirs = live.equal(
-        *live.built(
-            "t.ModuleList([t.LSTM(3, 4), t.GRUCell(3, 4), t.MultiheadAttention(8, 2), t.Linear(4, 12)])",
-            "p.LayerList([p.LSTM(3, 4), p.GRUCell(3, 4), p.MultiHeadAttention(8, 2), p.Linear(4, 12)])",
-        )
+        *live.built("t.Sequential(t.MultiheadAttention(8, 2))", "p.Sequential(p.MultiHeadAttention(8, 2))")
     )
-    for tensor, order in ((theirs[0][0].cell.weight_ih, (0, 1, 3, 2)), (theirs[1].weight_hh, (1, 0, 2))):
-        blocks = np.split(tensor.numpy(), len(order))
-        put(tensor, np.concatenate([blocks[one] for one in order]))
-    first, second = theirs[2].q_proj.weight.numpy(), theirs[2].k_proj.weight.numpy()
-    put(theirs[2].q_proj.weight, second)
-    put(theirs[2].k_proj.weight, first)
-    put(theirs[3].weight, np.roll(theirs[3].weight.numpy(), 4, axis=1))
-    found = {one.port_path: one for one in findings(ours, theirs)}
-    assert [(path, one.code) for path, one in found.items()] == [
-        ("0", "gate-order"),
-        ("1", "gate-order"),
-        ("2", "swapped-qkv"),
-        ("3", "swapped-qkv"),
-    ]
-    assert "in the order ifog, the reference's are ifgo" in found["0"].message
-    assert "in the order kqv, the reference's are qkv" in found["2"].message
+    put(theirs[0].v_proj.weight, theirs[0].v_proj.weight.numpy().T)
+    (found,) = findings(ours, theirs)
+    assert found.code == "transposed-weight"
+    assert found.message == "`0`: its `v_proj.weight` is transposed"
 
 
 def test_the_weights_of_another_layer_are_told(live):
@@ -152,7 +157,7 @@ def test_other_running_statistics_are_told(live):
     assert findings(ours, theirs) == [], "Paddle has no such count"
     put(theirs[0]._variance, [1, 2, 3, 4])
     (found,) = findings(ours, theirs)
-    assert (found.code, found.harmless) == ("running-statistics", False)
+    assert (found.code, found.harmless) == ("wrong-values", False)
 
 
 def test_weights_that_were_never_copied_are_one_finding(live):
@@ -180,7 +185,7 @@ def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, cod
     from tipchain.explain.locate.matching import LayerPair
 
     found = check_parameters(Tensors(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")]))
-    found = [one for one in found if one.code not in ("wrong-weight", "weight-of-another-layer")]
+    found = [one for one in found if one.code not in ("wrong-values", "weight-of-another-layer")]
     assert {(one.code, one.port_path, one.harmless) for one in found} == {(code, "0", False)}
 
 
@@ -321,7 +326,7 @@ class TestMatricesKeptElsewhere:
         values[0, 1] += 0.25
         put(matrix, values)
         (found,) = findings(ours, theirs)
-        assert (found.code, found.harmless) == ("wrong-weight", False)
+        assert (found.code, found.harmless) == ("wrong-values", False)
         assert "has 1 wrong of 24 values" in found.message
 
     def test_what_is_not_in_the_other_model_is_still_told(self, live):

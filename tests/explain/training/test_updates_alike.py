@@ -415,3 +415,11 @@ def test_schedules_are_left_to_their_own_check(pieces, kits):
     )
     assert found.outcome is Outcome.PASS
     assert "the schedules are compared by themselves" in found.reason
+
+
+def test_a_setting_that_no_compared_update_shows_fails(pieces, kits):
+    found = pieces.optimizers(
+        lambda p: kits.ours.Adam(p, lr=1e-3, eps=1e-30), lambda p: kits.theirs.Adam(1e-3, parameters=p, epsilon=1e-28)
+    )
+    assert found.outcome is Outcome.FAIL
+    assert found.reason == "`epsilon` of the port's optimizer is 1e-28, the reference's 1e-30"

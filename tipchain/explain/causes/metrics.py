@@ -119,37 +119,35 @@ class MetricMeter:
                 "  expected: a callable `(outputs, labels)`, or an object with `update` and `compute` or `accumulate`"
             )
         orders = (True,) if tensors else (False, True) if kind == "callable" else (True, False)
-        return cls(side=side, metric=metric, kind=kind, orders=orders)
+        return cls(side=side, metric=metric, kind=kind, orders=orders).fresh()
 
     def values(self, batches: Sequence[Batch]) -> Values:
-        """Return what a fresh copy of the metric says about all batches together.
+        """Return what one copy of the metric says about all batches together, given tensors or arrays as it takes.
+
+        The same copy is used each time: what it does not reset shows in the next values.
 
         Raises:
             UsageError: it is no number, or no mapping or sequence of numbers.
             Exception: whatever the metric raises.
         """
-        return self.evaluations(batches)[0]
-
-    def evaluations(self, *groups: Sequence[Batch]) -> list[Values]:
-        """Return what one copy says about each of several groups of batches, one after another, given tensors or arrays as it takes."""
         *others, last = self.orders
         for tensors in others:
             with suppress(Exception):  # what it raises last is told
-                found = self._feed_all(groups, tensors=tensors)
+                found = self._feed(batches, tensors=tensors)
                 self.orders = (tensors,)
                 return found
-        found = self._feed_all(groups, tensors=last)
+        found = self._feed(batches, tensors=last)
         self.orders = (last,)
         return found
 
-    def _feed_all(self, groups: Sequence[Sequence[Batch]], *, tensors: bool) -> list[Values]:
-        try:
-            metric = copy.deepcopy(self.metric)
-        except Exception:  # noqa: BLE001  (what cannot be copied is used as it is)
-            metric = self.metric
-        return [self._feed(metric, batches, tensors=tensors) for batches in groups]
+    def fresh(self) -> MetricMeter:
+        """Return a meter with a copy of its own."""
+        with suppress(Exception):  # what cannot be copied is used as it is
+            return replace(self, metric=copy.deepcopy(self.metric))
+        return self
 
-    def _feed(self, metric: Metric, batches: Sequence[Batch], *, tensors: bool) -> Values:
+    def _feed(self, batches: Sequence[Batch], *, tensors: bool) -> Values:
+        metric = self.metric
         with self.side.recording(gradient=False):
             parts = [join(batches)] if self.kind == "callable" else batches
             given = [
@@ -320,8 +318,8 @@ def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
     """Show both values, and where the codes part."""
     batches, (meter, port_meter) = case.probes[at].batches, case.meters
     programs = CodeRun((meter.side,)), CodeRun((port_meter.side,))
-    ours = programs[0].run(partial(meter.values, batches)).get(name, np.nan)
-    theirs = programs[1].run(partial(port_meter.values, batches)).get(other, np.nan)
+    ours = programs[0].run(partial(meter.fresh().values, batches)).get(name, np.nan)
+    theirs = programs[1].run(partial(port_meter.fresh().values, batches)).get(other, np.nan)
     shown = f"{f'{name}: ' if name else ''}expected {ours:.9g}, actual {theirs:.9g} for {case.probes[at].name}"
     places = [placed(one.metric).rpartition("/")[2] for one in case.meters]
     evidence = (
@@ -329,7 +327,7 @@ def _why(case: MetricPair, at: int, name: str, other: str) -> Diagnosis:
     )
 
     def again(edit: Edit) -> Array:
-        return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.values, batches))[other])
+        return np.array(CodeRun((port_meter.side,), edit).run(partial(port_meter.fresh().values, batches))[other])
 
     runs = TwoRuns(programs=programs, ends=(np.array(ours), np.array(theirs)), again=again)
     cause = explain_parting(runs, METRIC, shown)
@@ -390,36 +388,11 @@ def _passes_over(meter: MetricMeter, batches: Sequence[Batch], label: int) -> bo
             return None
         changed.append((outputs, some))
     try:
-        values = meter.values(changed)
-        others = meter.values([made for batch in changed for made in _without(batch, label)])
+        values = meter.fresh().values(changed)
+        others = meter.fresh().values([made for batch in changed for made in _without(batch, label)])
     except Exception:  # noqa: BLE001  (a metric that does not take such a label)
         return None
     return all(abs(values[name] - others.get(name, np.inf)) < SAME_SINGLE for name in values)
-
-
-def _not_reset(case: MetricPair) -> Diagnosis | None:
-    """Return the cause of a metric that goes on counting where the other starts anew."""
-    first, between = case.probes[0].batches, case.probes[-1].batches
-    try:
-        runs = [meter.evaluations(first, between, first) for meter in case.meters]
-    except Exception:  # noqa: BLE001  (as above)
-        return None
-    ours, theirs = (any(not same(one[name], again.get(name)) for name in one) for one, _, again in runs)
-    if ours == theirs:
-        return None
-    which, other = SIDE_NAMES if ours else SIDE_NAMES[::-1]
-    (before, _, after), (port_before, _, port_after) = runs
-    values = (before, after) if ours else (port_before, port_after)
-    shown = [", ".join(f"{name} {value:.6g}".strip() for name, value in one.items()) for one in values]
-    return Diagnosis(
-        code="parting",
-        port_path=METRIC,
-        message=f"the {which}'s metric goes on counting from one evaluation to the next, the {other}'s starts anew",
-        evidence=f"called for {case.probes[0].name} it gives {shown[0]}, and for the same again after others {shown[1]}",
-        fix="do not reset the metric, as the reference does not"
-        if ours
-        else "reset the metric before each evaluation, as the reference does",
-    )
 
 
 RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
@@ -516,14 +489,11 @@ def _judge(case: MetricPair) -> PieceCheck:
         for name, other in names.items()
         for side, value in (("reference", ours[name]), ("port", theirs[other]))
     }
-    lasting = _not_reset(case)
     off = [
         (name, other)
         for name, other in names.items()
         if any(not same(one.get(name), two.get(other)) for one, two in case.values)
     ]
-    if lasting is not None and not off:
-        return PieceCheck(outcome=Outcome.FAIL, reason=lasting.message, numbers=numbers, diagnoses=(lasting,))
     if not off:
         hidden = _ignored(case)
         if hidden is not None:
@@ -540,7 +510,7 @@ def _judge(case: MetricPair) -> PieceCheck:
     one, two = ours.get(name), theirs.get(other)
     which = f" {name}" if name else ""
     reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    causes = [] if lasting is None else [lasting]
+    causes = []
     for pair in off:
         at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(pair[0]), two.get(pair[1])))
         causes.append(_why(case, at, *pair))

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
-from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, at_source, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, at_source, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     SHOWN,
@@ -25,7 +25,6 @@ from tipchain.explain.preflight.optimizers import (
     match,
     read_paddle,
     read_torch,
-    updated_by_one,
     with_settings,
 )
 from tipchain.facts.optimizers import BY_NAME
@@ -137,9 +136,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
             return 0.0
 
     alone = [
-        _of_setting(updated_by_one(names, side), "both optimizers' parameters, `requires_grad` and `stop_gradient`")
-        for side, names in zip(("port", "reference"), settings.alone, strict=True)
-        if names
+        _updated_by_one(names, side) for side, names in zip(("port", "reference"), settings.alone, strict=True) if names
     ]
     if not set(ran.failing) - aside:
         return tuple(alone)
@@ -150,7 +147,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         share = alone_shares[tried[0]] if len(tried) == 1 else explained(tried)
         if share >= EXPLAINED:
             proof = f"with the reference's value {share:.2%} of the difference is gone; {shown.message}"
-            return (*alone, *(_of_setting(one.finding, proof, share) for one in found if one.name in tried))
+            return (*alone, *(_of_setting(one, proof, share) for one in found if one.name in tried))
     share = explained(names, lend=True)
     clips = _clippings(ran.opened)
     if share >= EXPLAINED:
@@ -163,7 +160,7 @@ def causes(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> tu
         if any(clips):
             evidence = f"{proof}; {shown.message}"
             alone.append(replace(shown, code="setting", message=message, evidence=evidence, explained=share, fix=fix))
-    told = [*alone, *(_of_setting(one.finding, f"{shown.message}; {shown.evidence}") for one in found)]
+    told = [*alone, *(_of_setting(one, f"{shown.message}; {shown.evidence}") for one in found)]
     return tuple(told) or (shown,)
 
 
@@ -175,14 +172,30 @@ def _gone(ran: _Ran, other: _Ran, aside: set[str]) -> float:
     return max(0.0, float(min(shares, default=0.0)))
 
 
-def _of_setting(finding: Finding, evidence: str, explained: float | None = None) -> Diagnosis:
+def _of_setting(setting: SettingDifference, evidence: str, explained: float | None = None) -> Diagnosis:
     return Diagnosis(
-        code=finding.code,
+        code="setting",
         port_path=OPTIMIZER,
-        message=finding.message,
+        message=setting.message,
         evidence=evidence,
         explained=explained,
-        fix=finding.fix,
+        fix=setting.fix,
+    )
+
+
+def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
+    shown = listed(list(dict.fromkeys(names)), SHOWN)
+    port = side == "port"
+    return Diagnosis(
+        code="setting",
+        port_path=OPTIMIZER,
+        message=f"the port alone updates {shown}, the reference does not"
+        if port
+        else f"the reference alone updates {shown}, the port does not",
+        evidence="both optimizers' parameters, `requires_grad` and `stop_gradient`",
+        fix=f"leave {shown} out of the optimizer"
+        if port
+        else f"give {shown} to the optimizer, with stop_gradient=False",
     )
 
 
@@ -431,6 +444,10 @@ def _judge(ran: _Ran, again: Callable[[Callable[[Opened], object]], _Ran]) -> Pi
     }
     common: dict[str, Any] = {"numbers": numbers, "curves": curves, "left_out": opened.left_out}
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
+    hidden = [] if failing or ran.settings is None else ran.settings.found
+    if hidden:
+        told = tuple(_of_setting(one, f"{ran.updates} updates of equal gradients agree all the same") for one in hidden)
+        return PieceCheck(outcome=Outcome.FAIL, reason=hidden[0].message, diagnoses=told, **common)
     if not ran.moved:
         reason = f"proves nothing: no update moves any parameter, on either side{left}"
         return PieceCheck(outcome=Outcome.ERROR, reason=reason, **common)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
@@ -15,7 +15,8 @@ import numpy.typing as npt
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, Finding, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.explain.preflight.schedules import ScheduleSettings, read
 from tipchain.framework_types import Array, Schedule
 from tipchain.frameworks import Updates
@@ -54,12 +55,12 @@ def _causes(
     rates = [", ".join(f"{one:.6g}" for one in curve[near]) for curve in curves]
     shown = f"from step {near.start} on the rates of {name} are {rates[1]} in the port, {rates[0]} in the reference"
     classes = f"the port's schedule is {port.words}, the reference's {reference.words}"
-    for mended, findings in _mended(reference, port):
+    for mended, differences in _mended(reference, port):
         curve = _curve(lr, mended, len(expected))
         if curve is not None and _close(expected, factor * curve).all():
             proof = f"{shown}; with the reference's value the port's own schedule gives the reference's rates"
-            if findings:
-                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in findings)
+            if differences:
+                return tuple(_diagnosis("setting", one.message, proof, one.fix, 1.0) for one in differences)
             fix = f"use `paddle.optimizer.lr.{mended.call}`"
             return (_diagnosis("setting", classes, proof, fix, 1.0),)
     own = "" if factor == 1 else f", and {name} has {factor:.6g} times its rate"
@@ -69,13 +70,15 @@ def _causes(
     return (_diagnosis("parting", message, shown, "let the port's schedule give the reference's rates"),)
 
 
-def _mended(reference: ScheduleSettings, port: ScheduleSettings) -> Iterator[tuple[ScheduleSettings, list[Finding]]]:
+def _mended(
+    reference: ScheduleSettings, port: ScheduleSettings
+) -> Iterator[tuple[ScheduleSettings, list[SettingDifference]]]:
     """Yield the port's settings with one of the reference's, then with all, and which they are."""
     found = list(reference.differences(port))
     for one in found:
-        yield port.given(one.path, one.expected), [one.finding]
+        yield port.given(one.path, one.expected), [one]
     if len(found) > 1:
-        yield reduce(lambda made, one: made.given(one.path, one.expected), found, port), [one.finding for one in found]
+        yield reduce(lambda made, one: made.given(one.path, one.expected), found, port), found
     if not found and reference.kind and not reference.has_functions:
         yield reference, []
 
@@ -172,10 +175,12 @@ def check_schedulers(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
     lr = sides.port.framework.paddle.optimizer.lr  # type: ignore[union-attr]
+    settings_apart = settings[0].differences(settings[1])
     return _judge(
         expected,
         actual,
         lambda name, curves: _causes(lr, settings, curves, name, theirs.factor(name)),
+        [one for one in settings_apart if not isinstance(one.expected, ScheduleSettings)],
         any(one is not None for one in schedulers),
     )
 
@@ -242,7 +247,11 @@ def stepper(schedule: Schedule) -> Callable[[int], object]:
 
 
 def _judge(
-    ours: _Curves, theirs: _Curves, causes: Callable[[str, tuple[Array, Array]], tuple[Diagnosis, ...]], scheduled: bool
+    ours: _Curves,
+    theirs: _Curves,
+    causes: Callable[[str, tuple[Array, Array]], tuple[Diagnosis, ...]],
+    differences: Sequence[SettingDifference],
+    scheduled: bool,
 ) -> PieceCheck:
     count = min(ours.steps, theirs.steps)
     both = [name for name in ours.rates if name in theirs.rates]
@@ -277,6 +286,12 @@ def _judge(
         )
         return PieceCheck(
             outcome=Outcome.FAIL, reason=cause.message, numbers=numbers, curves=curves, diagnoses=(cause,)
+        )
+    if differences:
+        agreed = f"{count} learning rates of {len(pairs)} parameters agree all the same"
+        found = tuple(_diagnosis("setting", one.message, agreed, one.fix) for one in differences)
+        return PieceCheck(
+            outcome=Outcome.FAIL, reason=found[0].message, numbers=numbers, curves=curves, diagnoses=found
         )
     if scheduled and largest == 0:
         return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)

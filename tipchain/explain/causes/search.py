@@ -36,23 +36,22 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     told_by_gradients,
 )
-from tipchain.explain.causes.piece import Piece, PieceOutcome, PieceSide
+from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import CONSTRUCTED, Diagnosis, Finding, at_source, shown_path
+from tipchain.explain.findings import Diagnosis, Finding, at_source, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
-from tipchain.explain.locate.differences import arrange, relative, relative_arranged, rms
+from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
-from tipchain.framework_types import Array, Function, Model, Tensor
+from tipchain.framework_types import Function, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, SAME_DOUBLE
-from tipchain.weights.files import view_of
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.sides import join
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
@@ -365,7 +364,7 @@ def _diagnose(
         if not trials.settled() and piece.backward:
             used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
             unused = {name for name, one in own_tensors(piece) if id(one) not in used}
-            direct = _told_by_ties(piece, trials.base, findings) or told_by_gradients(piece, trials.base, unused)
+            direct = told_by_gradients(piece, trials.base, unused)
             if direct is not None:
                 return [_with_statements(direct, trials.walk)]
         if inside is not None and not piece.backward:
@@ -390,43 +389,6 @@ def _with_statements(cause: Diagnosis, walk: Walk) -> Diagnosis:
     op, step = found
     both = f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}"
     return replace(cause, message=f"{cause.message}; of one tensor {both}")
-
-
-def _told_by_ties(piece: Piece, outcome: PieceOutcome, findings: Sequence[Finding]) -> Diagnosis | None:
-    """Return what construction tells of a weight that one side has once, where one side's gradients that differ add up to the other's."""
-    ties = [
-        one for one in findings if one.code == "tied-weights" and below(one.port_path, piece.theirs.path) is not None
-    ]
-    if len(ties) != 1:
-        return None
-    scale = max(map(rms, piece.truth.gradients.values()), default=0.0)
-    truth, made = (
-        {name: one for name, one in found.items() if rms(one) > SAME_DOUBLE * scale}
-        for found in (piece.truth.gradients, outcome.gradients)
-    )
-    unlike = [name for name in truth | made if not _alike(truth.get(name), made.get(name))]
-    ours, theirs = ([found[name] for name in unlike if name in found] for found in (truth, made))
-    if not ours or not theirs or any(arrange(ours[0], one) is None for one in (*ours, *theirs)):
-        return None
-    expected, actual = (
-        np.sum([one.transpose(arrange(one, ours[0])) for one in each], axis=0) for each in (ours, theirs)
-    )
-    if not relative(expected, actual) <= CONSTANT:
-        return None
-    (tie,) = ties
-    return Diagnosis(
-        code="structure",
-        name=tie.code,
-        port_path=tie.port_path,
-        message=tie.message,
-        evidence=CONSTRUCTED,
-        explained=1.0,
-        fix=tie.fix,
-    )
-
-
-def _alike(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and relative_arranged(one, other) <= CONSTANT
 
 
 def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
@@ -559,13 +521,10 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     ops = trials.base.ops
     if piece.backward:
         yield cut_gradients(piece, ops, trials.base.outputs)
-    reference, port = (model.state_dict() for model in models)
-    states = (
-        {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
-        {name: view_of(one) for name, one in port.items()},
-    )
-    yield by_tensors(piece, *states)
-    yield by_unsaved(piece, states)
+    held = models[0].state_dict().items()
+    state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
+    yield by_tensors(piece, state)
+    yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
     yield missing_inputs(piece)
     yield output_order(piece, trials.base.outputs, ops)

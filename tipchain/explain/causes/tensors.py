@@ -14,7 +14,7 @@ from tipchain.explain.causes.hypotheses import Hypothesis
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.parameters import describe_values, is_constant, port_array, same_values
+from tipchain.explain.preflight.parameters import Told, describe_values, is_constant, port_array, same_values
 from tipchain.facts.layers import STATISTICS
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.tolerance import CONSTANT
@@ -128,86 +128,29 @@ def _slots(piece: Piece) -> list[TensorSlot]:
         return []
 
 
-# What is wrong with a tensor that differs.
+def describe(one: SharedTensor, own: str, wrong: Sequence[SharedTensor], state: Mapping[str, Array]) -> Told:
+    """Return a slug, what is wrong with a tensor of the reference's name ``own``, and what to do about it."""
 
+    def elsewhere() -> str | None:
+        beside = {other.name: other.ours for other in wrong if other is not one}
+        held = {**beside, **{name: array for name, array in state.items() if name != own}}
+        constant = is_constant(one.theirs)
+        return None if constant else next((name for name in held if same_values(held[name], one.theirs)), None)
 
-def describe(
-    one: SharedTensor,
-    wrong: Sequence[SharedTensor],
-    piece: Piece,
-    states: tuple[Mapping[str, Array], Mapping[str, Array]],
-) -> tuple[str, str, str]:
-    """Return a slug, what is wrong with a tensor, and what to do about it."""
-    own, port = join(piece.ours.path, one.name), join(piece.theirs.path, one.name)
-    return _exchanged(one, wrong) or describe_values(
-        one.ours,
-        one.theirs,
-        leaf=one.name.rpartition(".")[2],
-        kind=piece.ours.call.type,
-        names=(own, port),
-        elsewhere=lambda: _elsewhere(one, own, *states),
-    )
-
-
-def _exchanged(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, str, str] | None:
-    """Tell tensors of one layer that stand in each other's place."""
-    path, _, leaf = one.name.rpartition(".")
-    for other in wrong:
-        if other is not one and other.name.rpartition(".")[0] == path and same_values(other.ours, one.theirs):
-            what = f"holds the reference's {other.name}"
-            if leaf in STATISTICS:
-                return "swapped-statistics", what, "exchange `_mean` and `_variance` of `{path}`"
-            affine = {leaf, other.name.rpartition(".")[2]} == {"weight", "bias"}
-            fix = f"exchange `{one.name}` and `{other.name}` of `{{path}}`"
-            return "swapped-affine" if affine else "swapped-weights", what, fix
-    return None
-
-
-def _elsewhere(
-    one: SharedTensor, own: str, state: Mapping[str, Array], ports: Mapping[str, Array]
-) -> tuple[str, str] | None:
-    """Return the slug and name of another tensor of the reference's that the port holds in this one's place."""
-    if is_constant(one.theirs):
-        return None
-    for name, array in state.items():
-        if name != own and same_values(array, one.theirs):
-            if _projections(own, name):
-                return "swapped-qkv", name
-            return "swapped-layers" if _held_elsewhere(one, ports) else "weight-of-another-layer", name
-    return None
-
-
-def _held_elsewhere(one: SharedTensor, ports: Mapping[str, Array]) -> bool:
-    """Tell whether another layer of the port has what this one should have."""
-    shapes = {one.ours.shape, one.ours.shape[::-1]}
-    same = (array for array in ports.values() if array.shape in shapes)
-    return any(same_values(one.ours, array) or same_values(one.ours, array.T) for array in same)
-
-
-def _projections(one: str, other: str) -> bool:
-    """Tell whether two names differ only in which of query, key and value they are of."""
-
-    def parts(name: str) -> str:
-        for word, letter in (("query", "q"), ("key", "k"), ("value", "v")):
-            name = name.replace(word, letter)
-        return name
-
-    pairs = [(a, b) for a, b in zip(parts(one), parts(other), strict=False) if a != b]
-    same = len(parts(one)) == len(parts(other))
-    return same and len(pairs) == 1 and set(pairs[0]) <= set("qkv")
+    return describe_values(one.ours, one.theirs, elsewhere)
 
 
 # Weights and buffers as causes: the reference's are put into the port's layer, and what was there is described.
 
 
-def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's layer with the reference's tensors, each alone and all together."""
     both, missing = held_by(piece)
     wrong = [one for one in both if one.differs]
     training = bool(getattr(piece.port, "training", False))
     if training:
         wrong = [one for one in wrong if one.name.rpartition(".")[2] not in STATISTICS]
-    told = {one.name: describe(one, wrong, piece, (state, ports)) for one in wrong}
+    told = {one.name: describe(one, join(piece.ours.path, one.name), wrong, state) for one in wrong}
     for one in wrong:
         yield _given_values(piece, [one], told[one.name])
     if len(wrong) > 1:
@@ -236,11 +179,11 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
     )
 
 
-def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]) -> Iterator[Hypothesis]:
+def by_unsaved(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
     wrong = [one for one in unsaved(piece) if one.differs]
     for one in wrong:
-        _, what, _ = describe(one, wrong, piece, states)
+        _, what, _ = describe(one, join(piece.ours.path, one.name), wrong, state)
         yield Hypothesis(
             code="buffer",
             name=one.name,

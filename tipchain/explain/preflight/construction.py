@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -12,7 +11,6 @@ from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.trace import TracedValue
-from tipchain.explain.preflight.optimizers import check_optimizers
 from tipchain.explain.preflight.paired import (
     PairedLayers,
     axes_comparable,
@@ -22,7 +20,6 @@ from tipchain.explain.preflight.paired import (
     orders_comparable,
 )
 from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
-from tipchain.explain.preflight.schedules import check_schedulers
 from tipchain.facts.layers import kind_of, runs_as_built
 from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
@@ -291,64 +288,6 @@ def place_of(pair: PairedLayers) -> str:
     return f"`{pair.port_path}`" if pair.port_path else "the model"
 
 
-# Layers that hold others: which belong together, by the matched layers inside them.
-
-
-def container_pairs(
-    reference: Mapping[str, object], port: Mapping[str, object], matched: Iterable[tuple[str, str]]
-) -> Iterator[PairedLayers]:
-    """Yield pairs of layers that hold the same matched layers, where that leaves no doubt.
-
-    The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
-    """
-    known = list(matched)
-    ours, theirs = _held(one for one, _ in known), _held(other for _, other in known)
-    for inside, paths in ours.items():
-        for path, other in _aligned(paths, theirs.get(inside, []), reference, port):
-            pair = PairedLayers(path, reference[path], other, port[other])
-            if _tells(pair):
-                yield pair
-
-
-def _held(paths: Iterable[str]) -> dict[frozenset[int], list[str]]:
-    """Return the layers above some paths, outermost first, by the numbers of the paths below them."""
-    below: dict[str, set[int]] = defaultdict(set)
-    for number, path in enumerate(paths):
-        parts = path.split(".")
-        for stop in range(len(parts) if path else 0):
-            below[".".join(parts[:stop])].add(number)
-    found: dict[frozenset[int], list[str]] = defaultdict(list)
-    for path in sorted(below, key=lambda one: (one.count(".") + bool(one), one)):
-        found[frozenset(below[path])].append(path)
-    return found
-
-
-def _aligned(
-    ours: list[str], theirs: list[str], reference: Mapping[str, object], port: Mapping[str, object]
-) -> Iterator[tuple[str, str]]:
-    ours, theirs = [one for one in ours if one in reference], [one for one in theirs if one in port]
-    if len(ours) == len(theirs):
-        yield from zip(ours, theirs, strict=True)
-        return
-    for path in ours:
-        name = type(reference[path]).__name__.lower()
-        same = [one for one in theirs if one == path] or [
-            one for one in theirs if type(port[one]).__name__.lower() == name
-        ]
-        if len(same) == 1:
-            yield path, same[0]
-
-
-def _tells(pair: PairedLayers) -> bool:
-    """Tell whether two containers can be compared: both are a user's own, or both layers of a Transformer."""
-    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
-    if ours is not None or theirs is not None:
-        return ours is theirs and ours is not None and bool(ours.inner)
-    return not any(
-        type(layer).__module__.startswith(("torch.nn.", "paddle.nn.")) for layer in (pair.reference, pair.port)
-    )
-
-
 # Whether matched layers are in the same mode, and keep their parameters in the same precision.
 
 
@@ -365,7 +304,7 @@ def check_flags(
     """
     found: list[Finding] = []
     if bool(reference.training) != bool(port.training):
-        found.append(_modes_of_models(reference, port, [*expanded(pairs)]))
+        found.append(_modes_of_models(reference, port))
     else:
         found += [one for pair in expanded(pairs) for one in _modes(pair)]
     if tensors is not None:
@@ -377,9 +316,11 @@ def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
 
 
-def _modes_of_models(reference: Model, port: Model, pairs: Iterable[PairedLayers]) -> Finding:
+def _modes_of_models(reference: Model, port: Model) -> Finding:
     """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
-    minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
+    layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    minding = [path or "the model" for path, layer in layers[1].items() if _minds_mode(layer, 1)]
+    minding = minding or [path or "the model" for path, layer in layers[0].items() if _minds_mode(layer, 0)]
     told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
     return Finding(
         code="mode",
@@ -392,14 +333,12 @@ def _modes_of_models(reference: Model, port: Model, pairs: Iterable[PairedLayers
     )
 
 
-def _mind_modes(pair: PairedLayers) -> bool:
-    """Tell whether a layer of a pair does other things in train mode: of its kind, or as its own code asks."""
-    for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
-        if kind is None and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names:
-            return True
-        if kind is not None and kind.by_mode and drops(layer):
-            return True
-    return False
+def _minds_mode(layer: Model, side: Literal[0, 1]) -> bool:
+    """Tell whether a layer does other things in train mode: of its kind, or as its own code asks."""
+    kind = kind_of(layer, side)
+    if kind is not None:
+        return kind.by_mode and drops(layer)
+    return "training" in getattr(type(layer).forward, "__code__", _minds_mode.__code__).co_names
 
 
 def _modes(pair: PairedLayers) -> Iterator[Finding]:
@@ -477,12 +416,10 @@ def check(
     layer_pairs: Iterable[LayerPair],
     call_pairs: Iterable[CallPair] = (),
     *,
-    optimizers: tuple[object, object] | None = None,
-    schedulers: tuple[object, object] | None = None,
     names: Mapping[str, str] | None = None,
     tensors: Tensors | None = None,
 ) -> list[Finding]:
-    """Compare two models, and what trains them, without running either.
+    """Compare two models without running either.
 
     Args:
         reference: the ``torch.nn.Module``.
@@ -490,14 +427,12 @@ def check(
         layer_pairs: the layers with parameters that belong together.
         call_pairs: calls of two traces that belong together; they tell of layers without parameters, and of the shapes
             that layers were called with. Layers are looked up in the models by path: traces are of copies.
-        optimizers: torch's and Paddle's optimizer, of these models.
-        schedulers: torch's and Paddle's schedule.
         names: Paddle's path by torch's, as layers were matched with.
         tensors: those of the models, if they are matched already.
 
     Returns:
-        The findings, each once: about layers in the order of torch's model, then about the models, the optimizers, the
-        schedules, the environment. A pair of calls that names and inputs do not confirm makes findings without effect.
+        The findings, each once: about layers in the order of torch's model, then about the models, the
+        environment. A pair of calls that names and inputs do not confirm makes findings without effect.
 
     Raises:
         WeightsError: a lazy layer of torch's has no shape yet.
@@ -523,11 +458,6 @@ def check(
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
-    schedules = [] if schedulers is None else check_schedulers(*schedulers)
-    if optimizers is not None:
-        updates = check_optimizers(*optimizers, tensors)
-        found += [one for one in updates if not (one.kind == "scheduler" and schedules)]
-    found += schedules
     if any(one.is_cuda for one in reference.parameters()):  # elsewhere TF32 is not computed in
         found += check_environment()
     return list(dict.fromkeys(found))
@@ -565,13 +495,22 @@ class _Pairs:
         order = {path: number for number, path in enumerate(self.reference)}
         there = ((one, other) for one, other in paths if one in self.reference and other in self.port)
         known = sorted(there, key=lambda pair: order[pair[0]])
-        held = list(container_pairs(self.reference, self.port, known))
+        held = list(self._transformers())
         made = [
             PairedLayers(one, self.reference[one], other, self.port[other], self._shapes((one, other)))
             for one, other in known
         ]
         self.given |= {(one.reference_path, one.port_path) for one in held}
         self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
+
+    def _transformers(self) -> Iterator[PairedLayers]:
+        """Yield the layers of a Transformer, one by one, where both models have as many of a kind."""
+        kinds = {path: kind_of(one, 0) for path, one in self.reference.items()}
+        port_kinds = {path: kind_of(one, 1) for path, one in self.port.items()}
+        for kind in dict.fromkeys(one for one in kinds.values() if one is not None and one.inner):
+            ours, theirs = ([path for path, one in each.items() if one is kind] for each in (kinds, port_kinds))
+            for path, other in zip(ours, theirs, strict=True) if len(ours) == len(theirs) else ():
+                yield PairedLayers(path, self.reference[path], other, self.port[other])
 
     def _shapes(self, paths: tuple[str, str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         call = self.calls.get(paths)

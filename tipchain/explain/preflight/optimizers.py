@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from tipchain.core.language import listed
-from tipchain.explain.findings import Finding
-from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.facts.optimizers import ABSENT, BY_CLASS, BY_NAME, DEFAULTS, OptimizerKind
 from tipchain.facts.settings import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
-from tipchain.frameworks.paddle_ import own_schedule, parameter_groups
+from tipchain.frameworks.paddle_ import parameter_groups
 
 Decay = tuple[tuple[str, float], ...]
 """What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
@@ -70,24 +68,15 @@ class SettingDifference:
         return self.path[-1]
 
     @property
-    def finding(self) -> Finding:
-        """It as a difference of construction."""
+    def message(self) -> str:
+        """Both values, as a message has them."""
         expected, actual = self.shown
         where = f" for {listed(self.names, SHOWN)}" if self.names else ""
-        message = f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
         if self.name == "kind":
-            message = f"the port's optimizer is {actual}, the reference's {expected}"
-        elif self.names is None:
-            message = f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
-        reference, port = (f"{self.name}={one}" for one in self.shown)
-        return Finding(
-            code="setting",
-            kind="scheduler" if self.names is None else "optimizer",
-            reference=reference,
-            port=port,
-            message=message,
-            fix=self.fix,
-        )
+            return f"the port's optimizer is {actual}, the reference's {expected}"
+        if self.names is None:
+            return f"`{self.name}` of the port's schedule is {actual}, the reference's {expected}"
+        return f"`{self.name}` of the port's optimizer is {actual}{where}, the reference's {expected}"
 
 
 def _kind(optimizer: object, side: int) -> OptimizerKind | None:
@@ -340,49 +329,3 @@ def keep(optimizer: Optimizer, argument: str, value: object) -> None:
         if hasattr(optimizer, name):
             setattr(optimizer, name, value)
     getattr(optimizer, "_default_dict", {})[argument] = value
-
-
-def check_optimizers(torch_optimizer: Optimizer, paddle_optimizer: Optimizer, tensors: Tensors) -> list[Finding]:
-    """Compare two optimizers: class, and for each parameter the rate, decay and all else that it is updated with.
-
-    A rate that differs for all parameters is that of the port's schedule, where its optimizer has one.
-    """
-    both = (
-        (port_name(pair.theirs), tensors.live[pair.ours.name], part.tensor)
-        for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None
-        if tensors.trained(pair.ours) and port_trained(pair.theirs)
-        for part in pair.theirs.parts
-    )
-    matched, *alone = match(torch_optimizer, paddle_optimizer, both)
-    found = [
-        replace(one.finding, kind="scheduler")
-        if one.name == "learning_rate" and not one.names and own_schedule(paddle_optimizer) is not None
-        else one.finding
-        for one in differences(matched, paddle_optimizer)
-    ]
-    return [
-        *(updated_by_one(names, side) for side, names in zip(("port", "reference"), alone, strict=True) if names),
-        *found,
-    ]
-
-
-def updated_by_one(names: Sequence[str], side: str) -> Finding:
-    """Return that one side's optimizer alone updates some parameters."""
-    shown = listed(list(dict.fromkeys(names)), SHOWN)
-    words = ("updates", "leaves") if side == "port" else ("leaves", "updates")
-    fix = (
-        f"leave {shown} out of the optimizer"
-        if side == "port"
-        else f"give {shown} to the optimizer, with stop_gradient=False"
-    )
-    return Finding(
-        code="setting",
-        kind="optimizer",
-        reference=f"{words[1]} {shown}",
-        port=f"{words[0]} {shown}",
-        message=f"the port alone updates {shown}, the reference does not"
-        if side == "port"
-        else f"the reference alone updates {shown}, the port does not",
-        fix=fix,
-    )

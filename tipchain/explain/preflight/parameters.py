@@ -14,12 +14,11 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
-from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
+from tipchain.explain.locate.differences import equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
-from tipchain.facts.layers import GATES, STATISTICS
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers, without
 from tipchain.weights.sides import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
@@ -218,71 +217,61 @@ def is_floating(slot: TensorSlot) -> bool:
     return slot.dtype in ("float16", "bfloat16", "float32", "float64")
 
 
-# How the values of a parameter differ from those it should have: by their order, their scale, their place, or otherwise.
+# How the values of a parameter differ from those it should have.
 
 
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
-FEW = 16
-"""Wrong elements that are told one by one."""
 LOAD = "load `{name}` of `{path}` from the reference's weights"
-OWN_VALUES = frozenset(("wrong-weight", "wrong-bias", "missing-bias"))
-"""Codes of values that are the reference's neither in another order nor scaled, and no other tensor's."""
+VALUES = "wrong-values"
+"""The code of values that are the reference's neither in another order nor scaled, and no other tensor's."""
 Told = tuple[str, str, str]
 """A slug, what is wrong with a tensor, and what to do; ``{name}`` and ``{path}`` stand for the tensor and for the port's layer."""
-Elsewhere = Callable[[], tuple[str, str] | None]
-"""Returns a slug and the name of another tensor of the reference's that holds what this one holds; None if none does."""
+Elsewhere = Callable[[], str | None]
+"""Returns the name of another tensor of the reference's that holds what this one holds; None if none does."""
 
 
-def describe_values(
-    expected: Array, actual: Array, *, leaf: str, kind: str, names: tuple[str, str], elsewhere: Elsewhere
-) -> Told:
-    """Return what is wrong with a tensor whose values differ.
-
-    Args:
-        expected: the reference's.
-        actual: the port's, in torch's layout; of one shape.
-        leaf: torch's name of the tensor in its layer.
-        kind: the type of the reference's layer.
-        names: the reference's and the port's name of the tensor.
-        elsewhere: tells whose values they are.
-    """
+def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Told:
+    """Return what is wrong with a tensor of one shape, in torch's layout, whose values differ."""
     ours, theirs = (one if one.dtype.kind in "fc" else one.astype(np.float64) for one in (expected, actual))
-    found = _variance(ours, theirs) if leaf == "running_var" else None
-    found = found or _arranged(ours, theirs, leaf, kind, names) or _scaled(ours, theirs)
+    found = _arranged(ours, theirs)
     if found is not None:
         return found
-    found_elsewhere = elsewhere()
-    if found_elsewhere is not None:
-        code, other = found_elsewhere
-        name, _ = names
-        return code, f"is the reference's `{other}`", f"load `{name}` of the reference into `{{path}}`, not `{other}`"
-    statistics = "running-statistics" if leaf in STATISTICS else ""
+    other = elsewhere()
+    if other is not None:
+        fix = f"load `{{name}}` of the reference into `{{path}}`, not `{other}`"
+        return "weight-of-another-layer", f"holds the reference's `{other}`", fix
+    with np.errstate(all="ignore"):
+        factor = float(np.vdot(ours, theirs).real / np.vdot(ours, ours).real) if ours.size > 1 else 0.0
+    if np.isfinite(factor) and factor and same_values(ours, theirs, factor):
+        told = name_number(factor, ours.shape)
+        fix = f"divide `{{name}}` of `{{path}}` by {told}, or load it again"
+        return "scaled-weight", f"is {told} times the reference's", fix
     if is_constant(theirs):
-        code = statistics or ("missing-bias" if "bias" in leaf and not theirs.any() else "wrong-weight")
-        value = theirs.flat[0]
         if is_constant(ours):
-            return code, f"is {value:g} throughout, the reference's {ours.flat[0]:g}", LOAD
-        return code, f"is {value:g} throughout, the reference's is not", LOAD
-    limit, most, wrong = CONSTANT * _largest(ours), max(FEW, theirs.size // 100), 0
-    for both in side_by_side(ours, theirs):
-        wrong += int(np.count_nonzero(~_near(*both, limit)))
-        if wrong > most:
-            break
-    if 0 < wrong <= most and wrong < theirs.size:
-        places = map(tuple, np.argwhere(~_near(ours, theirs, limit))[:3])
-        shown = ", ".join(f"[{', '.join(map(str, at))}] {theirs[at]:.6g} for {ours[at]:.6g}" for at in places)
-        return statistics or "wrong-weight", f"has {wrong} wrong of {theirs.size} values: {shown}", LOAD
-    apart = distance(ours, theirs) / max(rms(ours), TINY)
-    for dtype, bits in (("float16", 11), ("bfloat16", 8)) if apart <= ROUNDED["bfloat16"] else ():
-        if np.allclose(_rounded(ours, bits), theirs, rtol=0, atol=NOISE + 2.0**-26 * _largest(ours)):
-            return "lower-precision", f"was rounded to {dtype}", LOAD
-    code = statistics or ("wrong-bias" if leaf == "bias" else "wrong-weight")
-    return code, f"holds other values (relative {apart:.3g})", LOAD
+            return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's {ours.flat[0]:g}", LOAD
+        return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's is not", LOAD
+    off = ~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * _largest(ours), equal_nan=True)
+    at = tuple(map(int, np.unravel_index(int(off.argmax()), off.shape)))
+    first = f"{list(at)} {theirs[at]:.6g} for {ours[at]:.6g}"
+    return VALUES, f"has {int(np.count_nonzero(off))} wrong of {off.size} values: {first}", LOAD
 
 
-def _near(one: Array, other: Array, atol: float, rtol: float = SAME_SINGLE) -> Array:
-    return np.asarray(np.isclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+def _arranged(ours: Array, theirs: Array) -> Told | None:
+    """Tell that the same numbers stand in another order: of axes, or another."""
+    if not ours.ndim or abs(rms(ours) - rms(theirs)) > SAME_SINGLE * _largest(ours):  # cheaper than sorting
+        return None
+    if not same_values(np.sort(ours, axis=None), np.sort(theirs, axis=None)):
+        return None
+    for axes in list(permutations(range(ours.ndim)))[1:]:
+        turned = ours.transpose(axes)
+        if ours.ndim == 2 and same_values(turned.reshape(theirs.shape), theirs):
+            return "transposed-weight", "is transposed", "transpose the weight of `{path}`: `weight.T`"
+        if same_values(turned, theirs):
+            what = f"has its axes in the order {list(axes)}"
+            return "permuted-weight", what, f"give `{{path}}` the weight without `transpose({list(axes)})`"
+    what = "has the reference's values in another order"
+    return "permuted-weight", what, "load `{name}` of `{path}` in the reference's order"
 
 
 def _largest(array: Array) -> float:
@@ -290,129 +279,12 @@ def _largest(array: Array) -> float:
     return found if np.isfinite(found) else 0.0
 
 
-def same_values(one: Array, other: Array, factor: float = 1.0, shift: float = 0.0) -> bool:
-    """Tell whether an array is another one times a factor and plus a number, up to float32's rounding of its largest value."""
-    limit = SAME_SINGLE * max(_largest(one) * abs(factor), abs(shift))
+def same_values(one: Array, other: Array, factor: float = 1.0) -> bool:
+    """Tell whether an array is another one times a factor, up to float32's rounding of its largest value."""
+    limit = SAME_SINGLE * _largest(one) * abs(factor)
     return one.shape == other.shape and all(
-        bool(np.abs(theirs - (factor * ours + shift)).max() <= limit) for ours, theirs in side_by_side(one, other)
+        bool(np.abs(theirs - factor * ours).max() <= limit) for ours, theirs in side_by_side(one, other)
     )
-
-
-def _rounded(array: Array, bits: int) -> Array:
-    mantissa, exponent = np.frexp(array)
-    return np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
-
-
-def _variance(ours: Array, theirs: Array) -> Told | None:
-    """Tell a running variance that holds something else of it, or has another divisor."""
-    with np.errstate(all="ignore"):
-        for power, told in ((0.5, "the standard deviation"), (-1.0, "the inverse"), (-0.5, "the inverse root")):
-            if same_values(ours**power, theirs):
-                fix = "load the variance into `_variance` of `{path}`"
-                return "running-statistics", f"holds {told} of the variance", fix
-    ratio = float(np.median(theirs / np.where(ours == 0, 1, ours)))
-    if not ratio > 0 or not same_values(ours, theirs, ratio):
-        return None
-    count = ratio / (ratio - 1) if ratio > 1 else 1 / (1 - ratio)  # n/(n-1), or (n-1)/n
-    biased = abs(count - round(count)) < ROUGH * count and round(count) > 3
-    told = f"is {ratio:.6g} times the reference's" + (
-        f": biased for unbiased, of {round(count)} values" if biased else ""
-    )
-    fix = "load the reference's running variance into `_variance` of `{path}`"
-    return "biased-variance" if biased else "running-statistics", told, fix
-
-
-def _arranged(ours: Array, theirs: Array, leaf: str, kind: str, names: tuple[str, str]) -> Told | None:
-    """Tell that the same numbers stand in another order: gates or projections, axes, backwards, shifted, or any."""
-    if not ours.ndim or abs(rms(ours) - rms(theirs)) > SAME_SINGLE * _largest(ours):  # cheaper than sorting
-        return None
-    if not same_values(np.sort(ours, axis=None), np.sort(theirs, axis=None)):
-        return None
-    found = _stacked(ours, theirs, leaf, kind, names)
-    if found is not None:
-        return found
-    found = _turned(ours, theirs)
-    if found is not None:
-        return found
-    for axis, size in enumerate(ours.shape):
-        for step in (one for shift in range(1, min(size, 9)) for one in (shift, -shift)):
-            if same_values(np.roll(ours, step, axis), theirs):
-                fix = f"load `{{name}}` of `{{path}}` from index 0 of axis {axis}"
-                return "permuted-weight", f"is shifted by {step} along axis {axis}", fix
-    axis = next((one for one in range(ours.ndim) if _slices_alike(ours, theirs, one)), -1)
-    where = axis >= 0 and ours.ndim > 1
-    told = "has the reference's values in another order" + (f" along axis {axis}" if where else "")
-    return "permuted-weight", told, "load `{name}` of `{path}` in the reference's order"
-
-
-def _turned(ours: Array, theirs: Array) -> Told | None:
-    """Tell axes in another order, and those along which a tensor runs backwards."""
-    for axes in list(permutations(range(ours.ndim)))[1:]:
-        turned = ours.transpose(axes)
-        if same_values(turned, theirs) or same_values(turned.reshape(theirs.shape), theirs):
-            matrix, reshaped = ours.ndim == 2, not turned.shape == theirs.shape == ours.shape
-            how = "transposed" if matrix else f"the reference's with its axes in the order {list(axes)}"
-            how += ", reshaped instead of transposed" if reshaped else ""
-            if matrix:
-                return "transposed-weight", f"is {how}", "transpose the weight of `{path}`: `weight.T`"
-            return "permuted-weight", f"is {how}", f"give `{{path}}` the weight without `transpose({list(axes)})`"
-    for chosen in range(1, 2**ours.ndim):
-        turn = tuple(axis for axis in range(ours.ndim) if chosen >> axis & 1)
-        if same_values(np.flip(ours, turn), theirs):
-            fix = f"flip `{{name}}` of `{{path}}` along axes {list(turn)}"
-            if turn == (1,) and ours.shape[1] == 3 and ours.ndim == 4:
-                return "channel-order", "has its input channels in the opposite order (RGB, BGR)", fix
-            return "flipped-weight", f"runs backwards along axes {list(turn)}", fix
-    return None
-
-
-def _slices_alike(ours: Array, theirs: Array, axis: int) -> bool:
-    """Tell whether two arrays have the same slices along an axis, in whatever order."""
-    both = (np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (ours, theirs))
-    one, other = (rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])] for rows in both)
-    return same_values(one, other)
-
-
-def _stacked(ours: Array, theirs: Array, leaf: str, kind: str, names: tuple[str, str]) -> Told | None:
-    """Tell gates, or query, key and value, in another order along the first axis."""
-    gates, rows = GATES.get(kind, ""), ours.shape[0]
-    projections = "in_proj" in leaf or (not gates and (kind == "Linear" or "qkv" in "".join(names).lower()))
-    letters = "qkv" if projections else gates
-    if not letters or rows % len(letters) or (projections and rows == len(letters)):
-        return None
-    parts = np.split(ours, len(letters))
-    for order in list(permutations(range(len(letters))))[1:]:
-        if same_values(np.concatenate([parts[number] for number in order]), theirs):
-            told = "".join(letters[number] for number in order)
-            fix = f"load the blocks of `{{name}}` of `{{path}}` in the order {letters}; they are in the order {told}"
-            code = "swapped-qkv" if projections else "gate-order"
-            return code, f"has its blocks in the order {told}, the reference's are {letters}", fix
-    for chosen in range(1, 2 ** len(letters)) if parts[0].ndim == 2 and parts[0].shape[0] == parts[0].shape[1] else ():
-        turned = [part.T if chosen >> number & 1 else part for number, part in enumerate(parts)]
-        if same_values(np.concatenate(turned), theirs):
-            which = ", ".join(letter for number, letter in enumerate(letters) if chosen >> number & 1)
-            return "transposed-weight", f"is transposed for {which}", "transpose the weight: `weight.T`"
-    return None
-
-
-def _scaled(ours: Array, theirs: Array) -> Told | None:
-    """Tell a multiple of what it should be, or that plus one number."""
-    squares = product = apart = 0.0
-    with np.errstate(invalid="ignore", over="ignore"):
-        for one, other in side_by_side(ours, theirs):
-            squares, product = squares + float(one @ one), product + float(one @ other)
-            apart += float((other - one).sum())
-    if ours.size < 2 or not squares or not theirs.any() or not np.isfinite(squares + product):
-        return None
-    factor, shift = product / squares, apart / ours.size
-    if factor and same_values(ours, theirs, factor):
-        told = name_number(factor, ours.shape)
-        code = "sign" if abs(factor + 1) < SAME_SINGLE else "scaled-weight"
-        return code, f"is {told} times the reference's", f"divide `{{name}}` of `{{path}}` by {told}, or load it again"
-    if not is_constant(ours) and same_values(ours, theirs, shift=shift):
-        fix = f"subtract {shift:.6g} from `{{name}}` of `{{path}}`"
-        return "shifted-values", f"is the reference's plus {shift:.6g}", fix
-    return None
 
 
 MANY, MOST = 5, 0.8
@@ -421,8 +293,6 @@ one kind of layer would be taken for it."""
 SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
 NOT_COPIED = "weights-not-copied"
-UNCLEAR = OWN_VALUES | {"permuted-weight"}
-"""What may be said better of one tensor among several."""
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """What a parameter is that does nothing, by its torch name in the layer."""
 
@@ -430,8 +300,8 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 def check_parameters(tensors: Tensors) -> list[Finding]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
-    Values are those in the models now. A tensor that holds torch's numbers in another order (transposed, gates or
-    projections swapped, kernels mirrored), those of another layer, or a multiple, is said to. What torch has and Paddle
+    Values are those in the models now. A tensor that holds torch's numbers in another order, those of another layer, or
+    a multiple, is said to. What torch has and Paddle
     never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
 
     Returns:
@@ -450,10 +320,10 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
-    if any(one.code in OWN_VALUES for one in found):
+    if any(one.code == VALUES for one in found):
         strange = two_initializations(tensors, of_values)
         if strange is not None and strange.compared >= MANY:
-            found = [strange.finding, *(one for one in found if one.code not in OWN_VALUES)]
+            found = [strange.finding, *(one for one in found if one.code != VALUES)]
     return [*found, *_frozen(tensors), *_unmatched(tensors)]
 
 
@@ -506,7 +376,7 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
-        if one is not None and one.code in OWN_VALUES:
+        if one is not None and one.code == VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
             copied += related is True
@@ -697,19 +567,20 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
     if _equal(expected, actual, max(ROUNDED.get(one.dtype, 0.0) for one in (ours, theirs))):
         return None
 
-    def elsewhere() -> tuple[str, str] | None:
+    reference, port = ours.name, port_name(theirs)
+    parts = list(_by_parts(expected, actual, theirs)) if len(theirs.parts) > 1 else [(port, expected, actual)]
+    tolerance = ROUNDED.get(theirs.dtype, 0.0)
+    wrong = [(name, one, other) for name, one, other in parts if not _equal(one, other, tolerance)]
+    where, expected, actual = wrong[0] if len(wrong) == 1 else (port, expected, actual)
+
+    def elsewhere() -> str | None:
         print_ = print_of(actual.astype(expected.dtype, copy=False))
         held = [name for name in others().get(print_, ()) if name != ours.name] if any(print_[1:]) else []
-        return ("weight-of-another-layer", held[0]) if len(held) == 1 else None
+        return held[0] if len(held) == 1 else None
 
-    reference, port = names = ours.name, port_name(theirs)
-    code, what, fix = describe_values(
-        expected, actual, leaf=pair.leaf, kind=pair.kind, names=names, elsewhere=elsewhere
-    )
-    if len(theirs.parts) > 1 and code in UNCLEAR:
-        code, what, fix = _of_part(pair, expected, actual, theirs) or (code, what, fix)
+    code, what, fix = describe_values(expected, actual, elsewhere)
     path = pair.layers.port
-    name = " + ".join(one.removeprefix(f"{path}.") for one in port.split(" + "))
+    name = " + ".join(one.removeprefix(f"{path}.") for one in where.split(" + "))
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _parameter_finding(
         pair,
@@ -729,23 +600,17 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
         return False
     size = rms(expected)
     atol = tolerance * ROUGH * (size if np.isfinite(size) else 0.0)
-    return all(_near(other, one, atol, tolerance).all() for one, other in side_by_side(expected, actual))
-
-
-def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlot) -> Told | None:
-    """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
-    ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
-    both = zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
-    tolerance = ROUNDED.get(theirs.dtype, 0.0)
-    wrong = [(part, ours, other) for part, ours, other in both if not _equal(ours, other, tolerance)]
-    if len(wrong) != 1:
-        return None
-    [(part, ours, other)] = wrong
-    name = part.names[0]
-    code, what, fix = describe_values(
-        ours, other, leaf=pair.leaf, kind=pair.kind, names=(name, name), elsewhere=lambda: None
+    return all(
+        np.isclose(other, one, rtol=tolerance, atol=atol, equal_nan=True).all()
+        for one, other in side_by_side(expected, actual)
     )
-    return code, f"{what}, in {name}", fix
+
+
+def _by_parts(expected: Array, actual: Array, theirs: TensorSlot) -> Iterator[tuple[str, Array, Array]]:
+    """Yield each tensor in which the port divides one of torch's, by name."""
+    ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
+    for part, one, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True):
+        yield part.names[0], one, other
 
 
 def _frozen(tensors: Tensors) -> Iterator[Finding]:

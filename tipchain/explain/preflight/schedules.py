@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import Finding, at_source
+from tipchain.explain.findings import at_source
 from tipchain.explain.preflight.optimizers import SettingDifference
 from tipchain.facts.schedules import LAST, SCHEDULES
 from tipchain.facts.settings import plain, same, tidy
@@ -124,8 +124,3 @@ def _described(schedule: Schedule) -> str:
             told.append(f"{name}={value}")
     own = "" if type(schedule).__module__.startswith(("torch.", "paddle.")) else at_source(type(schedule))
     return f"{type(schedule).__name__}({', '.join(told)}){own}"
-
-
-def check_schedulers(torch_scheduler: Schedule, paddle_scheduler: Schedule) -> list[Finding]:
-    """Compare the arguments of two schedules of one class; of others only the rates tell."""
-    return [one.finding for one in read(torch_scheduler, 0).differences(read(paddle_scheduler, 1))]

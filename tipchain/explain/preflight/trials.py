@@ -30,7 +30,7 @@ from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.weights.sides import join
 
-LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "channel-order", "shape")
+LAYOUT = ("transposed-weight", "permuted-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
 PADDING = ("padding-idx", "padding-row")
 """Codes of an embedding's index of padding."""
