@@ -368,3 +368,43 @@ def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act, trai
     report = aligned(ours, theirs, training=training)
     assert report.passed, str(report)
     assert "random" not in report.reasons["forward"]
+
+
+class Frozen(torch.nn.Module):
+    """Its class keeps the norm's statistics in train mode, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class Thawed(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = paddle.nn.Conv2D(3, 4, 3), paddle.nn.BatchNorm2D(4)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+class PortFrozen(Thawed):
+    def train(self, mode=True):
+        super().train()
+        self.norm.eval()
+        return self
+
+
+@pytest.mark.parametrize("port", [Thawed, PortFrozen])
+def test_a_class_that_switches_its_mode_in_its_own_way_is_switched_so(port):
+    models = Frozen(), port()
+    tipchain.copy_weights(*models)
+    images = np.random.default_rng(0).standard_normal((4, 3, 6, 6)).astype(np.float32)
+    assert tipchain.align(*models, images, training=True).passed is (port is PortFrozen)

@@ -45,6 +45,14 @@ def test_several_shapes_keep_the_first_as_the_usual_one(tmp_path):
     np.testing.assert_array_equal(sets[""]["image"], one, err_msg="more shapes do not change the first's values")
 
 
+def test_two_inputs_of_one_shape_have_other_values(tmp_path):
+    made = make_inputs(
+        case_with(tmp_path, "{shape: [2, 3]}", "right: {shape: [2, 3]}", "far: {shape: [2, 3], seed: 1}")
+    )
+    assert not np.isclose(made["image"], made["right"]).any(), "a port that takes one for the other would pass"
+    np.testing.assert_array_equal(made["right"], made["far"], err_msg="a seed that is given counts")
+
+
 def test_probabilities_are_positive_and_sum_to_one(tmp_path):
     values = make_inputs(case_with(tmp_path, "{shape: [4, 10], values: probabilities}"))["image"]
     assert values.dtype == np.float32

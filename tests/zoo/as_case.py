@@ -150,16 +150,21 @@ def _by_values(reference: Mapping[str, Any], port: Mapping[str, Any]) -> dict[st
 
 
 def _tried(pair: Any, specs: Mapping[str, Any], label: Mapping[str, Any] | None = None) -> Any:
-    """Return what the reference, or its loss, gives for a case's random inputs; None where that raises or is NaN."""
+    """Return what the reference, or its loss, gives for a case's random inputs; None where that, or the port, raises or is NaN."""
     import torch
+
+    import paddle
 
     from tipchain.parity.case import InputSpec
     from tipchain.parity.inputs import make_input
 
     named = {**specs, "label": label} if label else specs
-    *args, last = (torch.from_numpy(make_input(InputSpec(name=name, **one))) for name, one in named.items())
+    arrays = [make_input(InputSpec(name=name, seed=at, **one)) for at, (name, one) in enumerate(named.items())]
+    *args, last = map(torch.from_numpy, arrays)
     try:
         found = pair.loss[0](pair.reference(*args), last) if label else pair.reference(*args, last)
+        if not label:
+            pair.port(*map(paddle.to_tensor, arrays))
     except (ValueError, IndexError, RuntimeError):
         return None
     tensors = [one for one in _flat(found) if torch.is_tensor(one) and one.is_floating_point()]

@@ -170,7 +170,8 @@ class TorchSide(FrameworkSide):
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the module with the same weights, in float64 if ``double``.
 
-        One that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
+        One that is not in the mode that ``training`` asks for is switched to it, as is one whose class switches in its own
+        way; else every layer keeps its own.
 
         Raises:
             Exception: whatever copying the user's module raises.
@@ -178,6 +179,11 @@ class TorchSide(FrameworkSide):
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
+        for one in () if training is None else made.modules():
+            if (
+                type(one).train is not self.torch.nn.Module.train
+            ):  # a class's own says which layers it keeps as they are
+                one.train(training)
         return made.double() if double else made
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
@@ -324,7 +330,8 @@ class PaddleSide(FrameworkSide):
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the layer, in float64 if ``double``, which can be run backward."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None and made.training != training:
+        own = any(getattr(type(made), name) is not getattr(self.paddle.nn.Layer, name) for name in ("train", "eval"))
+        if training is not None and (own or made.training != training):
             made.train() if training else made.eval()
         self.framework.let_backward(made)
         return self.framework.widened(made) if double else made

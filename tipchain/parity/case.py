@@ -88,7 +88,7 @@ class InputSpec:
         shape: the shape. Give this key or ``shapes``.
         shapes: several shapes. The forward stage tries all of them, the other stages use the first one.
         dtype: the type of the array.
-        seed: seed of the random values.
+        seed: seed of the random values. Default: the place among the inputs, from 0, so that no two have the same values.
         low: the smallest integer.
         high: the integers are smaller than this. For a label, it is the number of classes.
         values: ``"normal"`` (standard normal) or ``"probabilities"`` (positive, summing to 1 along the last axis).
@@ -343,7 +343,7 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
         shape=shapes[0],
         shapes=shapes,
         dtype=dtype,
-        seed=one.integer("seed", 0),
+        seed=one.integer("seed", list(inputs.data).index(name)),
         low=low,
         high=high,
         values=values,
