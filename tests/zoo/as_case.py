@@ -151,9 +151,8 @@ def _by_values(reference: Mapping[str, Any], port: Mapping[str, Any]) -> dict[st
 
 def _tried(pair: Any, specs: Mapping[str, Any], label: Mapping[str, Any] | None = None) -> Any:
     """Return what the reference, or its loss, gives for a case's random inputs; None where that, or the port, raises or is NaN."""
-    import torch
-
     import paddle
+    import torch
 
     from tipchain.parity.case import InputSpec
     from tipchain.parity.inputs import make_input

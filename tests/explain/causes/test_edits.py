@@ -109,6 +109,7 @@ def film(x, y):
 
 ROWS, SEQUENCE, IMAGE = random(4, 6), 2 * random(2, 5, 6), random(2, 3, 6, 7)
 GRID = (np.random.default_rng(3).random((2, 4, 5, 2)) * 2.6 - 1.3).astype(np.float32)
+FLAGS = np.array([[1, 2, 0, 4, 0], [3, 0, 1, 1, 2]])
 EDITS = {
     "a flag": (
         "argument", "align_corners", "pass `align_corners=False` to `grid_sample`", (IMAGE, GRID),
@@ -144,6 +145,19 @@ EDITS = {
     ),
     "two tensors exchanged": (
         "operand-order", "", "exchange ", (ROWS,), lambda m, x: film(m.a(x), m.b(x)), lambda m, x: film(m.b(x), m.a(x)),
+    ),
+    "a cast that cuts": (
+        "extra-call", "astype", "remove `astype`", (SEQUENCE,),
+        lambda m, x: m.norm(3 * m.a(x)), lambda m, x: m.norm((3 * m.a(x)).astype("int64").astype(x.dtype)),
+    ),
+    "flags turned round": (
+        "operand", "", "turn round the flags", (SEQUENCE, FLAGS),
+        lambda m, x, ids: m.norm(m.a(x).masked_fill((ids == 0)[..., None], 2.0)),
+        lambda m, x, ids: m.norm(here(x).masked_fill(m.a(x), (ids != 0).unsqueeze(-1), 2.0)),
+    ),
+    "elements in another order": (
+        "operand-order", "reshape", "reshape to [2, 5, 3, 2] and transpose after that", (SEQUENCE,),
+        lambda m, x: m.a(x).reshape(2, 5, 3, 2).cumsum(2).sum(3), lambda m, x: m.a(x).reshape([2, 5, 2, 3]).cumsum(3).sum(2),
     ),
     "layers exchanged": ("call-order", "", "", (ROWS,), lambda m, x: m.b(m.norm(m.a(x))), lambda m, x: m.b(m.a(m.norm(x)))),
 }  # fmt: skip

@@ -40,7 +40,7 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
+from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, arranged, glimpse
 from tipchain.explain.locate.differences import Sketch, relative
 from tipchain.explain.locate.matching import common_path
 from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
@@ -87,11 +87,13 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _operands(group, piece, walk)
         yield from _given_otherwise(group, piece, walk)
         yield from _given_less(group, piece, walk)
+        yield from _opposite_mask(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
     yield from _arguments_everywhere(piece, walk)
     yield from _exchanged_tensors(piece, walk)
+    yield from _element_order(piece, walk)
     yield from _extra_behind(piece, walk)
 
 
@@ -118,20 +120,22 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
         for op in walk.consumers[key]:
             places: dict[int | str, object] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
             acts.setdefault(op.number, {}).update(places)
-    key, (old, _) = next(iter(walk.leaves.items()))
-    theirs = numpy_of(old)
-    name = piece.argument_of(theirs)
-    what = f"`{name}`" if name else walk.told(key)
-    message = (
-        f"it is given another {what} than the reference"
-        if name
-        else f"it keeps another tensor than the reference: {what}"
+    key, (old, new) = next(iter(walk.leaves.items()))
+    theirs, ours, op = numpy_of(old), numpy_of(new), walk.consumers[key][0]
+    name, kept = piece.argument_of(theirs), any(one is old for one in piece.port.state_dict().values())
+    what, where = f"`{name}`" if name else "a tensor", place_of(op, piece)
+    maker = next((walk.makers[one] for one in walk.find(ours) if one in walk.makers), None)
+    turned = (
+        "which is its transpose, "
+        if ours.ndim == 2 and ours.shape == theirs.T.shape and (ours == theirs.T).all()
+        else ""
     )
     return Hypothesis(
-        code="operand" if name else "buffer",
+        code="operand" if name or not kept else "buffer",
         name=name,
-        message=message,
-        fix=f"make {what} of {piece.shown} as the reference makes it",
+        message=f"{called(op)}{where} is given another tensor than the reference's, {turned}{glimpse(theirs)} for "
+        f"{glimpse(ours)}{'' if maker is None else _has(maker)}",
+        fix=f"give {called(op)}{where} {what} as the reference makes it: `{op.line}`",
         acts={number: with_arguments(values) for number, values in acts.items()},
         confirmed=True,
         changes=len(walk.leaves),
@@ -700,6 +704,59 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
         )
 
 
+def _opposite_mask(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call with the opposite of flags, where the reference gives the same function the opposite."""
+    op, step = group[0].op, group[0].step
+    for place, one in enumerate(op.args if op.name == step.name else ()):
+        flags = numpy_of(one) if piece.is_tensor(one) else None
+        if flags is None or flags.dtype.kind != "b":
+            continue
+        for number in set(walk.matched_given(op, one)).intersection(step.given):
+            ours = walk.values[number].array
+            if (
+                ours is None
+                or ours.dtype.kind != "b"
+                or ours.size != flags.size
+                or (ours.reshape(-1) == flags.reshape(-1)).any()
+            ):
+                continue
+            maker, source = walk.origin(op, one) or op, walk.origin_step(number) or step
+            where = f"{called(maker)}{place_of(maker, piece)}"
+            yield Hypothesis(
+                code="operand",
+                name=maker.name,
+                confirmed=True,
+                acts={each.op.number: with_argument(place, ~each.op.args[place]) for each in group},
+                message=f"the flags that {where} makes are the opposite of the reference's{_at(source)}",
+                fix=f"turn round the flags of {where}: `{maker.line}`",
+            )
+
+
+def _element_order(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a reshape whose result has the reference's elements along the axes that its shape says, not in memory's order."""
+    for op in walk.ops if walk.partings else ():
+        for key, one in walk.made(op).items() if op.name == "reshape" and op.written is None else ():
+            theirs = numpy_of(one)
+            for number in walk.matched[key]:
+                ours, step = walk.values[number].array, walk.makers.get(number)
+                if (
+                    ours is None
+                    or step is None
+                    or ours.shape == theirs.shape
+                    or sorted(ours.shape) != sorted(theirs.shape)
+                ):
+                    continue
+                for new in arranged(ours, theirs.shape):
+                    yield Hypothesis(
+                        code="operand-order",
+                        name=op.name,
+                        acts={op.number: constant(piece.sides.port.tensor(new, gradient=False))},
+                        message=f"`{op.name}`{place_of(op, piece)} gives the shape {list(theirs.shape)} in memory's order, "
+                        f"the reference {list(ours.shape)}{_at(step)}",
+                        fix=f"reshape to {list(ours.shape)} and transpose after that{place_of(op, piece)}: `{op.line}`",
+                    )
+
+
 def argument_name(op: Op, number: int) -> str:
     """Return in words which argument of a layer's forward one is, where it has several."""
     if op.layer is None or len(op.args) < 2:
@@ -793,7 +850,7 @@ def _uncast(calls: Sequence[Any]) -> list[Any]:
 
 def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls without one call in front of them that the reference does not make."""
-    for extra in _uncast(group[0].ops):
+    for extra in (one for one in group[0].ops if one.name not in CASTING or walk.alters(one)):
         partner = piece.partners.get(extra.path)
         made = any(one.name == extra.name and (extra.name != LAYER or one.said == partner) for one in group[0].steps)
         if made or group[0].op.written is not None:
@@ -822,7 +879,7 @@ def _extra_behind(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 def _kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
     """Return which argument of a call, of its result's shape, the reference has, or will have."""
-    made = piece.floats(op.result)
+    made = piece.tensors(op.result)
     shape = list(made[0].shape) if len(made) == 1 else None
     fitting = [at for at, one in enumerate(op.args) if piece.is_tensor(one) and list(one.shape) == shape]
     return next((at for at in fitting if walk.matched_given(op, op.args[at])), next(iter(fitting), None))
@@ -1070,6 +1127,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
     how = " of the reference's tensors, with other values" if equal else " of another tensor than the reference"
+    how += f": {glimpse(numpy_of(first.old))} for {glimpse(numpy_of(first.new))}"
     message = f"{lead}it makes {made}{where}{how if same else f', the reference {wanted}'}"
     count = len(walk.partings)
     proof = f"tensors at {count} calls" if count > 1 else "tensor there"

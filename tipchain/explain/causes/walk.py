@@ -29,6 +29,7 @@ LAYOUT = frozenset(
 """Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
+SELECTING = LAYOUT | {"getitem"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -420,6 +421,25 @@ class Walk:
             unlike = [number for number in one.given if number not in self.shared | self.mended]
             left += [self.makers[number] for number in unlike if number in self.makers]
         return [found[number] for number in sorted(found)]
+
+    def alters(self, op: Op) -> bool:
+        """Tell whether a call makes what the reference has not of what it has."""
+        return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
+
+    def origin(self, op: Op, tensor: object) -> Op | None:
+        """Return the call that made the numbers of an argument, whatever arranged or selected them after it."""
+        maker: Op | None = op
+        key = next((one for one in self.given(op) if one[0] == id(tensor)), None)
+        while key is not None and (maker := self.makers_of.get(key)) is not None and maker.name in SELECTING:
+            key = next(iter(self.given(maker)), None)
+        return maker
+
+    def origin_step(self, number: int) -> ReferenceCall | None:
+        """Return the reference's call that made the numbers of a tensor, likewise."""
+        step = self.makers.get(number)
+        while step is not None and step.name in SELECTING and step.given:
+            step = self.makers.get(step.given[0])
+        return step
 
     def rests(self, key: Key, other: Key) -> bool:
         """Tell whether one of the port's tensors was made of another."""
