@@ -157,6 +157,10 @@ def test_a_missing_result_names_what_the_program_complained_of(go):
 def test_an_inference_that_saves_what_it_found_need_not_print_it(go):
     infer = {"step": "infer", "leaves": (RESULT,)}
     assert go("sleep 0.05; echo x >found.npy; echo ready", **infer).outcome is Outcome.PASS
+    save = f"sleep 0.05; {sys.executable} -c 'import numpy; numpy.save(\"found\", numpy.full(3, %s))'"
+    assert go(save % "0.5", **infer).outcome is Outcome.PASS
+    lost = go(save % "numpy.nan", **infer)
+    assert ended(lost) == ("FAIL", "exit 0, but no finite result in found.npy: it holds no finite number")
     assert go("echo ready", **infer).outcome is Outcome.FAIL, "the file is an older one"
     assert go("sleep 0.05; echo x >found.log; echo ready", **infer).outcome is Outcome.FAIL
 
