@@ -217,7 +217,7 @@ _BROKEN = re.compile(
     r"command not found|No such file or directory|can't open file|CUDA (?:error|out of)|CUDA\w*\(\d+\)|[Oo]ut of memory"
     r"|Cannot allocate memory|No space left|Permission denied|terminate called|^Fatal|\bSIG[A-Z]{3,}\b"
 )
-_NO_DATA = re.compile(r"(?!.*can't open file)(?:No such file or directory|FileNotFoundError)")
+_NO_DATA = re.compile(r"(?!.*can't open file)(?:[Nn]o such (?:\w+ )?file|FileNotFoundError)")
 _SECONDHAND = re.compile(
     r"Blocking queue is killed|DataLoader worker|worker process.* (?:died|failed|exited)|FatalError: .?Termination"
 )
