@@ -144,7 +144,8 @@ def test_the_error_is_the_reason_and_not_the_last_line(go, tmp_path):
     assert missing.endswith("; --set=--benchmark=False does without it, which no index has")
     (tmp_path / "test_tipc").mkdir()
     (tmp_path / "test_tipc/prepare.sh").touch()
-    assert ended(go(f"echo '{long}'; exit 1"))[1] == f"exit 1: {long}; `tipchain prepare` makes the data of a mode"
+    for line in (long, "error: data/net.pdparams: no such weight file"):
+        assert ended(go(f"echo '{line}'; exit 1"))[1] == f"exit 1: {line}; `tipchain prepare` makes the data of a mode"
 
 
 def test_a_missing_result_names_what_the_program_complained_of(go):
@@ -157,6 +158,10 @@ def test_a_missing_result_names_what_the_program_complained_of(go):
 def test_an_inference_that_saves_what_it_found_need_not_print_it(go):
     infer = {"step": "infer", "leaves": (RESULT,)}
     assert go("sleep 0.05; echo x >found.npy; echo ready", **infer).outcome is Outcome.PASS
+    save = f"sleep 0.05; {sys.executable} -c 'import numpy; numpy.save(\"found\", numpy.full(3, %s))'"
+    assert go(save % "0.5", **infer).outcome is Outcome.PASS
+    lost = go(save % "numpy.nan", **infer)
+    assert ended(lost) == ("FAIL", "exit 0, but no finite result in found.npy: it holds no finite number")
     assert go("echo ready", **infer).outcome is Outcome.FAIL, "the file is an older one"
     assert go("sleep 0.05; echo x >found.log; echo ready", **infer).outcome is Outcome.FAIL
 

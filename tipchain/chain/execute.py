@@ -217,7 +217,7 @@ _BROKEN = re.compile(
     r"command not found|No such file or directory|can't open file|CUDA (?:error|out of)|CUDA\w*\(\d+\)|[Oo]ut of memory"
     r"|Cannot allocate memory|No space left|Permission denied|terminate called|^Fatal|\bSIG[A-Z]{3,}\b"
 )
-_NO_DATA = re.compile(r"(?!.*can't open file)(?:No such file or directory|FileNotFoundError)")
+_NO_DATA = re.compile(r"(?!.*can't open file)(?:[Nn]o such (?:\w+ )?file|FileNotFoundError)")
 _SECONDHAND = re.compile(
     r"Blocking queue is killed|DataLoader worker|worker process.* (?:died|failed|exited)|FatalError: .?Termination"
 )
@@ -501,8 +501,11 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
             if raised := check.missing(name):
                 missing += raised
                 break
-        if any(USUAL in one.why for one in missing) and _wrote_a_result(ready, place):
+        if any(USUAL in one.why for one in missing) and (written := _written_result(ready, place)):
             missing = tuple(one for one in missing if USUAL not in one.why)
+            if not _is_finite(written):
+                name = os.path.relpath(written, place.root)
+                missing += (Missing(what="finite result", looked=name, why=f" in {name}: it holds no finite number"),)
         if why := figures.unmeasured():
             missing += (Missing(what="speed", looked=log, why=f" in {log}: {why}"),)
         if lost := figures.lost():
@@ -522,14 +525,26 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
     return ending, Findings(figures=figures.figures(), error=errors.headline(), workers=workers)
 
 
-def _wrote_a_result(ready: _Ready, place: Place) -> bool:
-    if ready.start is None or ready.command.step != "infer":
-        return False
-    for path in _files(place.root, RESULT_FILES):
+def _written_result(ready: _Ready, place: Place) -> Path | None:
+    """Return a file that an inference wrote and that may hold its result."""
+    start = ready.start if ready.command.step == "infer" else None
+    for path in _files(place.root, RESULT_FILES) if start else ():
         state = stamp(path)
-        if state and state.size and state.device == ready.start.device and state.ctime_ns > ready.start.ctime_ns:
-            return True
-    return False
+        if state and start and state.size and state.device == start.device and state.ctime_ns > start.ctime_ns:
+            return path
+    return None
+
+
+def _is_finite(path: Path) -> bool:
+    """Return whether a file has a finite number, as far as can be told: NumPy's arrays are read."""
+    if path.suffix != ".npy":
+        return True
+    import numpy as np  # few programs save arrays and print nothing
+
+    with suppress(ValueError, OSError):  # objects, or no array at all
+        array = np.load(path, mmap_mode="r")
+        return array.dtype.kind not in "fc" or bool(np.isfinite(array).any())
+    return True
 
 
 def _files(root: Path, endings: Collection[str]) -> Iterator[Path]:
