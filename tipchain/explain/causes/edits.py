@@ -46,7 +46,7 @@ from tipchain.explain.locate.matching import common_path
 from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
 from tipchain.facts.layers import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.frameworks.randomness import DROPOUTS, attributes
+from tipchain.frameworks.randomness import attributes
 from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
 
 ASIDE = frozenset(
@@ -91,7 +91,6 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
-    yield from _arguments_everywhere(piece, walk)
     yield from _exchanged_tensors(piece, walk)
     yield from _element_order(piece, walk)
     yield from _extra_behind(piece, walk)
@@ -236,28 +235,6 @@ def _arguments_in_turn(
         message=f"its arguments{where} are {actual}, the reference's {expected}, in {functions}",
         fix=f"write {expected} for {actual}{where}: `{first.line}`",
     )
-
-
-def _arguments_everywhere(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield all calls that part with the reference's arguments at once, where several lines have others."""
-    acts: dict[int, Act] = {}
-    words: dict[str, str] = {}
-    for one in walk.partings:
-        op, step = one.op, one.step
-        changes = differences(op, step, walk) if op.name == step.name != LAYER else []
-        if changes and op.name not in DROPOUTS:  # their rates are told by what is drawn
-            acts[op.number] = with_arguments({slot: value for slot, _, _, value in changes})
-            told = _with_arguments(op, step, changes, [op.number], piece)
-            words[told.message] = told.fix
-    if len(words) > 1:
-        yield Hypothesis(
-            code="argument",
-            confirmed=True,
-            changes=len(words),
-            acts=acts,
-            message="; ".join(words),
-            fix="; ".join(words.values()),
-        )
 
 
 def _with_arguments(
