@@ -54,7 +54,7 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
     builders, case["stages"] = ["model"], ["forward"]
     case["backward"] = {"dtype": "float64", "modes": ["train" if pair.training else "eval"]}
     if pair.loss is not None:
-        random = isinstance(labels, np.ndarray) and labels.min() >= 0
+        random = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.min() >= 0
         random = random and _tried(pair, case["inputs"], _input("labels", labels)) is not None
         samples = next(iter(case["inputs"].values()))["shape"][0]
         case["inputs"]["label"] = _input("labels", labels if random else np.zeros(samples, np.int64))
