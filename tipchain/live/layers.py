@@ -108,7 +108,8 @@ def judge_layers(asked: LiveRequest, results: LiveResults, located: Located, sto
     if backward or (located.alike and located.learns) or located.late:
         results.end("backward", *judge(located, backward, "backward"))
     else:
-        results.end("backward", Outcome.SKIP, "nothing in the models takes a gradient")
+        why = "no layer could be compared by itself" if located.learns else "nothing in the models takes a gradient"
+        results.end("backward", Outcome.SKIP, why)
 
 
 def judge_forward(results: LiveResults, located: Located) -> None:
@@ -158,7 +159,13 @@ def judge(located: Located, verdicts: Sequence[LayerVerdict], direction: str) ->
     if located.late:
         return _out_of_time(located, direction)
     if not compared and not located.alike:
-        return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
+        why = next(
+            (f"{one.port_path}: {one.reason}" for one in verdicts), "no layer of one model was found in the other"
+        )
+        outside = (
+            f"; the outputs are {max(located.outputs):.3g} apart" if located.outputs and located.comparable else ""
+        )
+        return Outcome.ERROR, f"nothing was compared: {why}{outside}"
     apart = untold(located, direction, some_left=bool(left))
     if apart and located.comparable:
         return Outcome.FAIL, f"{apart}, and no layer was found to be the cause{rest}"

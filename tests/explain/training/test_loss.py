@@ -151,9 +151,9 @@ FAULTS = {
     "temperature": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o / 4.0, y), "extra-call"),
     "no temperature": lambda k: Case(lambda o, y: our_ce(k)(o / 2.0, y), their_ce(k), "parting"),
     "label off by one": lambda k: Case(
-        our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "parting", labels=np.minimum(LABELS, 3)
+        our_ce(k), lambda o, y: their_ce(k)(o, y + 1), "extra-call", labels=np.minimum(LABELS, 3)
     ),
-    "labels of other samples": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y[::-1]), "parting"),
+    "labels of other samples": lambda k: Case(our_ce(k), lambda o, y: their_ce(k)(o, y[::-1]), "extra-call"),
     "softmax-axis": lambda k: Case(
         our_ce(k), lambda o, y: k.their_loss.nll_loss(k.their_loss.log_softmax(o, axis=0), y), "parting"
     ),

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from itertools import combinations, permutations
 from typing import Any
@@ -771,9 +772,10 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
             return
         acts[one.op.number] = with_argument(place, made)
-        makers.append(_maker_for(one.op, place, walk))
+        makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
     behind = None if maker is None or {one and one.place for one in makers} - {maker.place} else maker
+    behind = behind if behind and _likeness(behind, step) > _likeness(op, step) else None
     beside = behind or op
     where = f"{'after' if behind else 'in front of'} {called(beside)}{place_of(beside, piece)}"
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
@@ -789,11 +791,16 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     )
 
 
-def _maker_for(op: Op, place: int, walk: Walk) -> Op | None:
-    """Return the call that makes one argument of a call and of no other; None where there is none."""
+def _maker_for(op: Op, place: int, takers: Sequence[Op], walk: Walk) -> Op | None:
+    """Return the call that makes one argument of a call, and of none but some; None where there is none."""
     key = next((one for one in walk.given(op) if one[0] == id(op.args[place])), None)
-    maker = walk.makers_of.get(key) if key is not None and walk.consumers.get(key) == [op] else None
+    maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
     return maker if maker is not None and maker.place not in ("", op.place) else None
+
+
+def _likeness(op: Op, step: ReferenceCall) -> float:
+    """Return how far the lines of two calls read alike, from 0 to 1."""
+    return SequenceMatcher(None, SPELLINGS.sub("", op.line), SPELLINGS.sub("", step.line)).ratio()
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -1142,6 +1149,8 @@ def _telling(
     missed = [one for one in others if one.name in counts[1] - counts[0]]
     if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
+    if missed and not alone:
+        return max([*mine, op], key=lambda one: _likeness(one, missed[0])), missed[0]
     return (alone or [op])[0], (missed or [step])[0]
 
 

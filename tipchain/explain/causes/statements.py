@@ -504,6 +504,11 @@ class _Trail:
         own = [one for one in before if name in one.made and (one.scope == step.scope or "." in name)]
         return next(reversed(own or (before if self.arrays[key].size > 1 else [])), None)
 
+    def sources(self, parting: Parting) -> list[Parting]:
+        """Return the steps that made what another reads, with what they made."""
+        given = ((name, key) for name, value in parting[0].given.items() for key in value.arrays if key != parting[1])
+        return [(found, key) for name, key in given if (found := self.source(parting[0], name, key))]
+
     def giver(self, step: CodeStep, name: str, key: Key) -> CodeStep | None:
         """Return the statement that computes a parameter's value on the spot; None of what is spelt out, or was there before."""
         computed = step.given[name].computed
@@ -601,6 +606,10 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
             break
     if len(partings) < len(trails):
         return None
+    # What one side does in a step more stands in the other's line before: the two that read most alike are shown.
+    around = [[one, *trail.sources(one)] for trail, one in zip(trails, partings, strict=True)]
+    pairs = [*([one, partings[1]] for one in around[0]), *([partings[0], one] for one in around[1])]
+    partings = max(pairs, key=lambda pair: _likeness(pair[0][0], pair[1][0]))
     made = [trail.arrays[key] for trail, (_, key) in zip(trails, partings, strict=True)]
     told = [_told(*each) for each in zip(trails, partings, made, made[::-1], strict=True)]
     (ours, _), (theirs, _) = partings
