@@ -54,11 +54,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run")
     parser.add_argument(
-        "--allow-other-torch",
-        action="store_true",
-        help="use a bundle of another torch than the one installed or pinned",
-    )
-    parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
     add_options(parser, "data_path")
@@ -140,7 +135,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
 
     Raises:
         UsageError: arguments that do not fit together, or the case.
-        BundleError: the bundle is damaged, or of another case, mode, seed or torch.
+        BundleError: the bundle is damaged, or of another case, mode or seed.
     """
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
@@ -158,9 +153,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
             raise UsageError(f"--reference: no such file or folder: {bundle}\n  expected: a bundle, or dumps")
         if args.record is not None:
             raise UsageError("--reference and --record exclude each other")
-        reference = open_reference(bundle, case, mode, any_torch=args.allow_other_torch)
-    elif args.allow_other_torch:
-        raise UsageError("--allow-other-torch needs --reference, a bundle")
+        reference = open_reference(bundle, case, mode)
     possible = choose_stages(case, mode, stages)
     chosen = reference.serve(possible, asked=bool(stages)) if reference else possible
     given = {"torch": None if bundle else args.reference, "paddle": args.port}
