@@ -24,7 +24,7 @@ def test_verdicts_without_torch_are_those_with_it(copied, without_torch):
     assert "torch is not to be imported here" in found.stderr, "the environment must be without torch"
     done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not (project.root / "test_tipc" / "data" / "weights").exists(), "the bundle's weights were used"
+    assert not (project.root / "tipchain-output" / "data" / "weights").exists(), "the bundle's weights were used"
     done = project.align("--only", STAGES, "--json", "b.json", out="usual")
     assert done.returncode == 0, done.stdout + done.stderr
     assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
@@ -153,7 +153,7 @@ def test_all_stages_without_torch(tmp_path, without_torch):
 
     project = make_tiny_project(tmp_path / "all")
     assert tipchain(project, "bundle", "make", project.case, "--out", "bundle").returncode == 0
-    shutil.rmtree(project.root / "test_tipc" / "data" / "weights")
+    shutil.rmtree(project.root / "tipchain-output" / "data" / "weights")
     done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.align("--json", "b.json", out="usual").returncode == 0

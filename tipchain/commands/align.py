@@ -45,7 +45,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``align`` and the numbered scripts share."""
     add_options(parser, "device")
     add_mode(parser)
-    add_options(parser, "root", out="output folder (default test_tipc/output/CASE/MODE)")
+    add_options(
+        parser,
+        "root",
+        out="output folder (default tipchain-output/CASE/MODE; in a TIPC checkout test_tipc/output/CASE/MODE)",
+    )
     parser.add_argument(
         "--reference",
         type=Path,

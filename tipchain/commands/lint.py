@@ -28,7 +28,7 @@ from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_options, show
 from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
-from tipchain.errors import CaseError, ExitCode, UsageError
+from tipchain.errors import CaseError, ExitCode
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
@@ -86,23 +86,6 @@ def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
     if coverage.others:
         lines += _wrapped(say(f"  drivers of no kind: {', '.join(coverage.others)}"), width, INDENT)
     return "\n".join(lines)
-
-
-def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
-    """Return a list for JSON with one object for each checkout."""
-    return [
-        {
-            "root": one.root,
-            "files": one.files,
-            "run": one.run,
-            "kinds": {
-                kind.kind: {name: value for name, value in kind._asdict().items() if name != "kind"}
-                for kind in one.kinds
-            },
-            "other_drivers": list(one.others),
-        }
-        for one in found
-    ]
 
 
 def _of(one: Linted) -> str:
@@ -207,28 +190,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "-v", "--verbose", action="store_true", help="show where the original does otherwise, and what each line means"
     )
-    parser.add_argument(
-        "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
-    )
     add_options(parser, "root")
-    parser.add_argument(
-        "--coverage",
-        action="store_true",
-        help="of each folder that holds a test_tipc: its drivers and files by kind of chain, and what can be run here",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
-    if args.coverage:
-        return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
     paths = list(dict.fromkeys(named_files(args.files)))
     for empty in (one for one in args.files if not any(named_files([one]))):
         print(say(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}"), file=sys.stderr)
     if not paths:
         return ExitCode.NOTHING_CHECKED
-    listed = not (args.json == STDOUT or args.github or args.summary or args.quiet)
+    listed = not (args.json == STDOUT or args.github or args.quiet)
     color, width = use_color(sys.stdout), terminal_width()
     disk = Disk()
 
@@ -252,20 +225,6 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.USAGE
     wrong = any(one.number_of("error") or (args.strict and one.number_of("warning")) for one in files)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
-
-
-def _coverage(args: argparse.Namespace) -> int:
-    """Show what of the named checkouts is covered."""
-    for path in args.files:
-        if not is_checkout(path):
-            raise UsageError(f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers")
-    found = [survey(path) for path in args.files]
-    show(
-        args.json,
-        partial(coverage_document, found),
-        lambda: "\n\n".join(render_coverage(one, width=terminal_width()) for one in found),
-    )
-    return ExitCode.PASSED if any(one.files for one in found) else ExitCode.NOTHING_CHECKED
 
 
 def _lint_case(path: Path) -> Linted:
@@ -292,24 +251,6 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
                 properties = place | {"title": finding.code}
                 lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
         return "\n".join([*lines, say(summary_line(files))])
-    width = terminal_width()
-    if args.summary:
-        groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
-        for one in files:
-            for found in one.found:
-                groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
-        lines = []
-        order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
-        for severity, code in order:
-            own = groups[severity, code]
-            in_files = len({one.file for one, _ in own})
-            where = say(f"in {many(in_files, 'file')}")
-            lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
-            one, found = own[0]
-            example = say(f"such as {_place(one, found)}")
-            lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
-        text = "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
-    else:
-        text = "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])
+    text = "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])
     checkouts = [path for path in args.files if is_checkout(path)]
-    return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])
+    return "\n\n".join([text, *(render_coverage(survey(path), width=terminal_width()) for path in checkouts)])
