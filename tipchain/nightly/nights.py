@@ -567,11 +567,6 @@ class Results:
         return self.records.get(item.id) or ItemRecord(id=item.id, attempt=0, outcome=Outcome.ERROR, reason=MISSING)
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """How all items ended, in the plan's order."""
-        return tuple(self.of(item).outcome for item in self.plan.items)
-
-    @property
     def seconds(self) -> float:
         """Seconds that the items took, added up."""
         return sum(record.seconds for record in self.records.values())
