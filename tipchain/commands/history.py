@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed = add_action(actions, "diff", "say what changed since the last comparable run")
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
-    changed.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
+    changed.add_argument("--all", action="store_true", help="show every line (default: the first five of each kind)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(changed, _diff)
 
@@ -158,7 +158,7 @@ def _diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
-    from tipchain.history.render import MOST_LINES, changes_json, changes_text, entry_json, first_text
+    from tipchain.history.render import changes_json, changes_text, entry_json, first_text
 
     with _reading(args) as (session, root):
         entry = find_entry(session, args.night, title=args.name)
@@ -168,6 +168,6 @@ def _diff(args: argparse.Namespace) -> int:
     show(
         args.json,
         lambda: changes_json(found) if found else {"before": None, "after": entry_json(entry)},
-        lambda: changes_text(found, None if args.all else MOST_LINES) if found else first_text(entry),
+        lambda: changes_text(found, shortened=not args.all) if found else first_text(entry),
     )
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED

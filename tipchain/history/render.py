@@ -19,7 +19,8 @@ from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 
 WIDTH = 80
-MOST_LINES = 15
+FIRST = 5
+"""Lines of each kind that are told of what changed, where not all are."""
 
 
 def number_text(value: float) -> str:
@@ -124,8 +125,8 @@ def _folded(*lines: str) -> str:
     )
 
 
-def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
-    """Return what changed in at most so many lines, folded to `WIDTH` columns; one line if nothing did.
+def changes_text(found: Changes, *, shortened: bool = True) -> str:
+    """Return what changed, folded to `WIDTH` columns: the first of each kind, or every line; one line if nothing did.
 
     Lines on shares that are missing, or were cut differently, come on top of that one.
     """
@@ -145,31 +146,18 @@ def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
         _outcome_lines(found),
         [_moved_line(one) for one in found.moved],
     ]
-    shown = fit(sections, limit - 1 - len(shares)) if limit else [line for lines in sections for line in lines]
+    shown = [line for lines in sections for line in (_first(lines) if shortened else lines)]
     return _folded(head, *shown, *shares)
+
+
+def _first(lines: Sequence[str]) -> Sequence[str]:
+    return lines if len(lines) <= FIRST else [*lines[: FIRST - 1], f"  and {len(lines) - FIRST + 1} more"]
 
 
 def _moved_line(one: MovedFigure) -> str:
     what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
     percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
     return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
-
-
-def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
-    """Return the sections' lines, at most ``limit`` together; what is left out of one is counted in its last line.
-
-    Each has its share; what one does not need goes to the others, verdicts first.
-    """
-    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 5, 2), strict=True)]
-    for at in (2, 3, 1, 0):
-        shares[at] += min(len(sections[at]) - shares[at], limit - sum(shares))
-    found: list[str] = []
-    for lines, share in zip(sections, shares, strict=True):
-        if len(lines) <= share:
-            found += lines
-        elif share:
-            found += [*lines[: share - 1], f"  and {len(lines) - share + 1} more"]
-    return found
 
 
 def _commit_lines(found: Changes) -> list[str]:
