@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tipchain.errors import Outcome
-from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts, verdict_row
+from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
@@ -46,8 +46,7 @@ def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFac
 def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
     """Return an item with verdicts."""
     verdicts = [
-        verdict_row(subject, one, reason=f"{subject} is {one.value}", tensors="float32[2]", size=2, max_abs=1e-7)
-        for subject, one in outcomes.items()
+        {"subject": subject, "outcome": one, "reason": f"{subject} is {one.value}"} for subject, one in outcomes.items()
     ]
     return item(name, outcome, judged=verdicts, **facts)
 

@@ -65,7 +65,7 @@ def recorded(project, script, records):
 
 
 def latest(project) -> Path:
-    return project.root / "test_tipc" / "output" / "tiny" / "lite_train_lite_infer" / "log_reprod"
+    return project.root / "tipchain-output" / "tiny" / "lite_train_lite_infer" / "log_reprod"
 
 
 # What the documents show below a command: the keys of the printed log; and the commands that come before it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import gc
 import signal
@@ -11,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tipchain import __version__
 from tipchain.core.guard import guarded
@@ -60,20 +60,9 @@ LEADING = {"--lang": 1, "--color": 1, "-q": 0, "--quiet": 0, "-v": 0, "--verbose
 """Options that may stand before the command too, with how many words follow each."""
 
 
-class CommandModule(Protocol):
-    """What a module in ``tipchain.commands`` offers."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's arguments."""
-
-    def run(self, args: argparse.Namespace) -> int:
-        """Do the work and return the exit code."""
-
-
-def load_command(name: str) -> CommandModule:
-    """Return the module of the command called ``name``."""
-    module: CommandModule = import_module(f"tipchain.commands.{name.replace('-', '_')}")
-    return module
+def load_command(name: str) -> ModuleType:
+    """Return the module of the command called ``name``, with its ``add_arguments`` and ``run``."""
+    return import_module(f"tipchain.commands.{name.replace('-', '_')}")
 
 
 def _overview() -> str:
@@ -143,7 +132,8 @@ def dispatch(argv: Sequence[str]) -> int:
         gc.freeze()
         gc.enable()
     with coloring(args.color):
-        return module.run(args)
+        code: int = module.run(args)
+    return code
 
 
 def parser_of(name: str) -> Parser:

@@ -431,7 +431,7 @@ def _leaf(parser: argparse.ArgumentParser, is_action: bool) -> list[str]:
         )
     rows = []
     for action in parser._actions:  # noqa: SLF001
-        if action.help is argparse.SUPPRESS or isinstance(action, argparse._HelpAction):  # noqa: SLF001
+        if action.help is argparse.SUPPRESS or {"-h", "--help"} & {*action.option_strings}:
             continue
         rows.append(f"| {_called(action)} | {_cell(_help(parser, action))} |")
     head = _either("| argument | meaning |", "| 参数 | 含义 |")
@@ -483,7 +483,7 @@ def files_page() -> str:
     ]
     lines += ["", f"## {translated('Outcomes')}", "", *_table("outcome", "meaning")]
     lines += [f"| {name} | {_cell(translated(text))} |" for name, text in members_of(errors.Outcome).items()]
-    latest = "`test_tipc/output/CASE/MODE/log_reprod/` has the latest run's; `runs/TIME-ID/` each run whole."
+    latest = "`tipchain-output/CASE/MODE/log_reprod/` (in a TIPC checkout `test_tipc/output/CASE/MODE/log_reprod/`) has the latest run's; `runs/TIME-ID/` each run whole."
     lines += ["", f"## {translated('Files of an alignment')}", "", translated(latest), ""]
     lines += _table("stage", "needs the builders", "dumps", "log")
     for stage, info in INFO.items():

@@ -27,7 +27,7 @@ def made(tmp_path_factory) -> Made:
             project = make_tiny_project(root)
             done = tipchain(project, "bundle", "make", project.case, "--out", "bundle", "--only", STAGES)
             assert done.returncode == 0, done.stderr
-            weights = root / "test_tipc" / "data" / "weights"
+            weights = root / "tipchain-output" / "data" / "weights"
             weights.rename(weights.with_name("weights.prepared"))
             output.write_text(done.stdout)
     return Made(project=TinyProject(root), output=output.read_text())

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 from bundle_samples import STAGES, tipchain
 
-from tipchain.bundle.making import check_torch, pinned
-from tipchain.errors import BundleError
-
 LIVE = ("preflight/construction", "forward/layers", "loss/function", "backward/gradients", "backward/updates")
 
 
@@ -27,7 +24,7 @@ def test_verdicts_without_torch_are_those_with_it(copied, without_torch):
     assert "torch is not to be imported here" in found.stderr, "the environment must be without torch"
     done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not (project.root / "test_tipc" / "data" / "weights").exists(), "the bundle's weights were used"
+    assert not (project.root / "tipchain-output" / "data" / "weights").exists(), "the bundle's weights were used"
     done = project.align("--only", STAGES, "--json", "b.json", out="usual")
     assert done.returncode == 0, done.stdout + done.stderr
     assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
@@ -150,53 +147,13 @@ def test_a_request_that_it_cannot_serve_is_refused(made, capsys, args, words):
         assert word in said
 
 
-def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, capsys):
-    """The version is that of the installed package, which need not be importable."""
-    from tipchain.bundle.making import open_reference
-    from tipchain.modes import Mode
-    from tipchain.parity.case import load_case
-
-    (tmp_path / "torch-1.2.3.dist-info").mkdir()
-    (tmp_path / "torch-1.2.3.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    code, said = align(made.project, capsys)
-    assert code == 2
-    assert "is of another torch" in said
-    assert "expected: torch 1.2.3, installed here" in said
-    assert open_reference(made.bundle, load_case(made.project.case), Mode.LITE_TRAIN_LITE_INFER, any_torch=True)
-
-
-def test_without_torch_the_projects_pin_counts(made, tmp_path, monkeypatch):
-    from tipchain.bundle import making
-    from tipchain.bundle.manifest import read_manifest
-
-    manifest = read_manifest(made.bundle)
-    monkeypatch.setattr(making, "installed_versions", dict)
-    check_torch(made.bundle, manifest, tmp_path)
-    (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch == 1.9.1 ; python_version < '3.9'\n")
-    with pytest.raises(BundleError, match=r"(?s)is of another torch.*torch 1\.9\.1, pinned in .*constraints\.txt"):
-        check_torch(made.bundle, manifest, tmp_path)
-    release = manifest.torch.partition("+")[0]
-    with (tmp_path / "constraints.txt").open("a") as file:
-        file.write(f"torch=={release}+cu126\n")
-    check_torch(made.bundle, manifest, tmp_path)
-    assert len(pinned(tmp_path)) == 2
-
-
-def test_allowing_another_torch_needs_a_bundle(made, capsys):
-    from tipchain.cli import main
-
-    assert main(["align", str(made.project.case), "--allow-other-torch"]) == 2
-    assert "needs --reference" in capsys.readouterr().err
-
-
 @pytest.mark.nightly
 def test_all_stages_without_torch(tmp_path, without_torch):
     from tiny_project import make_tiny_project
 
     project = make_tiny_project(tmp_path / "all")
     assert tipchain(project, "bundle", "make", project.case, "--out", "bundle").returncode == 0
-    shutil.rmtree(project.root / "test_tipc" / "data" / "weights")
+    shutil.rmtree(project.root / "tipchain-output" / "data" / "weights")
     done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.align("--json", "b.json", out="usual").returncode == 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pytest
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command
-from tipchain.cli import main
 from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.modes import DataFolders, Mode
 
@@ -69,13 +67,3 @@ def test_a_file_without_a_case_has_the_modes_folders(tmp_path):
     add_chain_arguments(parser)
     (tmp_path / "p.txt").write_text("no parameter file")
     assert options(parser.parse_args([str(tmp_path / "p.txt"), "whole_infer"])).data is None
-
-
-def test_a_plan_as_a_script_exports_them(capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert main(["plan", str(MVF), "lite_train_whole_infer", "--shell"]) == 0
-    text = capsys.readouterr().out
-    assert f'TIPCHAIN_DATA="$PWD"/{shlex.quote("test_tipc/data/whole_ucf")}' in text
-    trains = [line for line in text.splitlines() if "tools/train.py" in line and not line.startswith("#")]
-    assert trains
-    assert all('TIPCHAIN_DATA="$PWD"/test_tipc/data/mini_ucf ' in line for line in trains)

@@ -8,7 +8,6 @@ from tipchain.cli import main
 from tipchain.commands import doctor
 from tipchain.commands.doctor import ALIGNING, DoctorLine
 from tipchain.errors import Outcome
-from tipchain.prepare.data import prepare_data
 
 
 @pytest.fixture
@@ -25,12 +24,11 @@ def answer(capsys) -> tuple[bool, dict[str, dict]]:
     return report["ready"], {finding["subject"]: finding for finding in report["findings"]}
 
 
-def test_outside_a_project_the_frameworks_and_packages_are_enough(machine, capsys):
+def test_the_frameworks_and_packages_are_enough(machine, capsys):
     assert main(["doctor", "--json", "-"]) == 0
     ready, found = answer(capsys)
     assert ready
     assert {"python", "numpy", "torch", "paddle", "threads"} <= set(found)
-    assert found["project"]["outcome"] == "SKIP"
 
 
 def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machine, capsys, monkeypatch):
@@ -84,38 +82,6 @@ def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     assert lines[at].startswith("BROKEN   paddle")
     assert lines[at + 1].strip() == "-> pip install paddlepaddle"
     assert lines[-1].startswith("not ready")
-
-
-def test_a_projects_data_and_weights(machine, capsys, tmp_path):
-    (tmp_path / "test_tipc/configs/alexnet").mkdir(parents=True)
-    assert main(["doctor", "--json", "-"]) == 0
-    assert "lite data" not in answer(capsys)[1]  # a project of the user's has no shipped chain that would need it
-    (tmp_path / "test_tipc/configs/alexnet/train_infer_python.txt").touch()
-    assert main(["doctor", "--json", "-"]) == 0
-    ready, found = answer(capsys)
-    assert not ready
-    assert found["lite data"]["outcome"] == "SKIP"
-    assert found["lite data"]["needed_for"] == "the shipped cases"
-    assert found["lite data"]["remedy"].startswith("bash prepare.sh test_tipc/configs/alexnet")
-    assert found["whole data"]["outcome"] == found["weights"]["outcome"] == "SKIP"
-    folder = prepare_data(tmp_path, "lite")
-    weights = tmp_path / "test_tipc/data/weights/demo/lite"
-    weights.mkdir(parents=True)
-    (weights / "manifest.json").write_text("{}")
-    assert main(["doctor", "--json", "-"]) == 0
-    _, found = answer(capsys)
-    assert found["weights"]["outcome"] == "PASS"
-    next(folder.rglob("*.png")).unlink()
-    assert main(["doctor"]) == 1
-    assert ".png: is missing" in capsys.readouterr().out
-
-
-def test_a_damaged_whole_data_counts(machine, capsys, tmp_path):
-    (tmp_path / "test_tipc/configs").mkdir(parents=True)
-    prepare_data(tmp_path, "lite")
-    (tmp_path / "test_tipc/data/whole_data").mkdir()
-    assert main(["doctor", "--json", "-"]) == 1
-    assert answer(capsys)[1]["whole data"]["outcome"] == "FAIL"
 
 
 def test_details_that_are_long_go_on_in_their_column(machine, capsys, monkeypatch):

@@ -7,7 +7,7 @@ from importlib import metadata
 import pytest
 
 from tipchain.commands import doctor
-from tipchain.commands.doctor import check_folder, check_framework, check_packages, check_python, check_threads
+from tipchain.commands.doctor import check_framework, check_packages, check_python, check_threads
 from tipchain.core.machine import installed_versions, versions_of
 from tipchain.errors import Outcome
 
@@ -105,9 +105,3 @@ def test_python_and_threads(monkeypatch):
     assert "OMP_NUM_THREADS=7" in check_threads().detail
     monkeypatch.setattr(doctor, "PYTHONS", ((3, 5), (3, 6)))
     assert check_python().outcome is Outcome.FAIL
-
-
-def test_a_folder(tmp_path):
-    assert check_folder("weights", tmp_path, "make it").outcome is Outcome.SKIP
-    (tmp_path / "manifest.json").write_text("{}")
-    assert check_folder("weights", tmp_path, "make it").remedy == ""

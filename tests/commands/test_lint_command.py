@@ -77,14 +77,6 @@ def test_what_is_right_is_shown_only_where_it_is_asked_for(folder, capsys):
     assert capsys.readouterr().out.startswith("1 error, ")
 
 
-def test_summary_counts_by_kind(folder, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["lint", "wrong.txt", "warned.txt", "--summary"]) == 1
-    text = capsys.readouterr().out
-    assert text.startswith("     1  error    typos, in 1 file\n")
-    assert "such as wrong.txt:39: infer_quant: 'Fasle'" in text
-
-
 def test_json(folder, capsys):
     assert main(["lint", "wrong.txt", "clean.txt", "--json", "-", "--mode", "whole_infer"]) == 1
     wrong, clean = json.loads(capsys.readouterr().out)

@@ -114,6 +114,10 @@ def test_help_tells_of_a_group_and_of_a_command(capsys):
         assert max(map(len, told.splitlines())) <= 80
     assert main(["help", "judge"]) == 0
     assert capsys.readouterr().out.startswith("usage: tipchain judge")
+    for name in ("align", "run", "locate"):
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "-h"])
+        assert len(capsys.readouterr().out.splitlines()) < 35
     assert main(["help"]) == main(["--help"]) == 0
     first, second = capsys.readouterr().out.split("usage: ")[1:]
     assert first == second

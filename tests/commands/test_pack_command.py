@@ -28,7 +28,7 @@ stages: [forward]
 @pytest.fixture
 def project(tmp_path):
     """A forward-only case that has been aligned, and whose chain has been run."""
-    (tmp_path / "test_tipc").mkdir()
+    (tmp_path / "test_tipc" / "configs").mkdir(parents=True)
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "torch_side.py").write_text("# the reference\n")
     (tmp_path / "net.yaml").write_text(CASE)

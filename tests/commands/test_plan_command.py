@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, PROGRAM, TEMPLATE, edit
+from chain_samples import ALIGNMENT, TEMPLATE, edit
 
 from tipchain.chain.load import load_plan
 from tipchain.cli import main
@@ -81,95 +81,25 @@ def test_the_tree_names_devices_folders_and_what_is_told_late(tmp_path, capsys):
     assert "skipped: AMP on a CPU" in plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")
 
 
-def script(capsys, file, **more):
-    return subprocess.run(
-        ["bash"],
-        input=plan_text(capsys, file, "lite_train_lite_infer", "--shell", *more.pop("options", ())),
-        text=True,
-        capture_output=True,
-        check=False,
-        **more,
-    )
-
-
-@pytest.fixture
-def chain(tmp_path):
-    """Return a folder with a chain whose programs leave what they must and say where they ran."""
-    for name in ("train.py", "eval.py", "export.py", "infer.py"):
-        (tmp_path / name).write_text(f"import os\nprint(os.environ['TIPCHAIN_MODE'])\n{PROGRAM}")
-    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("python:", f"python:{sys.executable}")))
-    return tmp_path
-
-
-def test_the_script_runs_the_plan(chain, capsys, monkeypatch):
-    monkeypatch.chdir(chain)
-    done = script(capsys, "p.txt", cwd=chain)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    logs = sorted((chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN").glob("*.log"))
-    assert len(logs) == 7
-    assert all(log.read_text().startswith("lite_train_lite_infer\n") for log in logs)
-
-
-def test_the_script_starts_nothing_whose_need_failed(chain, capsys, monkeypatch):
-    monkeypatch.chdir(chain)
-    (chain / "export.py").write_text("raise SystemExit(3)")
-    done = script(capsys, "p.txt", cwd=chain)
-    assert done.returncode == 1
-    lines = done.stderr.splitlines()
-    assert lines[0] == "failed or not started: export[norm_train;gpus=-1]"
-    assert len(lines) == 5
-    run = chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN"
-    assert sorted(log.name.partition("-")[0] for log in run.glob("*.log")) == ["eval", "export", "train"]
-
-
-def test_the_script_takes_the_newest_of_what_a_late_name_fits(chain, capsys, monkeypatch):
-    monkeypatch.chdir(chain)
-    program = "import pathlib, sys\nout = [w for w in sys.argv if w.startswith('--output-dir=')][0].partition('=')[2]\n"
-    program += "pathlib.Path(out).mkdir(parents=True)\n"
-    program += "for one in ('best 1', 'best 2'): pathlib.Path(out, one + '.pdparams').touch()\n"
-    program += "import os; os.utime(pathlib.Path(out, 'best 2.pdparams'), (1, 1))"
-    (chain / "train.py").write_text(program)
-    (chain / "eval.py").write_text("import sys; print(sys.argv)")
-    text = (chain / "p.txt").read_text().replace("train_model_name:best.pdparams", "train_model_name:best*.pdparams")
-    (chain / "p.txt").write_text(text)
-    done = script(capsys, "p.txt", cwd=chain)
-    assert done.returncode == 0, done.stderr
-    log = next((chain / "test_tipc/output/net/lite_train_lite_infer/runs/RUN").glob("eval*.log")).read_text()
-    assert "/norm_train_gpus_-1_autocast_null/best 1.pdparams'" in log
-
-
-def test_scripts_are_bash_and_leave_the_shell_as_it_was(chain, capsys, monkeypatch):
-    monkeypatch.chdir(chain)
-    text = plan_text(capsys, "p.txt", "lite_train_lite_infer", "--shell")
-    for one in (text, plan_text(capsys, "p.txt", "lite_train_lite_infer", "--shell", "--legacy")):
-        assert subprocess.run(["bash", "-n"], input=one, text=True, check=False).returncode == 0
-    after = "echo ${failed-none} ${TIPCHAIN_MODE-none} $(type -t fail newest || echo none)\n"
-    done = subprocess.run(["bash"], input=text + after, text=True, capture_output=True, check=False)
-    assert done.stdout == "none none none\n"
-
-
 def test_weights_that_are_found_at_the_start_are_named_from_the_runs_folder(tmp_path, capsys):
     (tmp_path / "clas.txt").write_text((ROOT / "tests/conformance/samples/paddleclas/resnet_amp.txt").read_text())
     text = plan_text(capsys, tmp_path / "clas.txt", "lite_train_lite_infer", "--suite", "paddleclas")
     assert re.search(r"weights: the first of these that exists: \w+_train_gpus_", text)
 
 
-def test_the_originals_script_has_its_wrappers_and_patterns(tmp_path, capsys):
+def test_the_originals_plan_has_its_wrappers(tmp_path, capsys):
     (tmp_path / "det.txt").write_text(DETECTION)
     legacy = ("--legacy", "--suite", "paddledetection")
-    text = plan_text(capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", *legacy)
-    assert "CUDA_VISIBLE_DEVICES=0 timeout 5m python train.py --case a.yaml LearningRate" in text
+    text = plan_text(capsys, tmp_path / "det.txt", "lite_train_lite_infer", *legacy)
+    assert "CUDA_VISIBLE_DEVICES=0 timeout 5m python train.py --case a.yaml" in text
     plan = load_plan(tmp_path / "det.txt", Mode.LITE_TRAIN_LITE_INFER, suite="paddledetection", legacy=True)
     assert {one.wrapper for one in plan.commands if one.step == "train"} == {("timeout", "5m")}
     assert "timeout" not in plan_text(
         capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--json", "-", *legacy
     ).replace("timeout_s", "")
     assert "timeout 5m" not in plan_text(
-        capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", "--suite", "paddledetection"
+        capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--suite", "paddledetection"
     )
-    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("train_model_name", "train_model_name:e*/c.pdparams")))
-    text = plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer", "--shell", "--legacy", "--suite", "template")
-    assert "--pretrained=./test_tipc/output/norm_train_gpus_-1_autocast_null/e*/c.pdparams" in text
 
 
 def test_legacy(params, capsys):

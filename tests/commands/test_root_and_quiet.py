@@ -14,7 +14,6 @@ from tipchain.core.files import ROOT_VARIABLE, find_root
 ROOTED = (
     "align",
     "bundle make",
-    "bundle rebaseline",
     "case eval",
     "case export",
     "case pack",

@@ -133,9 +133,9 @@ def test_fail_fast_stops_where_keep_going_does_not():
     assert [one["outcome"] for one in report()["results"]][:2] == ["PASS", "FAIL"]
 
 
-def test_keep_going_is_what_happens_anyway():
+def test_what_does_not_need_the_failed_one_runs():
     body = 'case "$1" in *02_test*) exit 1;; esac\n' + LEAVES
-    assert run("--keep-going", body=body) == 1
+    assert run(body=body) == 1
     assert [one["outcome"] for one in report()["results"]].count("PASS") == 11
 
 
@@ -145,7 +145,6 @@ def test_keep_going_is_what_happens_anyway():
         (["--jobs", "0"], "'0' is not a number of commands, 1 or more"),
         (["--jobs", "-1"], "is not a number of commands"),
         (["--jobs", "two"], "is not a number of commands"),
-        (["--keep-going", "--fail-fast"], "not allowed with argument"),
         (["--timeout", "-1"], "'-1' is not a time such as 90s, 30m or 2h"),
         (["--timeout", "inf"], "'inf' is not a time such as 90s, 30m or 2h"),
     ],
@@ -224,7 +223,7 @@ def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():
     assert _usual_seconds(latest.parent / "next") == {}
 
 
-SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume", "keep_going", "dry_run"} | {
+SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume", "dry_run"} | {
     *("json", "junit", "html", "github", "quiet", "verbose", "color", "lang")
 }
 """What a call that goes on with a run does not need."""

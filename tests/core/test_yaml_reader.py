@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from tipchain.core.yaml_reader import GROWTH, MAX_DEPTH, load_yaml
+from tipchain.core.yaml_reader import MAX_DEPTH, load_yaml
 from tipchain.errors import CaseError
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -28,11 +28,11 @@ MERGES = "a: &a {x: 1, y: 2, z: 3}\n" + "".join(
         ("a:\n  - " + "1" * 5000 + "\n", 2, "found: '11111.*11111' as int: Exceeds the limit"),
         ("a: 0x" + "f" * 3000, 1, "found: a whole number of more than 64 bits"),
         ("a: 1\nb: \x00\n", 2, "found: unacceptable character"),
-        ("a: 1\nb: &b [1, *b]\n", 2, "holds itself\n  hint: an alias stands inside its own anchor"),
+        ("a: 1\nb: &b [1, *b]\n", 2, "is nested too deeply"),
         ("[" * 100_000, 1, f"is nested too deeply\n  expected: at most {MAX_DEPTH} levels"),
         ("a:\n  " + "{a: " * 100_000, 2, "is nested too deeply"),
-        (BOMB, 4, f"means far more than it says\n  found: aliases .*\n  expected: at most {GROWTH} times"),
-        (MERGES, 4, "means far more than it says"),
+        (BOMB, "[1-7]", "is too large\n  expected: at most 150,000 keys and values"),
+        (MERGES, "[1-7]", "is too large"),
         ("a: [" + "1," * 400_000 + "]", 1, "is too large\n  expected: at most 150,000 keys and values"),
     ],
 )

@@ -39,10 +39,10 @@ def names(project) -> list[str]:
 
 def test_the_next_night_hands_on_what_was_missed_once(project):
     missed, last = make(project, FAIL), make(project)
-    _, (told,) = keep_night(last)
+    (told,) = keep_night(last)
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in told
-    assert keep_night(last) == (True, [])
+    assert keep_night(last) == []
 
 
 def test_only_nights_after_the_last_that_the_history_has_are_added(project):
@@ -73,14 +73,12 @@ def test_what_goes_on_or_has_not_finished_is_left_alone(project):
 def test_a_database_that_is_down_gets_it_with_the_next_night(project):
     folder = make(project)
     down = "postgresql://me:s3cret@127.0.0.1:1/none"
-    has_it, (told,) = keep_night(folder, down)
-    assert not has_it
+    (told,) = keep_night(folder, down)
     assert "s3cret" not in told
     assert f"the night is in {folder}" in told
-    has_it, (told,) = keep_night(make(project))
-    assert has_it
+    (told,) = keep_night(make(project))
     assert f"{folder.name}, which had finished before, is in " in told
-    assert keep_night(folder) == (True, [])
+    assert keep_night(folder) == []
 
 
 def test_a_night_that_cannot_be_read_is_told(project):

@@ -13,7 +13,7 @@ from tipchain.history.changes import changes
 from tipchain.history.entries import find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
 from tipchain.history.render import changes_text, entry_json, head_lines, list_text
-from tipchain.nightly.items import Shard, ShardPart, share
+from tipchain.nightly.items import ShardPart, share
 from tipchain.nightly.nights import begin_night
 
 PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x", night="1")
@@ -137,7 +137,7 @@ def test_a_nights_folder_says_which_share_it_is(tmp_path, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_NIGHT_ID", "7")
     from history_samples import plan
 
-    one = share(plan(tmp_path, ["a", "b"]), Shard(index=1, count=2))
+    one = share(plan(tmp_path, ["a", "b"]), 1, 2)
     made, lock = begin_night(one, tmp_path / "nights", options={"shard": "1/2"}, environment={"commit": "c"})
     os.close(lock)
     entry = read_source(made.folder).entry

@@ -19,7 +19,7 @@ from night_samples import item as planned
 from tipchain.core.files import project_above
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history.entries import find_entry, items_of, list_entries
-from tipchain.history.ingest import read_source, this_machine
+from tipchain.history.ingest import read_source
 from tipchain.history.schema import Base, CauseFacts, TablesVersion
 from tipchain.history.store import History, place_of
 
@@ -42,26 +42,23 @@ def rows(history: History) -> dict[str, int]:
 def test_all_of_a_report_goes_in(history, tmp_path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report()))
-    source = read_source(file, "box")
+    source = read_source(file)
     assert history.add(source.entry, source.items()) == 1
     with history.reading() as connection:
         entry = find_entry(connection, "20260101-000000-abcde")
         (only,) = items_of(connection, entry).values()
         (command,), verdicts = only.commands, only.verdicts
-    assert (entry.kind, entry.title, entry.machine) == ("run", "demo.txt[lite_train_lite_infer]", "box")
+    assert (entry.kind, entry.title) == ("run", "demo.txt[lite_train_lite_infer]")
     assert entry.environment == {"torch": "2.13.0", "paddle": "3.3.1"}
     assert (only.id, only.outcome, only.seconds, only.peak_memory_mb) == (entry.title, FAIL, 12.5, 321.0)
     assert (command.id, command.argv, command.seconds) == ("train[norm]", ["python", "a b.py"], 9.0)
     assert command.figures["loss"] == 0.5
     assert math.isnan(command.figures["top1"])
     # A subject that stands there twice is two verdicts; what a database refuses in texts is replaced.
-    assert [(one.outcome, one.subject, one.reason, one.tensors) for one in verdicts] == [
-        (PASS, "forward/logits", "fine\ufffd", "float32[4, 10]"),
-        (FAIL, "forward/logits#2", "again", ""),
+    assert [(one.outcome, one.subject, one.reason) for one in verdicts] == [
+        (PASS, "forward/logits", "fine\ufffd"),
+        (FAIL, "forward/logits#2", "again"),
     ]
-    first = verdicts[0]
-    assert (first.max_abs, first.needed_atol, first.size) == (1e-6, math.inf, 40)
-    assert math.isnan(first.max_rel)
 
 
 def test_a_report_says_where_it_was_made_and_of_which_commit(history, tmp_path):
@@ -80,11 +77,6 @@ def test_a_report_says_where_it_was_made_and_of_which_commit(history, tmp_path):
     assert entry.machine_class == "processor Example CPU, cores 16, gpus H200"
     assert entry.environment["driver"] == "570"
     assert entry.environment["torch"] == "2.13.0"
-    named = read_source(file, "box").entry
-    assert (named.machine, named.machine_class) == ("box", "")
-    file.write_text(json.dumps(report()))
-    here = read_source(file).entry
-    assert (here.machine, here.machine_class) == this_machine()
 
 
 def test_all_of_a_night_goes_in(history, tmp_path):

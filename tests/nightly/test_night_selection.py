@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from night_samples import item
 
 from tipchain.errors import Outcome, UsageError
-from tipchain.nightly.items import NightPlan, Shard, parse_shard, select, share
+from tipchain.nightly.items import NightPlan, parse_shard, select, share
 
 PLAN = NightPlan(
     name="suite",
@@ -71,7 +71,7 @@ def plan_of(timeouts):
 
 
 def shares(plan, count):
-    return [[one.id for one in share(plan, Shard(index=i, count=count)).items] for i in range(1, count + 1)]
+    return [[one.id for one in share(plan, i, count).items] for i in range(1, count + 1)]
 
 
 def test_shares_take_about_as_long_as_each_other():

@@ -15,7 +15,7 @@ from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 from tipchain.cli import main
 from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import Outcome, UsageError
-from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
+from tipchain.nightly.items import NightPlan, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
     FINISHED,
     begin_night,
@@ -73,7 +73,7 @@ def plan_of(root, items=ITEMS):
 
 def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_RUN_ID", "7")
-    one = share(plan_of(tmp_path), Shard(index=2, count=3))
+    one = share(plan_of(tmp_path), 2, 3)
     night, lock = begin_night(one, tmp_path / "nights", options={"shard": "2/3"}, environment={"commit": "c"})
     os.close(lock)
     part = read_night(night.folder).part
@@ -87,7 +87,7 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
 
 
 def test_a_share_is_read_back_and_a_broken_cut_is_refused(tmp_path):
-    one = share(plan_of(tmp_path), Shard(index=1, count=2))
+    one = share(plan_of(tmp_path), 1, 2)
     document = json.loads(json.dumps(as_json(one)))
     assert parse_as(NightPlan, document) == one
     document["cut"]["shares"].pop()
@@ -97,13 +97,13 @@ def test_a_share_is_read_back_and_a_broken_cut_is_refused(tmp_path):
 
 def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):
     gone = [replace(one, settled=Outcome.SKIP, reason="no data") if one.id == A else one for one in ITEMS]
-    cuts = {share(plan_of(tmp_path, items), Shard(index=1, count=2)).cut.digest for items in (ITEMS, gone)}
+    cuts = {share(plan_of(tmp_path, items), 1, 2).cut.digest for items in (ITEMS, gone)}
     assert len(cuts) == 1
 
 
 def test_shares_are_cut_by_timeouts(tmp_path):
     items = [replace(one, timeout_s=timeout) for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)]
-    assert [one.id for one in share(plan_of(tmp_path, items), Shard(index=1, count=2)).items] == [A]
+    assert [one.id for one in share(plan_of(tmp_path, items), 1, 2).items] == [A]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_share_that_is_missing_is_told_and_the_night_is_not_finished(tmp_path)
 
 def test_shares_without_an_item_are_not_missed(tmp_path):
     two = plan_of(tmp_path, ITEMS[:2])
-    cuts = [share(two, Shard(index=number, count=4)) for number in range(1, 5)]
+    cuts = [share(two, number, 4) for number in range(1, 5)]
     assert [len(one.items) for one in cuts] == [1, 1, 0, 0]
     parts = [replace(PART, of=4, share=number, total=2) for number in (1, 2)]
     assert missing(parts) == ""

@@ -67,7 +67,7 @@ def test_plan_shows_a_table_in_80_columns(inside, capsys):
     assert "data 'imagenet': /no/such/folder is not there" in " ".join(out.split())
     assert "9 items: 8 chains, 1 command; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(out.split())
     assert not (inside / "tipchain-nights").exists()
-    assert nightly("run", "suite.yaml", "--dry-run", "--require-data", "--only", "alexnet*") == 0
+    assert nightly("plan", "suite.yaml", "--require-data", "--only", "alexnet*") == 0
     assert "(2 errors)" in capsys.readouterr().out
     assert not (inside / "tipchain-nights").exists()
 
@@ -90,7 +90,7 @@ def test_wrong_calls(inside, capsys):
         (("run", "suite.yaml", "--last-failed"), "no night of this manifest"),
         (("status", "suite.yaml"), "no night is there yet"),
         (("resume", "suite.yaml"), "no night is there yet"),
-        (("resume", "suite.yaml", "--night", "x"), "no night or run is called so"),
+        (("resume", "suite.yaml", "--night", "x"), "no night is called so"),
         ((), "ACTION"),
     ):
         assert nightly(*words) == 2

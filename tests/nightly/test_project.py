@@ -109,17 +109,19 @@ def test_wrong_cases_are_errors_of_their_items(tmp_path):
     assert item.reason == "good.yaml: the case has no stage lr"
 
 
-def test_no_file_is_read_twice(tmp_path, monkeypatch):
-    import tipchain.chain.params as reading
+def test_a_file_is_planned_once_for_each_mode(tmp_path, monkeypatch):
+    import tipchain.chain.load as loading
 
     params(tmp_path, "a/t.txt")
-    read = []
-    original = reading.read_text
-    monkeypatch.setattr(reading, "read_text", lambda path: read.append(path) or original(path))
-    modes = ", ".join(mode.value for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
-    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{modes}], devices: [cpu, gpu], repeats: 4}}]")
+    modes, original = [], loading.load_plan
+    monkeypatch.setattr(
+        loading, "load_plan", lambda path, mode, **more: modes.append(mode) or original(path, mode, **more)
+    )
+    wanted = [mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER]
+    names = ", ".join(mode.value for mode in wanted)
+    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{names}], devices: [cpu, gpu], repeats: 4}}]")
     assert len(plan.items) == 32
-    assert len(read) == 1
+    assert modes == wanted
 
 
 def test_data_folders_are_looked_at_once(tmp_path, monkeypatch):

@@ -53,9 +53,12 @@ class Killed:
         night = self.look()
         self.counts = {name: self.done(name) for name in self.records}
         argv = [sys.executable, "-m", "tipchain", "nightly", "resume" if night else "run", "suite.yaml"]
-        argv += ["--executor", "ray", "--address", self.cluster.address]
+        argv += ["--executor", "ray"]
+        env = {**os.environ, "RAY_ADDRESS": self.cluster.address}
         with (self.folder / "said").open("ab") as said:
-            self.process = subprocess.Popen(argv, cwd=self.project, stdout=said, stderr=said, start_new_session=True)
+            self.process = subprocess.Popen(
+                argv, cwd=self.project, stdout=said, stderr=said, env=env, start_new_session=True
+            )
 
     def look(self):
         """Return the night, None if it has not begun; what was recorded stays as it was and was not run again."""

@@ -1,4 +1,4 @@
-"""``--junit`` and ``--github`` of ``tipchain nightly run``, ``status`` and ``resume``; a night's way through them all."""
+"""``--junit`` and ``--github`` of ``tipchain nightly run`` and ``resume``; a night's way through them all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def cases(file: Path) -> dict[str, str]:
 
 
 def test_a_night_with_reports_and_the_next(inside, capsys):
-    assert main(["nightly", "run", "suite.yaml", "--junit", "out.xml", "--github"]) == 1
+    assert main(["nightly", "run", "suite.yaml", "--junit", "out.xml", "--html", "night.html", "--github"]) == 1
+    assert "bad[cpu]" in (inside / "night.html").read_text()
     assert cases(inside / "out.xml") == {"good[cpu]": "passed", "bad[cpu]": "failure"}
     out = capsys.readouterr().out
     annotated = [line for line in out.splitlines() if line.startswith("::")]
@@ -55,10 +56,11 @@ def test_a_night_with_reports_and_the_next(inside, capsys):
     assert len(find_nights(inside / "tipchain-nights")) == 1
 
 
-def test_without_a_history_the_summary_says_nothing_of_changes(inside):
+def test_without_a_history_the_summary_says_nothing_of_changes(inside, monkeypatch):
     assert main(["nightly", "run", "suite.yaml"]) == 1
     shutil.rmtree(inside / ".tipchain")
-    assert main(["nightly", "status", "suite.yaml", "--github"]) == 1
+    monkeypatch.setattr("tipchain.commands.nightly.keep", lambda *_, **__: None)
+    assert main(["nightly", "run", "suite.yaml", "--github"]) == 1
     assert "did not pass" in (inside / "summary.md").read_text()
     assert "nothing changed" not in (inside / "summary.md").read_text()
 
@@ -69,8 +71,6 @@ def test_reports_of_a_night_that_was_killed_and_goes_on(inside):
     (night / "finished.json").unlink()
     for ended in night.glob("items/good*/ended.json"):
         ended.unlink()
-    assert main(["nightly", "status", "suite.yaml", "--junit", "killed.xml"]) == 1
-    assert cases(inside / "killed.xml") == {"good[cpu]": "error", "bad[cpu]": "failure"}
     assert main(["nightly", "resume", "suite.yaml", "--junit", "whole.xml"]) == 1
     assert cases(inside / "whole.xml") == {"good[cpu]": "passed", "bad[cpu]": "failure"}
 
@@ -78,8 +78,8 @@ def test_reports_of_a_night_that_was_killed_and_goes_on(inside):
 def test_reports_that_cannot_be_written_are_refused_before_the_night(inside, monkeypatch, capsys):
     assert main(["nightly", "run", "suite.yaml", "--junit", "test_tipc"]) == 2
     assert "--junit test_tipc: cannot be written: Is a directory" in capsys.readouterr().err
-    assert main(["nightly", "run", "suite.yaml", "--junit", "-"]) == 2
-    assert "--junit needs a file" in capsys.readouterr().err
+    assert main(["nightly", "run", "suite.yaml", "--junit", "-", "--json", "-"]) == 2
+    assert "cannot both go to standard output" in capsys.readouterr().err
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(inside / "test_tipc"))
     assert main(["nightly", "run", "suite.yaml", "--github"]) == 2
     assert "GITHUB_STEP_SUMMARY" in capsys.readouterr().err
@@ -90,14 +90,7 @@ def test_reports_that_cannot_be_written_in_the_end_are_told(inside, monkeypatch,
     def full(path, data):
         raise OSError(28, "No space left on device", str(path))
 
-    from tipchain.commands.nightly import write_reports
-
-    def atomic_write_fails(folder, args):
-        with monkeypatch.context() as inner:
-            inner.setattr("tipchain.commands.nightly.atomic_write", full)
-            write_reports(folder, args)
-
-    monkeypatch.setattr("tipchain.commands.nightly.write_reports", atomic_write_fails)
+    monkeypatch.setattr("tipchain.report.write.atomic_write", full)
     assert main(["nightly", "run", "suite.yaml", "--junit", "x.xml"]) == 1
     assert "x.xml: cannot be written: No space left on device" in capsys.readouterr().err
     (night,) = find_nights(inside / "tipchain-nights")

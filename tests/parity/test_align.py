@@ -179,7 +179,7 @@ def test_a_model_that_hangs_is_ended(port):
 
 
 def test_a_truncated_weight_file_is_an_error(port):
-    weights = port.root / "test_tipc" / "data" / "weights" / "tiny" / "lite" / "paddle.pdparams"
+    weights = port.root / "tipchain-output" / "data" / "weights" / "tiny" / "lite" / "paddle.pdparams"
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 0xFF
     weights.write_bytes(data)

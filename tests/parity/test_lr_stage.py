@@ -169,4 +169,4 @@ def test_the_documents_script_compares_both_curves_and_ends_by_result(tmp_path):
     text = " ".join(done.stdout.split())
     for words in ("first differs at step 2: expected 0.0005, actual 0.0009", "step torch paddle", "2 0.0005 0.0009 <-"):
         assert words in text
-    assert (project.root / "test_tipc/output/tiny/lite_train_lite_infer/log_reprod/lr_diff.log").is_file()
+    assert (project.root / "tipchain-output/tiny/lite_train_lite_infer/log_reprod/lr_diff.log").is_file()

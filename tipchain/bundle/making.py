@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.bundle.manifest import (
+    AGAIN,
     CASE,
     DUMPS,
     INPUTS,
@@ -50,11 +50,7 @@ class BundleFailedError(TipchainError):
 
 
 def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManifest:
-    """Make a bundle, whole or not at all, and return its manifest; ``say`` hears of each part.
-
-    Args:
-        request: how torch's side is recorded; nothing may be in its folder.
-        say: hears of each part.
+    """Make a bundle in the request's folder, whole or not at all; ``say`` hears of each part.
 
     Raises:
         UsageError: something is at its place already.
@@ -63,10 +59,7 @@ def make_bundle(request: AlignRequest, say: Say = lambda _: None) -> BundleManif
         OutputError: it cannot be written.
     """
     if request.folder.exists() and (not request.folder.is_dir() or any(request.folder.iterdir())):
-        raise UsageError(
-            f"{request.folder}: is there already\n  tipchain bundle rebaseline moves a bundle that is in use; "
-            "or name another place with --out"
-        )
+        raise UsageError(f"{request.folder}: is there already\n  {AGAIN}")
     try:
         with work_folder(request.folder) as work:
             case, bundle = request.case, work / NEW
@@ -201,43 +194,6 @@ def _copy_prepared(
     return inputs, weights
 
 
-PINS = ("constraints.txt", "requirements.txt")
-"""Files of a project's root that may pin torch, the first that does."""
-_PIN = re.compile(r"^torch\s*===?\s*([^\s;,#]+)", re.IGNORECASE | re.MULTILINE)
-_AGAIN = "tipchain bundle rebaseline shows what changed, and moves the bundle"
-
-
-def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
-    """Refuse a bundle of another torch than the one installed here, or, where none is, than the project pins.
-
-    The build behind a ``+`` does not count: the same release is built for CPUs and GPUs. torch is not imported.
-
-    Raises:
-        BundleError: with both versions.
-    """
-    installed = installed_versions().get("torch", "")
-    wanted = {f"torch {installed}": installed} if installed else pinned(root)
-    releases = {version.partition("+")[0] for version in wanted.values()}
-    if manifest.torch and releases and manifest.torch.partition("+")[0] not in releases:
-        raise BundleError(
-            "is of another torch",
-            file=folder,
-            key="versions.torch",
-            found=manifest.torch,
-            expected=" or ".join(wanted) + (", installed here" if installed else ""),
-            hint=f"--allow-other-torch compares all the same; {_AGAIN}",
-        )
-
-
-def pinned(root: Path) -> dict[str, str]:
-    """Return the versions of torch that the project's constraints allow, by what to call them; empty without a pin."""
-    for path in (root / name for name in PINS):
-        found = _PIN.findall(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else ()
-        if found:
-            return {f"torch {version}, pinned in {path}": version for version in found}
-    return {}
-
-
 class Reference(StoredBundle):
     """A bundle that fits the case."""
 
@@ -304,11 +260,11 @@ class Reference(StoredBundle):
         return tuple(notes)
 
 
-def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = False) -> Reference:
-    """Return the bundle in ``folder``, checked; ``any_torch``: even if another torch recorded it.
+def open_reference(folder: Path, case: Case, mode: Mode) -> Reference:
+    """Return the bundle in ``folder``, checked.
 
     Raises:
-        BundleError: it is damaged, or of another case, mode, seed or torch.
+        BundleError: it is damaged, or of another case, mode or seed.
     """
     manifest = open_bundle(folder)
     # Refuse a bundle of another case, mode or seed, or of a case or torch side that was changed since.
@@ -326,7 +282,7 @@ def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = Fa
             key=manifest.case.file,
             found=f"sha256 {manifest.case.sha256[:12]}…",
             expected=f"{case.digest[:12]}…, of {case.path}",
-            hint=_AGAIN,
+            hint=AGAIN,
         )
     for name, found in manifest.case.sources.items():
         path = case.root / name
@@ -338,8 +294,6 @@ def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = Fa
                 key=name,
                 found=f"sha256 {found[:12]}…",
                 expected=f"{now[:12]}…, of {path}" if now else f"no such file: {path}",
-                hint=_AGAIN,
+                hint=AGAIN,
             )
-    if not any_torch:
-        check_torch(folder, manifest, case.root)
     return Reference(folder, manifest)

@@ -34,7 +34,7 @@ MANIFEST, CASE = "manifest.json", "case.yaml"
 DUMPS, INPUTS, WEIGHTS = "dumps", "inputs", "weights"
 _NO_CONTENT = ("created", "commit", "moves")
 """What may differ between two bundles that are the same."""
-_HINT = "tipchain bundle make CASE makes it anew; tipchain bundle rebaseline moves one that is in use"
+AGAIN = "tipchain bundle make CASE --out NEW makes it anew, tipchain bundle rebaseline moves it to its place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ def read_manifest(folder: Path) -> BundleManifest:
     try:
         document = read_json(path)
     except FileNotFoundError:
-        hint = f"its dumps are in {folder / LATEST}" if (folder / LATEST).is_dir() else _HINT
+        hint = f"its dumps are in {folder / LATEST}" if (folder / LATEST).is_dir() else AGAIN
         raise BundleError("is no bundle", file=folder, found=f"no {MANIFEST}", hint=hint) from None
     except (OSError, ValueError) as error:
         raise BundleError("cannot be read", file=path, found=error, expected="a JSON object") from None
@@ -185,7 +185,7 @@ def read_manifest(folder: Path) -> BundleManifest:
     try:
         manifest = _manifest(document)
     except ValueError as error:
-        raise BundleError("is damaged", file=path, found=error, hint=_HINT) from None
+        raise BundleError("is damaged", file=path, found=error, hint=AGAIN) from None
     if document.get("content") != manifest.content:
         raise BundleError(
             "was changed",
@@ -193,7 +193,7 @@ def read_manifest(folder: Path) -> BundleManifest:
             key="content",
             found=f"sha256 {manifest.content[:12]}…",
             expected=f"{str(document.get('content'))[:12]}…",
-            hint=_HINT,
+            hint=AGAIN,
         )
     return manifest
 
@@ -244,7 +244,7 @@ def open_bundle(folder: Path) -> BundleManifest:
             file=folder,
             found="".join(f"\n    {one}" for one in shown),
             expected="the files that its manifest names",
-            hint=_HINT,
+            hint=AGAIN,
         )
     return manifest
 

@@ -6,52 +6,31 @@ import ctypes
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from tipchain.bundle.manifest import DUMPS, BundleManifest, StoredBundle
+from tipchain.core.language import many
+from tipchain.errors import Outcome
 from tipchain.framework_types import Array
 from tipchain.modes import SOLO, dump_name, tensors_name
-from tipchain.numbers.compare import TensorDiff, diff_arrays
+from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.dumps import load_record
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import compare
 from tipchain.parity.stages.tensors import TensorFile
 
 NEW = "bundle"
 """In a work folder: the bundle that is made."""
+EXACT = Tolerance(rtol=0.0, atol=0.0, equal_nan=True)
+"""What an array that did not move is held against."""
 _HERE = -100
 """``AT_FDCWD``: paths are as they stand."""
 _EXCHANGE = 2
 """``RENAME_EXCHANGE``, of Linux's ``renameat2``: both names change owners at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageChange:
-    """How the dumps of a stage changed.
-
-    Attributes:
-        stage: its name.
-        arrays: how many there are now.
-        moved: how many have other values.
-        reshaped: how many have another shape or dtype.
-        gone, new: how many only one bundle has.
-        largest: the array that moved farthest, by its largest value; "" for none.
-        difference: by how much, at most.
-        scale: its largest value before.
-    """
-
-    stage: str
-    arrays: int
-    moved: int
-    reshaped: int
-    gone: int
-    new: int
-    largest: str
-    difference: float
-    scale: float
 
 
 def changed_facts(old: BundleManifest, new: BundleManifest) -> dict[str, tuple[str, str]]:
@@ -79,40 +58,34 @@ def _facts(manifest: BundleManifest) -> dict[str, str]:
     }
 
 
-def changed_stages(old: StoredBundle, new: StoredBundle) -> list[StageChange]:
-    """Return how the dumps of each stage of either bundle changed.
+def changed_stages(old: StoredBundle, new: StoredBundle) -> dict[str, str]:
+    """Return how many arrays of each stage moved, and by how much the one that moved farthest.
 
     Raises:
         RecordError: a dump of a bundle cannot be read.
     """
     stages = dict.fromkeys([*old.manifest.stages, *new.manifest.stages])
-    return [_stage(stage, old.folder / DUMPS, new.folder / DUMPS) for stage in stages if stage not in SOLO]
+    return {stage: _moved(stage, old.folder / DUMPS, new.folder / DUMPS) for stage in stages if stage not in SOLO}
 
 
-def _stage(stage: str, old: Path, new: Path) -> StageChange:
+def _moved(stage: str, old: Path, new: Path) -> str:
     with ExitStack() as files:
-        before, after = (_arrays(folder, stage, files) for folder in (old, new))
-        both = [(name, before[name], after[name]) for name in before if name in after]
-        alike = [one for one in both if (one[1].shape, one[1].dtype) == (one[2].shape, one[2].dtype)]
-        moved = [diff_arrays(*one, equal_nan=True) for one in alike if one[1].tobytes() != one[2].tobytes()]
-        farthest = max(moved, key=_share, default=None)
-        return StageChange(
-            stage=stage,
-            arrays=len(after),
-            moved=len(moved),
-            reshaped=len(both) - len(alike),
-            gone=len(before) - len(both),
-            new=len(after) - len(both),
-            largest=farthest.path if farthest else "",
-            difference=farthest.max_abs if farthest else 0.0,
-            scale=farthest.expected_max_abs if farthest else 0.0,
-        )
+        verdicts = compare(_arrays(old, stage, files), _arrays(new, stage, files), EXACT)
+    moved = [one for one in verdicts if one.outcome is not Outcome.PASS]
+    if not moved:
+        return f"{many(len(verdicts), 'array')} as before"
+    diffs = [one.diff for one in moved if one.diff and one.diff.expected_shape == one.diff.actual_shape]
+    text = f"{len(moved)} of {many(len(verdicts), 'array')} moved"
+    if not diffs:
+        return text
+    farthest = max(diffs, key=_share)
+    return f"{text}, {farthest.path} by up to {farthest.max_abs:.3g} of {farthest.expected_max_abs:.3g}"
 
 
 def _share(diff: TensorDiff) -> float:
     """Return how far an array moved, by its largest value; what is no number moved farthest."""
-    share = diff.max_abs / diff.expected_max_abs if diff.expected_max_abs else inf
-    return share if share == share else inf  # noqa: PLR0124
+    share = diff.max_abs / (diff.expected_max_abs or 1.0)
+    return inf if isnan(share) else share
 
 
 def _arrays(folder: Path, stage: str, files: ExitStack) -> Mapping[str, Array]:

@@ -93,7 +93,7 @@ class Command(NamedTuple):
         finds: texts in ``argv`` that are settled when it starts.
         links: (name, target) pairs of symbolic links to make before it starts where the target exists.
         speed: the reading of its speed; None where it is not run for that.
-        wrapper: words that the original driver starts it with, in legacy plans; ``plan --shell`` shows them.
+        wrapper: words that the original driver starts it with, in legacy plans; ``plan`` shows them.
     """
 
     id: str

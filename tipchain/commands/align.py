@@ -45,7 +45,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``align`` and the numbered scripts share."""
     add_options(parser, "device")
     add_mode(parser)
-    add_options(parser, "root", out="output folder (default test_tipc/output/CASE/MODE)")
+    add_options(
+        parser,
+        "root",
+        out="output folder (default tipchain-output/CASE/MODE; in a TIPC checkout test_tipc/output/CASE/MODE)",
+    )
     parser.add_argument(
         "--reference",
         type=Path,
@@ -53,11 +57,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="torch's side is this bundle (tipchain bundle make), or these dumps (a folder or a file); torch is not run",
     )
     parser.add_argument("--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run")
-    parser.add_argument(
-        "--allow-other-torch",
-        action="store_true",
-        help="use a bundle of another torch than the one installed or pinned",
-    )
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
@@ -140,7 +139,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
 
     Raises:
         UsageError: arguments that do not fit together, or the case.
-        BundleError: the bundle is damaged, or of another case, mode, seed or torch.
+        BundleError: the bundle is damaged, or of another case, mode or seed.
     """
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
@@ -158,9 +157,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
             raise UsageError(f"--reference: no such file or folder: {bundle}\n  expected: a bundle, or dumps")
         if args.record is not None:
             raise UsageError("--reference and --record exclude each other")
-        reference = open_reference(bundle, case, mode, any_torch=args.allow_other_torch)
-    elif args.allow_other_torch:
-        raise UsageError("--allow-other-torch needs --reference, a bundle")
+        reference = open_reference(bundle, case, mode)
     possible = choose_stages(case, mode, stages)
     chosen = reference.serve(possible, asked=bool(stages)) if reference else possible
     given = {"torch": None if bundle else args.reference, "paddle": args.port}

@@ -13,20 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import Json
 from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
-from tipchain.errors import DataError, ExitCode, Outcome
-from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
-from tipchain.prepare.data import KINDS, PARAMS, check_data, way_out
+from tipchain.errors import ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
-"""What needs the frameworks, and what needs the packages and data of the shipped cases."""
+"""What needs the frameworks, and what needs the packages of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
 SET_UP_BRINGS = ("tipchain", "tipchain[cases]", "tipchain[onnx]")
 """What the set-up installs besides the frameworks (``tools/environment.sh``)."""
@@ -88,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine, print, and return 1 if something is broken; what is not there counts with ``--strict`` alone."""
-    findings = examine(Path.cwd())
+    findings = examine()
     show(args.json, partial(document_of, findings), partial(render, findings))
     return ExitCode.FAILED if not _fit(findings) or (args.strict and missing(findings)) else ExitCode.PASSED
 
@@ -102,12 +99,11 @@ def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
     return found
 
 
-def examine(start: Path) -> list[DoctorLine]:
-    """Look at this machine, and at the project that ``start`` lies in, if any."""
+def examine() -> list[DoctorLine]:
+    """Look at this machine."""
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
-        findings = [check_python(), *check_packages(), check_threads()]
-        return [*findings, *frameworks, *_check_project(start)]
+        return [check_python(), *check_packages(), check_threads(), *frameworks]
 
 
 def render(findings: Sequence[DoctorLine]) -> str:
@@ -209,13 +205,6 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
     return DoctorLine(name, Outcome.PASS, detail)
 
 
-def check_folder(subject: str, folder: Path, remedy: str) -> DoctorLine:
-    """Say whether ``folder``, not essential, holds a manifest."""
-    if (folder / "manifest.json").is_file():
-        return DoctorLine(subject, Outcome.PASS, str(folder))
-    return DoctorLine(subject, Outcome.SKIP, "not there yet", remedy=remedy)
-
-
 def _check_package(name: str, extra: str) -> DoctorLine:
     from importlib import metadata
 
@@ -248,35 +237,3 @@ def _last_json(text: str) -> dict[str, Json] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _check_project(start: Path) -> list[DoctorLine]:
-    root = next((place for place in (start, *start.parents) if (place / "test_tipc/configs").is_dir()), None)
-    if root is None:
-        return [DoctorLine("project", Outcome.SKIP, f"{start} lies in no project with a test_tipc/configs")]
-    weights = root / DATA_FOLDER / "weights"
-    made = sorted(path.parent for path in weights.glob("*/*/manifest.json"))
-    remedy = "bash prepare.sh PARAMS MODE makes them"
-    return [
-        *(_check_data(root, data_set, kind) for data_set in PARAMS for kind in KINDS if _is_made(root, data_set, kind)),
-        *(check_folder("weights", folder, remedy) for folder in made or [weights]),
-    ]
-
-
-def _is_made(root: Path, data_set: str, kind: str) -> bool:
-    """Tell whether a project has a data set, or a shipped chain that it is made for."""
-    return (root / PARAMS[data_set]).is_file() or (root / data_folder(kind, data_set)).exists()
-
-
-def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
-    folder = root / data_folder(kind, data_set)
-    subject = f"{kind} data" if data_set == DIGITS else folder.name
-    if not folder.exists():
-        needed_for = CASES if (data_set, kind) == (DIGITS, "lite") else ""
-        return DoctorLine(subject, Outcome.SKIP, "not made yet", remedy=way_out(folder.name), needed_for=needed_for)
-    try:
-        check_data(folder)
-    except DataError as error:
-        detail, remedy = f"{error.file}: {error.message}", error.hint or ""
-        return DoctorLine(subject, Outcome.FAIL, detail, remedy=remedy)
-    return DoctorLine(subject, Outcome.PASS, str(folder))

@@ -32,10 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument(
         "paths", nargs="+", type=Path, metavar="NIGHT|REPORT", help="a night's folder, a report.json, a run's folder"
     )
-    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
     _finish(add, _add, as_json=False)
     listing = add_action(actions, "list", "list nights and runs, the latest first")
-    listing.add_argument("--kind", choices=("night", "run"), help="only these")
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
         "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
@@ -48,24 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     changed = add_action(actions, "diff", "say what changed since the last comparable run")
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
-    changed.add_argument("--all", action="store_true", help="show every line (default: the 15 that tell most)")
+    changed.add_argument("--all", action="store_true", help="show every line (default: the first five of each kind)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(changed, _diff)
-
-
-def add_night_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare which history a night goes into."""
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="the history that the night goes into, a URL or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)",
-    )
-    parser.add_argument(
-        "--require-history",
-        action="store_true",
-        help="exit code 1 if the history's database does not have the night in the end",
-    )
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -82,23 +65,12 @@ def check_history(args: argparse.Namespace) -> None:
         place_of(Path.cwd(), args.database)
 
 
-class NightSink:
-    """Who is given a night's folder in the end: the history.
+def keep(folder: Path, database: str | None) -> None:
+    """Add a night to the history, or keep it until the database can be reached; say what there is to be said."""
+    from tipchain.history.ingest import keep_night
 
-    Attributes:
-        has_it: whether its database has the night.
-    """
-
-    def __init__(self, database: str | None) -> None:
-        self.database, self.has_it = database, False
-
-    def __call__(self, folder: Path) -> None:
-        """Add a night, or keep it until the database can be reached."""
-        from tipchain.history.ingest import keep_night
-
-        self.has_it, told = keep_night(folder, self.database)
-        for message in told:
-            print(say(message), file=sys.stderr)
+    for message in keep_night(folder, database):
+        print(say(message), file=sys.stderr)
 
 
 def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
@@ -144,7 +116,7 @@ def _add(args: argparse.Namespace) -> int:
     from tipchain.history.store import History
 
     history = History(_place(args))
-    for source in [read_source(path, args.machine or "") for path in args.paths]:
+    for source in [read_source(path) for path in args.paths]:
         new = add_source(source, history)
         print(say(f"{source.entry.name}: {f'{new} new items' if new else 'nothing new'}"))
     return ExitCode.PASSED
@@ -155,7 +127,7 @@ def _list(args: argparse.Namespace) -> int:
     from tipchain.history.render import entry_json, list_text
 
     with _reading(args) as (session, _):
-        found = list_entries(session, kind=args.kind, title=args.name, limit=args.limit)
+        found = list_entries(session, title=args.name, limit=args.limit)
     show(args.json, lambda: [entry_json(one) for one in found], lambda: list_text(found))
     return ExitCode.PASSED
 
@@ -186,7 +158,7 @@ def _diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
-    from tipchain.history.render import MOST_LINES, changes_json, changes_text, entry_json, first_text
+    from tipchain.history.render import changes_json, changes_text, entry_json, first_text
 
     with _reading(args) as (session, root):
         entry = find_entry(session, args.night, title=args.name)
@@ -196,6 +168,6 @@ def _diff(args: argparse.Namespace) -> int:
     show(
         args.json,
         lambda: changes_json(found) if found else {"before": None, "after": entry_json(entry)},
-        lambda: changes_text(found, None if args.all else MOST_LINES) if found else first_text(entry),
+        lambda: changes_text(found, shortened=not args.all) if found else first_text(entry),
     )
     return ExitCode.FAILED if entry.wrong else ExitCode.PASSED

@@ -15,7 +15,7 @@ from tipchain.chain.lint import PATTERN, UNKNOWN, Found, Linted, lint_file, name
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_options, show
-from tipchain.core.language import clean, in_rows, many, padded, say, terminal_width, use_color
+from tipchain.core.language import clean, in_rows, many, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
@@ -154,9 +154,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "-v", "--verbose", action="store_true", help="show where the original does otherwise, and what each line means"
     )
-    parser.add_argument(
-        "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
-    )
     add_options(parser, "root")
 
 
@@ -168,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"{'note' if paths else 'error'}: no {PATTERN} below {empty}"), file=sys.stderr)
     if not paths:
         return ExitCode.NOTHING_CHECKED
-    listed = not (args.json == STDOUT or args.github or args.summary or args.quiet)
+    listed = not (args.json == STDOUT or args.github or args.quiet)
     color, width = use_color(sys.stdout), terminal_width()
 
     def lint_some(some: Sequence[Path]) -> list[tuple[Linted, list[str]]]:
@@ -217,21 +214,4 @@ def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace
                 properties = place | {"title": finding.code}
                 lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
         return "\n".join([*lines, say(summary_line(files))])
-    width = terminal_width()
-    if args.summary:
-        groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
-        for one in files:
-            for found in one.found:
-                groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
-        lines = []
-        order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
-        for severity, code in order:
-            own = groups[severity, code]
-            in_files = len({one.file for one, _ in own})
-            where = say(f"in {many(in_files, 'file')}")
-            lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
-            one, found = own[0]
-            example = say(f"such as {_place(one, found)}")
-            lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
-        return "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=args.strict))])
     return "\n".join([*rows, say(summary_line(files, strict=args.strict, verbose=args.verbose))])

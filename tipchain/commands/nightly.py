@@ -9,18 +9,30 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import NightSink, add_night_arguments, check_history
-from tipchain.commands.options import add_action, add_json, add_quiet, count, show
+from tipchain.commands.history import check_history, keep
+from tipchain.commands.options import (
+    add_action,
+    add_json,
+    add_report_arguments,
+    add_verbosity,
+    check_targets,
+    count,
+    report_targets,
+    show,
+    text_stream,
+)
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
-from tipchain.core.language import clean, many, say, terminal_width, use_color
+from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from tipchain.nightly.executor import Executor
+    from tipchain.nightly.cluster import RayExecutor
+    from tipchain.nightly.executor import LocalExecutor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import Night, Results
     from tipchain.nightly.timeline import Timeline
@@ -28,8 +40,6 @@ if TYPE_CHECKING:
 
 LOCAL, RAY = "local", "ray"
 ALWAYS, FAILED = "always", "failed"
-OPTIONS = ("require_gpu", "keep_dumps", "jobs", "executor", "address")
-"""What a night keeps of these arguments for `resume`."""
 
 
 def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +54,6 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         help="slots of this machine: so many items of one CPU at once (default: the cores)",
     )
     parser.add_argument(
-        "--address",
-        metavar="HOST:PORT",
-        help="of the Ray cluster's head (default: RAY_ADDRESS, else the cluster that runs on this machine)",
-    )
-    parser.add_argument(
         "--require-gpu", action="store_true", default=None, help="a GPU that is not there is an ERROR, not a SKIP"
     )
     parser.add_argument(
@@ -56,7 +61,12 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(ALWAYS, FAILED),
         help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
     )
-    add_night_arguments(parser)
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="the history that the night goes into, a URL or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)",
+    )
 
 
 def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -67,16 +77,14 @@ def given_options(args: argparse.Namespace, before: Mapping[str, object] | None 
     """
     before = before or {}
     chosen = args.executor or before.get("executor") or LOCAL
-    own, other = ("jobs", "address") if chosen == LOCAL else ("address", "jobs")
-    if getattr(args, other):
-        wanted = RAY if chosen == LOCAL else LOCAL
-        raise UsageError(f"--{other} is for --executor {wanted}, not for {chosen}")
-    found = {name: getattr(args, name) or before.get(name) for name in (own, "require_gpu", "keep_dumps")}
+    if args.jobs and chosen == RAY:
+        raise UsageError("--jobs is for --executor local, not for ray")
+    found = {name: getattr(args, name) or before.get(name) for name in ("jobs", "require_gpu", "keep_dumps")}
     found["executor"] = chosen if chosen != LOCAL else None
-    return {name: found[name] for name in OPTIONS if found.get(name)}
+    return {name: value for name, value in found.items() if value}
 
 
-def open_executor(options: JsonObject) -> Executor:
+def open_executor(options: JsonObject) -> LocalExecutor | RayExecutor:
     """Return what runs items.
 
     Args:
@@ -89,63 +97,10 @@ def open_executor(options: JsonObject) -> Executor:
     if options.get("executor") == RAY:
         from tipchain.nightly.cluster import RayExecutor
 
-        return RayExecutor(options.get("address"))
+        return RayExecutor()
     from tipchain.nightly.executor import LocalExecutor
 
     return LocalExecutor(options.get("jobs"))
-
-
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where a night's reports go."""
-    parser.add_argument("--junit", metavar="FILE", help="write the night as JUnit XML")
-    parser.add_argument(
-        "--github",
-        action="store_true",
-        help="print GitHub's annotations of what failed, and write the summary of the step (GITHUB_STEP_SUMMARY)",
-    )
-
-
-def check_targets(args: argparse.Namespace) -> None:
-    """Refuse, before anything runs, reports that cannot be written.
-
-    Raises:
-        UsageError: one cannot, or would stand between what is told on standard output.
-    """
-    if args.junit == "-":
-        raise UsageError("--junit needs a file: standard output has how the night goes on")
-    from tipchain.report.ci import SUMMARY_VARIABLE
-
-    summary = os.environ.get(SUMMARY_VARIABLE) if args.github else None
-    check_writable({"--junit": args.junit, SUMMARY_VARIABLE: summary})
-
-
-def write_reports(folder: Path, args: argparse.Namespace) -> None:
-    """Write the reports that are asked for of the night in ``folder``.
-
-    Raises:
-        OutputError: one cannot be written.
-        RecordError: the night cannot be read.
-    """
-    if not args.junit and not args.github:
-        return
-    from tipchain.nightly.night_report import night_as_report
-    from tipchain.nightly.nights import read_results
-    from tipchain.report.ci import annotate_run, junit_xml, summarize_run, write_summary
-    from tipchain.report.terminal import verdict_line
-
-    results = read_results(folder)
-    try:
-        changed = changed_lines(results, getattr(args, "database", None)) if args.github else ()
-        report = night_as_report(results, changed=changed)
-        if args.junit:
-            atomic_write(Path(args.junit), junit_xml(report))
-        if args.github:
-            for line in annotate_run(report, Path(results.plan.root)):
-                print(line)
-            write_summary(summarize_run(report, verdict_line(report)))
-    except (OSError, HistoryError) as error:
-        file, reason = getattr(error, "filename", None) or "a report", getattr(error, "strerror", None) or error
-        raise OutputError(f"{file}: cannot be written: {reason}") from error
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
@@ -248,21 +203,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
-    add_quiet(run)
+    add_verbosity(run)
     add_report_arguments(run)
-    run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
     status = add_action(actions, "status", "say how far a night is, while it runs too")
     _add_manifest(status)
     _add_night(status)
     add_json(status, "how far it is, and how each item ended,")
-    add_report_arguments(status)
     status.set_defaults(act=_status)
     resume = add_action(actions, "resume", "run what has not ended of a night")
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
-    add_quiet(resume)
+    add_verbosity(resume)
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
@@ -302,11 +255,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_night(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--night",
-        metavar="NAME",
-        help="its folder, its name, a part of it, or latest~1 for the one before (default: the latest)",
-    )
+    parser.add_argument("--night", metavar="NAME", help="its folder, its name, or a part of it (default: the latest)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -320,11 +269,7 @@ def _plan(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import usual_seconds
 
     plan, nights = _chosen(args)
-    show(
-        getattr(args, "json", None),
-        lambda: as_json(plan),
-        lambda: "\n".join(plan_lines(plan, usual_seconds(nights), terminal_width())),
-    )
+    show(args.json, lambda: as_json(plan), lambda: "\n".join(plan_lines(plan, usual_seconds(nights), terminal_width())))
     return _nothing_chosen(args) if not plan.items else ExitCode.PASSED
 
 
@@ -336,8 +281,10 @@ def _nothing_chosen(args: argparse.Namespace) -> int:
 
 def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     """Return the plan that the command line asks for, and the folder of the manifest's nights."""
+    from dataclasses import replace
+
     from tipchain.nightly.expand import DiskProject, expand
-    from tipchain.nightly.items import only, parse_shard, select, share
+    from tipchain.nightly.items import parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import last_failed
 
@@ -349,9 +296,9 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     if args.last_failed:
         failed = last_failed(nights)
         print(say(f"what failed when it last ran: {many(len(failed), 'item')}"), file=sys.stderr)
-        plan = only(plan, failed)
+        plan = replace(plan, items=tuple(one for one in plan.items if one.id in failed))
     if shard:
-        plan = share(plan, shard)
+        plan = share(plan, *shard)
     return plan, nights
 
 
@@ -359,8 +306,6 @@ def _run(args: argparse.Namespace) -> int:
     from tipchain.nightly.nights import begin_night
     from tipchain.nightly.origin import fingerprint
 
-    if args.dry_run:
-        return _plan(args)
     execution = given_options(args)
     check_history(args)
     check_targets(args)
@@ -392,30 +337,36 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _go_on(
-    night: Night, lock: int, executor: Executor, execution: Mapping[str, object], args: argparse.Namespace
+    night: Night,
+    lock: int,
+    executor: LocalExecutor | RayExecutor,
+    execution: Mapping[str, object],
+    args: argparse.Namespace,
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.night_report import NightView, night_as_report
     from tipchain.nightly.nights import read_results, usual_seconds
-    from tipchain.report.terminal import render_ending, verdict_line
+    from tipchain.report.write import with_page, write_report
 
-    history = NightSink(args.database)
     number = len(night.plan.items)
-    view = NightView(io.StringIO() if args.quiet else sys.stdout, number)
+    stream = text_stream(args)
+    view = NightView(io.StringIO() if args.quiet else stream, number)
     coordinator = Coordinator(
         night,
         executor,
         view,
         require_gpu=bool(execution.get("require_gpu")),
-        keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
-        sink=history,
+        keep_dumps=execution.get("keep_dumps") != FAILED,
+        sink=partial(keep, database=args.database),
     )
     view.number = number - coordinator.left
     if not args.quiet:
         place = os.path.relpath(night.folder)
-        print(say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), flush=True)
+        print(
+            say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
+        )
     try:
         result = coordinator.run()
     finally:
@@ -423,17 +374,17 @@ def _go_on(
         os.close(lock)
     code = result.exit_code
     seconds = coordinator.state().seconds or 0.0
-    report = night_as_report(read_results(night.folder), seconds=seconds, interrupted=result.interrupted)
-    ending = render_ending(report, color=use_color(sys.stdout), width=terminal_width())
-    print(say(verdict_line(report)) if args.quiet else f"\n{ending}")
-    if code is ExitCode.PASSED and args.require_history and not history.has_it:
-        print(say("error: the history does not have the night, which --require-history asks for"), file=sys.stderr)
-        code = ExitCode.FAILED
+    results = read_results(night.folder)
     try:
-        write_reports(night.folder, args)
-    except OutputError as error:
+        changed = changed_lines(results, args.database) if args.github else ()
+        report = night_as_report(results, seconds=seconds, interrupted=result.interrupted, changed=changed)
+        if not args.quiet:
+            print(file=stream)  # below what the view has left
+        report = with_page(report, args.html)
+        write_report(report, report_targets(args), stream=stream, root=Path(night.plan.root))
+    except (UsageError, HistoryError) as error:
         if not result.problem:
-            raise
+            raise OutputError(str(error)) from error
         print(say(f"error: {error}"), file=sys.stderr)
     if result.problem:
         raise OutputError(
@@ -495,7 +446,6 @@ def _status(args: argparse.Namespace) -> int:
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
 
-    check_targets(args)
     night = _night(args)
     who = holder(night.folder)
     results = read_results(night.folder)
@@ -516,5 +466,4 @@ def _status(args: argparse.Namespace) -> int:
         },
         lambda: "\n".join(state_lines(night, state, who, terminal_width())),
     )
-    write_reports(night.folder, args)
     return ExitCode.FAILED if any(state.counts.get(one) for one in BAD) else ExitCode.PASSED

@@ -14,6 +14,7 @@ from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
 from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say, terminal_width
 from tipchain.errors import UsageError, closest
+from tipchain.framework_types import Setting
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 if TYPE_CHECKING:
@@ -57,6 +58,16 @@ class _Help(argparse.HelpFormatter):
         return "\n".join(lines if len(lines) > 1 else in_rows(lines[0], width, indent, indent))
 
 
+class _Short(argparse.Action):
+    """Prints the short help, and ends the program."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it."""
+        assert isinstance(parser, Parser)
+        print(parser.format_short(), end="")
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are UsageErrors, and whose help is in the reader's language.
 
@@ -65,6 +76,22 @@ class Parser(argparse.ArgumentParser):
     """
 
     first: str | None = None
+
+    def __init__(self, **settings: Setting) -> None:
+        super().__init__(**settings, add_help=False)
+        self.add_argument("-h", action=_Short, nargs=0, dest=argparse.SUPPRESS, help="show what it takes, in short")
+        self.add_argument("--help", action="help", help="show this help message and exit")
+
+    def format_short(self) -> str:
+        """Return the help without what each option does."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        formatter.start_section(self._positionals.title)
+        formatter.add_arguments(self._positionals._group_actions)  # noqa: SLF001
+        formatter.end_section()
+        formatter.add_text(f"{self.prog} --help says what each option does.")
+        return formatter.format_help()
 
     def _get_formatter(self) -> argparse.HelpFormatter:
         return _Help(prog=self.prog, width=terminal_width() - 2)

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
     add_mode(parser)
     parser.add_argument(
-        "--from", dest="runs", type=Path, metavar="DIR", help="where the runs are (default test_tipc/output/CASE/MODE)"
+        "--from", dest="runs", type=Path, metavar="DIR", help="where the runs are (default: where align leaves them)"
     )
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"

@@ -1,38 +1,26 @@
-"""``tipchain plan``: what a chain would run, as a tree to read and a script to paste into a shell."""
+"""``tipchain plan``: what a chain would run, as a tree whose commands can be pasted into a shell."""
 
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from posixpath import dirname, normpath
 
 from tipchain.chain.load import load_plan
-from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
+from tipchain.chain.plan import PLACEHOLDER, Command, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_options, add_timeout, chain_mode, show, whole
-from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 
-# Plans for people: a tree to read, and a script to paste into a shell.
-#
-# Nothing in a plan is a shell's text; every word is quoted here, on the way to the screen.
+# A tree for people. Nothing in a plan is a shell's text; every word is quoted here, on the way to the screen.
 
 
 STEP_INDENT = 2
-# Functions of the script; they live in its subshell only.
-SCRIPT_HEAD = """\
-failed=0
-fail() { echo "failed or not started: $1" >&2; failed=1; }"""
-# The first pattern with a match gives its newest one, as in `tipchain run`.
-NEWEST = """\
-newest() { local IFS= one; for one; do ls -td -- $one 2>/dev/null | head -n 1 | grep . && return; done; }"""
 
 
 def render_tree(plan: Plan, *, width: int = 80) -> str:
@@ -60,7 +48,7 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     yield f"{margin}{clean(command.id)}{_devices(command)}"
     body = f"{margin}{' ' * STEP_INDENT}"
     env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
-    words = [*env, *map(shlex.quote, command.argv)]
+    words = [*env, *map(shlex.quote, (*command.wrapper, *command.argv))]
     # Command in lines that together can be pasted: all but the last end with a backslash.
     first = f"{body}$ "
     rest = f"{body}    "
@@ -115,115 +103,6 @@ def _chunks(words: Sequence[str]) -> Iterator[str]:
         yield option
 
 
-def render_script(plan: Plan) -> str:
-    """Return the plan as a script that can be pasted: one subshell, nothing of which stays behind.
-
-    A plan of the original runs one command after the other; else a command waits for those that it needs, and the
-    subshell's status is 1 if one failed.
-    """
-    if plan.run == plan.out:
-        return "\n".join(_original_lines(plan))
-    skipped: dict[str, str] = {}
-    for command in plan.commands:
-        lacking = next((need for need in command.needs if need in skipped), "")
-        if command.skip or lacking:
-            skipped[command.id] = command.skip or f"needs {lacking}"
-    needed = {need for command in plan.commands for need in command.needs}
-    numbers = {command.id: number for number, command in enumerate(plan.commands, 1) if command.id in needed}
-    head = [f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}", "(", SCRIPT_HEAD]
-    if any(command.finds for command in plan.commands):
-        head.append(NEWEST)
-    head.append(f"mkdir -p {shlex.quote(plan.run)}")
-    data = _here(_folders(plan).other)
-    run = shlex.quote(plan.run) if plan.run.startswith("/") else _here(plan.run)
-    head.append(f"export {RUN_VARIABLE}={run} {MODE_VARIABLE}={plan.mode.value} {DATA_VARIABLE}={data}")
-    body = []
-    for command in plan.commands:
-        reason = skipped.get(command.id, "")
-        body.append(f"# {clean(command.id)}" + (f": skipped: {reason}" if reason else ""))
-        if not reason:
-            body += _guarded(command, plan, numbers)
-    return "\n".join([*head, *body, 'exit "$failed"', ")"])
-
-
-def _folders(plan: Plan) -> DataFolders:
-    return plan.data or data_folders(plan.mode)
-
-
-def _here(path: str) -> str:
-    return f'"$PWD"/{shlex.quote(path)}'
-
-
-def _guarded(command: Command, plan: Plan, numbers: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of a command that waits for what it needs."""
-    for name, target in command.links:
-        there, link = shlex.quote(normpath(target)), shlex.quote(normpath(name))
-        yield f'[ ! -e {there} ] || [ -e {link} ] || ln -s "$PWD"/{there} {link}'
-    parts = [f'[ "$ok{numbers[need]}" ]' for need in command.needs if need in numbers]
-    late = {find.text: f"late{number}" for number, find in enumerate(command.finds, 1)}
-    for find in command.finds:
-        parts += _late(find, late[find.text])
-    words = [_late_word(word, late) for word in command.argv]
-    env = dict(command.env)
-    prefix = " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
-    folders = _folders(plan)
-    if command.step == "train" and folders.train != folders.other:
-        prefix = f"{DATA_VARIABLE}={_here(folders.train)} {prefix}".strip()
-    parts.append(_call(command, f"{prefix} {' '.join(words)}".strip()))
-    if command.id in numbers:
-        yield f"ok{numbers[command.id]}="
-        parts.append(f"ok{numbers[command.id]}=1")
-    yield f"{' && '.join(parts)} || fail {_quoted(command.id)}"
-
-
-def _quoted(text: str) -> str:
-    return shlex.quote(clean(text))
-
-
-def _late(find: Find, name: str) -> Iterator[str]:
-    """Yield what settles a text when the command starts."""
-    yield f"{name}=$(newest {' '.join(map(_quoted, find.files))})"
-    suffixes = {suffix for suffix in SUFFIXES for file in find.files if file.endswith(suffix)}
-    if not find.text.endswith(SUFFIXES):
-        yield from (f"{name}=${{{name}%{suffix}}}" for suffix in sorted(suffixes))
-
-
-def _late_word(word: str, late: Mapping[str, str]) -> str:
-    """Return a word, quoted; texts of ``late`` in it are replaced by the shell variables that it names."""
-    if not any(text in word for text in late):
-        return _quoted(word)
-    longest = sorted(late, key=len, reverse=True)
-    pieces = re.split(rf"({'|'.join(map(re.escape, longest))})(?![\w-])", word)
-    return "".join(f'"${late[one]}"' if one in late else _quoted(one) for one in pieces if one)
-
-
-def _call(command: Command, text: str) -> str:
-    """Return the call in its folder and with its log; the log's name is relative to where the plan was made."""
-    inside = text if command.cwd == "." else f"(cd {shlex.quote(command.cwd)} && {text})"
-    return inside + (f" > {shlex.quote(command.log)} 2>&1" if command.log else "")
-
-
-def _original_lines(plan: Plan) -> Iterator[str]:
-    """Yield the original driver's commands as it runs them: whatever happens, one after the other."""
-    yield f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}, as the original driver runs it"
-    folders = dict.fromkeys(dirname(one.log) for one in plan.commands if one.log and dirname(one.log))
-    for folder in folders:
-        yield f"mkdir -p {shlex.quote(folder)}"
-    for command in plan.commands:
-        yield f"# {clean(command.id)}"
-        words = [*command.wrapper, *map(_globbed, command.argv)]
-        prefix = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
-        yield _call(command, " ".join([*prefix, *words]))
-
-
-def _globbed(word: str) -> str:
-    """Return a word quoted but for ``*`` and ``?``, which the original's shell takes for a pattern."""
-    pieces = re.split(r"([*?]+)", clean(word))
-    if len(pieces) == 1:
-        return shlex.quote(pieces[0])
-    return "".join(piece if index % 2 else shlex.quote(piece) if piece else "" for index, piece in enumerate(pieces))
-
-
 # ``tipchain plan``: the commands of a parameter file, in order, without running anything.
 
 
@@ -231,9 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
     parser.add_argument("--legacy", action="store_true", help="the original driver's commands, defects included")
-    shape = parser.add_mutually_exclusive_group()
-    add_json(shape, "the plan")
-    shape.add_argument("--shell", action="store_true", help="as a script that can be pasted into a shell")
+    add_json(parser, "the plan")
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
@@ -368,8 +245,7 @@ def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
 def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 4 if there is nothing in it."""
     plan = planned(args, legacy=args.legacy)
-    text = render_script if args.shell else partial(render_tree, width=terminal_width())
-    show(args.json, partial(plan_json, plan), partial(text, plan))
+    show(args.json, partial(plan_json, plan), partial(render_tree, plan, width=terminal_width()))
     if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
     print_notes(plan)

@@ -27,6 +27,7 @@ from tipchain.commands.options import (
     add_options,
     add_report_arguments,
     add_verbosity,
+    check_data_path,
     check_targets,
     count,
     report_targets,
@@ -37,7 +38,7 @@ from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
 from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed, with_output
-from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
+from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
 from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
 from tipchain.report.terminal import mark
@@ -274,11 +275,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )
     parser.add_argument("--require-gpu", action="store_true", help="a GPU that is not here is an ERROR, not a SKIP")
-    failing = parser.add_mutually_exclusive_group()
-    failing.add_argument(
-        "--keep-going", action="store_true", help="after a failure go on with what does not need it (default)"
+    parser.add_argument(
+        "--fail-fast",
+        action="store_true",
+        help="end the run at the first failure (default: go on with what does not need it)",
     )
-    failing.add_argument("--fail-fast", action="store_true", help="end the run at the first failure")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -292,12 +293,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
     check_targets(args)
-    if args.data_path is not None and not args.data_path.is_dir():
-        raise DataError(
-            "is not a folder",
-            file=args.data_path,
-            expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
-        )
+    check_data_path(args)
     setting = Setting(
         call=words_behind_mode(args),
         data=(args.data_path.resolve() if args.data_path is not None else None),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from tipchain import __version__
 from tipchain.errors import OutputError, TipchainError, UsageError
@@ -45,6 +45,14 @@ def project_above(folder: Path) -> Path:
         if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
             return one
     return folder
+
+
+def made_in(root: Path, what: Literal["output", "data"]) -> Path:
+    """Return where runs and weights of a project go: in ``test_tipc`` of a TIPC checkout, else in ``tipchain-output``."""
+    folder = root / "test_tipc"
+    if (folder / "configs").is_dir() or any(folder.glob("*.sh")):
+        return folder / what
+    return root / "tipchain-output" if what == "output" else root / "tipchain-output" / "data"
 
 
 def root_of_callables() -> Path:
@@ -139,21 +147,6 @@ def take_lock(path: Path, told: str = "", *, mode: int = 0o666, flags: int = 0) 
     return handle
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock, without waiting for it, while the block runs.
-
-    Raises:
-        BlockingIOError: another process holds it.
-        OSError: it cannot be opened.
-    """
-    handle = take_lock(path)
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
 def is_locked(path: Path) -> bool:
     """Tell whether a process holds a file's lock; an unreadable file has none."""
     try:
@@ -174,7 +167,7 @@ def prune(out: Path, keep: int = 2) -> int:
     freed = 0
     for run in sorted((out / "runs").glob("*/"))[: -keep or None]:
         # Held, another user's, on a disk that is read-only: what cannot be removed stays, and hinders no run.
-        with suppress(OSError), locked(run / RUN_LOCK):
+        with suppress(OSError), os.fdopen(take_lock(run / RUN_LOCK)):
             for file in run.rglob("*"):
                 if file.suffix in LARGE and file.is_file() and not file.is_symlink():
                     stat = file.stat()

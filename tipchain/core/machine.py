@@ -353,8 +353,14 @@ print(json.dumps(found))
 
 def installed_versions() -> dict[str, str]:
     """Return the installed versions of the frameworks and numpy, without importing them."""
-    versions = {name: _first_version(names) for name, names in DISTRIBUTIONS.items()}
-    return {name: version for name, version in versions.items() if version}
+    from importlib import metadata
+
+    versions: dict[str, str] = {}
+    for name, distributions in DISTRIBUTIONS.items():
+        for distribution in distributions:
+            with suppress(metadata.PackageNotFoundError):
+                versions.setdefault(name, metadata.version(distribution))
+    return versions
 
 
 def versions_of(python: str) -> dict[str, str]:
@@ -369,12 +375,3 @@ def versions_of(python: str) -> dict[str, str]:
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return {str(name): str(version) for name, version in answer.items()} if isinstance(answer, dict) else {}
-
-
-def _first_version(distributions: tuple[str, ...]) -> str:
-    from importlib import metadata
-
-    for name in distributions:
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    return ""

@@ -41,10 +41,9 @@ _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is sever
 
 MAX_BYTES = 10_000_000
 MAX_NODES = 150_000
-"""Keys and values of one file: a manifest of 10,000 items has some 110,000. What is beyond takes seconds and gigabytes."""
+"""Keys and values of one file, those that aliases mean counted: a manifest of 10,000 items has some 110,000, and 256 bytes can
+mean billions. What is beyond takes seconds and gigabytes."""
 MAX_DEPTH = 100
-GROWTH = 10
-"""How many times as many keys and values aliases may make of those that are written; 256 bytes can mean billions."""
 
 
 class _Loader(_Safe):  # type: ignore[misc]
@@ -151,59 +150,30 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
     return LinedYaml(data=data, lines=lines, error=error)
 
 
-class _Extent:
-    """Counts a text's nodes, and those that its aliases mean, event by event."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[str | None, int] = {}  # of anchors: the nodes that an alias of each stands for
-        self.open: list[tuple[str | None, int]] = []
-        self.written = self.meant = 0
-        self.own = False  # whether an alias stands inside its own anchor
-
-    def take(self, event: object) -> None:
-        """Count an event of the parser."""
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = self.open.pop()
-            self.sizes[anchor] = self.meant - before
-        elif isinstance(event, yaml.AliasEvent):
-            self.meant += self.sizes.get(event.anchor, 1)
-            self.own = self.own or any(anchor == event.anchor for anchor, _ in self.open)
-        elif isinstance(event, yaml.NodeEvent):
-            self.written, self.meant = self.written + 1, self.meant + 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                self.open.append((event.anchor, self.meant - 1))
-
-    def problem(self) -> dict[str, str]:
-        """Return the excess as the parts of an error, None where there is none."""
-        if self.own:
-            return {"message": "holds itself", "hint": "an alias stands inside its own anchor"}
-        if len(self.open) > MAX_DEPTH:
-            return {"message": "is nested too deeply", "expected": f"at most {MAX_DEPTH} levels"}
-        if self.meant > GROWTH * self.written + 1000:
-            return {
-                "message": "means far more than it says",
-                "found": f"aliases that make {self.meant:,} keys and values of {self.written:,}",
-                "expected": f"at most {GROWTH} times as many",
-            }
-        if self.meant > MAX_NODES:
-            return {"message": "is too large", "expected": f"at most {MAX_NODES:,} keys and values"}
-        return {}
+def _too_much(depth: int, error: type[InputError], file: Path, line: int) -> InputError:
+    if depth > MAX_DEPTH:
+        return error("is nested too deeply", file=file, line=line, expected=f"at most {MAX_DEPTH} levels")
+    return error("is too large", file=file, line=line, expected=f"at most {MAX_NODES:,} keys and values")
 
 
 def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
     # libyaml's composer calls itself for each bracket, and ends the process where there are 100,000.
-    loader, extent = _Safe(text), _Extent()
+    loader, depth, count = _Safe(text), 0, 0
     try:
         while loader.check_event():
             event = loader.get_event()
-            extent.take(event)
-            if problem := extent.problem():
-                raise error(problem.pop("message"), file=file, line=event.start_mark.line + 1, **problem)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            count += isinstance(event, yaml.NodeEvent)
+            if depth > MAX_DEPTH or count > MAX_NODES:
+                raise _too_much(depth, error, file, event.start_mark.line + 1)
     finally:
         loader.dispose()
 
 
 def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]) -> None:
+    line = node.start_mark.line + 1
+    if len(path) > MAX_DEPTH or len(lines) > MAX_NODES:  # an alias may stand inside its own anchor
+        raise _too_much(len(path), error, file, line)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*path, str(key.value))

@@ -5,25 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tipchain.core.json_text import Json, flat_facts, taken
-from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
-from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictRow, verdict_row
+from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
 from tipchain.history.store import History, HistoryPlace, place_of
-from tipchain.nightly import nights, origin
+from tipchain.nightly import nights
 from tipchain.nightly.nights import Night, holder, nights_below
 from tipchain.report.model import RunReport, load_report, report_json
-
-if TYPE_CHECKING:
-    from tipchain.numbers.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +75,8 @@ class IngestSource:
                 )
 
 
-def read_source(path: Path, machine: str = "") -> IngestSource:
+def read_source(path: Path) -> IngestSource:
     """Return what is in ``path``: a night's folder, a report's file, or the folder of a run.
-
-    Args:
-        path: the file or folder.
-        machine: name of the host where a report's run took place; if empty what the report says, and this machine if it
-            does not.
 
     Raises:
         RecordError: there is neither a night nor a report, or it cannot be read.
@@ -103,7 +92,6 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
     run = Path(report.run).name
     facts = flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
-    host, its_class = (machine, "") if machine else (name, _class_of(facts)) if name else this_machine()
     entry = Entry(
         key=key,
         kind="run",
@@ -114,18 +102,11 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
         seconds=report.seconds,
         finished=not report.interrupted,
         commit=commit,
-        machine=host,
-        machine_class=its_class,
+        machine=name,
+        machine_class=_class_of(facts),
         environment={**facts, **report.versions},
     )
     return IngestSource(entry=entry, report=report)
-
-
-def this_machine() -> tuple[str, str]:
-    """Return the name of the machine that this process runs on, and the class that its nights are of."""
-    gpus, _ = origin.gpu_names()
-    facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
-    return socket.gethostname(), _class_of(facts)
 
 
 def night_source(night: Night) -> IngestSource:
@@ -181,7 +162,7 @@ def _parts(report: RunReport) -> dict[str, Json]:
             taken(CommandFacts, one, id=name, step=one.command.step, argv=list(one.command.argv))
             for name, one in commands
         ],
-        "judged": [_verdict(name, one) for name, one in subjects],
+        "judged": [{"subject": name, "outcome": one.outcome, "reason": one.reason} for name, one in subjects],
         "causes": [
             taken(
                 CauseFacts,
@@ -195,19 +176,6 @@ def _parts(report: RunReport) -> dict[str, Json]:
             for one in report.causes
         ],
     }
-
-
-def _verdict(subject: str, verdict: Verdict) -> VerdictRow:
-    diff = verdict.diff
-    facts = {"reason": verdict.reason, "finite": verdict.finite}
-    if diff is None:
-        return verdict_row(subject, verdict.outcome, **facts)
-    expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
-    actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
-    facts["finite"] = verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf)
-    tensors = expected if expected == actual else f"{expected} / {actual}"
-    statistics = {name: getattr(diff, name) for name in STATISTICS}
-    return verdict_row(subject, verdict.outcome, **facts, tensors=tensors, size=diff.size, **statistics)
 
 
 def _unique(names: Iterable[str]) -> Iterator[str]:
@@ -225,17 +193,14 @@ LOOKED_AT = 10
 """How many of the latest nights are looked at; those before one that the history has are not."""
 
 
-def keep_night(folder: Path, database: str | None = None) -> tuple[bool, list[str]]:
-    """Add a night to the history, and before it those that the history missed.
+def keep_night(folder: Path, database: str | None = None) -> list[str]:
+    """Add a night to the history, and before it those that the history missed; return what there is to be said.
 
     Trouble with the history is never raised: the night's folder has all that the next call adds.
 
     Args:
         folder: the night's.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else for the night's project's own.
-
-    Returns:
-        Whether the database has the night, and what there is to be said.
     """
     source = read_source(folder)
     try:
@@ -243,9 +208,8 @@ def keep_night(folder: Path, database: str | None = None) -> tuple[bool, list[st
         told = add_missed(folder.parent, place, but=folder)
         add_source(source, History(place))
     except (HistoryError, OSError) as error:
-        told = [f"history: {error}\n  the night is in {folder}; the next night of its manifest hands it on"]
-        return False, told
-    return True, told
+        return [f"history: {error}\n  the night is in {folder}; the next night of its manifest hands it on"]
+    return told
 
 
 def add_source(source: IngestSource, history: History) -> int:

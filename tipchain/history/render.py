@@ -19,17 +19,13 @@ from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 
 WIDTH = 80
-MOST_LINES = 15
+FIRST = 5
+"""Lines of each kind that are told of what changed, where not all are."""
 
 
 def number_text(value: float) -> str:
     """Return a number with four digits."""
     return f"{value:.4g}" if isfinite(value) else "NaN" if value != value else "inf" if value > 0 else "-inf"  # noqa: PLR0124
-
-
-def cut(line: str) -> str:
-    """Return a line in the reader's language, of at most `WIDTH` columns; control characters become spaces."""
-    return language.cut(say(_printable(line)), WIDTH)
 
 
 def lines_of(text: str, indent: str) -> list[str]:
@@ -49,7 +45,8 @@ def list_text(entries: Sequence[Entry]) -> str:
         left = "" if one.finished else ", not finished"
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
-        lines.append(language.cut(f"{one.name:<{width}}  {one.commit[:9]:<9}  {say(rest)}", WIDTH))
+        head = f"{one.name:<{width}}  {one.commit[:9]:<9}  "
+        lines += language.in_rows(say(_printable(rest)), WIDTH, head, " " * len(head))
     return "\n".join(lines)
 
 
@@ -61,7 +58,7 @@ def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
     lines += ["", "  ".join(heads)]
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
-        lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
+        lines += lines_of(one.reason, " " * 27) if one.reason else []
         lines += [row for cause in one.causes[:1] for line in cause_lines(cause) for row in lines_of(line, f"{'':27}")]
     return "\n".join(lines)
 
@@ -117,11 +114,19 @@ def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
 
 def first_text(entry: Entry) -> str:
     """Return the line of an entry that nothing comparable came before."""
-    return "\n".join(map(cut, [f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry)]))
+    return _folded(f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry))
 
 
-def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
-    """Return what changed in at most so many lines, each of at most `WIDTH` columns; one line if nothing did.
+def _folded(*lines: str) -> str:
+    """Return lines in the reader's language, each folded behind its own indent."""
+    indents = [" " * (len(line) - len(line.lstrip())) for line in lines]
+    return "\n".join(
+        row for line, indent in zip(lines, indents, strict=True) for row in lines_of(line.lstrip(), indent)
+    )
+
+
+def changes_text(found: Changes, *, shortened: bool = True) -> str:
+    """Return what changed, folded to `WIDTH` columns: the first of each kind, or every line; one line if nothing did.
 
     Lines on shares that are missing, or were cut differently, come on top of that one.
     """
@@ -133,7 +138,7 @@ def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
         nothing = f"{after.title}: nothing changed since {before.name}, {ago}{span}"
-        return "\n".join(map(cut, [nothing, *shares]))
+        return _folded(nothing, *shares)
     head = f"{after.title}: {after.name} against {before.name}, {ago}"
     sections = [
         _commit_lines(found),
@@ -141,31 +146,18 @@ def changes_text(found: Changes, limit: int | None = MOST_LINES) -> str:
         _outcome_lines(found),
         [_moved_line(one) for one in found.moved],
     ]
-    shown = fit(sections, limit - 1 - len(shares)) if limit else [line for lines in sections for line in lines]
-    return "\n".join(cut(line) for line in [head, *shown, *shares])
+    shown = [line for lines in sections for line in (_first(lines) if shortened else lines)]
+    return _folded(head, *shown, *shares)
+
+
+def _first(lines: Sequence[str]) -> Sequence[str]:
+    return lines if len(lines) <= FIRST else [*lines[: FIRST - 1], f"  and {len(lines) - FIRST + 1} more"]
 
 
 def _moved_line(one: MovedFigure) -> str:
     what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
     percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
     return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
-
-
-def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
-    """Return the sections' lines, at most ``limit`` together; what is left out of one is counted in its last line.
-
-    Each has its share; what one does not need goes to the others, verdicts first.
-    """
-    shares = [min(len(lines), share) for lines, share in zip(sections, (3, 3, 5, 2), strict=True)]
-    for at in (2, 3, 1, 0):
-        shares[at] += min(len(sections[at]) - shares[at], limit - sum(shares))
-    found: list[str] = []
-    for lines, share in zip(sections, shares, strict=True):
-        if len(lines) <= share:
-            found += lines
-        elif share:
-            found += [*lines[: share - 1], f"  and {len(lines) - share + 1} more"]
-    return found
 
 
 def _commit_lines(found: Changes) -> list[str]:

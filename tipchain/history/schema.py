@@ -13,7 +13,7 @@ from tipchain.core.json_text import Json, as_json, parse_as
 from tipchain.errors import Outcome
 from tipchain.nightly.items import ShardPart, disagreement, missing
 
-VERSION = 3
+VERSION = 4
 """Of the tables below."""
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up INTEGER keys only
 NAN = math.nan
@@ -180,12 +180,7 @@ class CommandFacts(Base):
 
 
 class VerdictFacts(Base):
-    """One judgement about a tensor; see `tipchain.numbers.verdicts.Verdict` and `tipchain.numbers.compare.TensorDiff`.
-
-    Attributes:
-        tensors: dtypes and shapes of both sides, as ``float32[4, 10]``; "" where nothing was compared. The numbers
-            below are NaN then.
-    """
+    """One judgement about a tensor; see `tipchain.numbers.verdicts.Verdict`. Its numbers are in the item's report."""
 
     __tablename__ = "verdicts"
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -194,26 +189,6 @@ class VerdictFacts(Base):
     subject: Mapped[str] = mapped_column(primary_key=True)
     outcome: Mapped[Outcome]
     reason: Mapped[str] = mapped_column(default="")
-    finite: Mapped[bool] = mapped_column(default=True)
-    tensors: Mapped[str] = mapped_column(default="")
-    size: Mapped[int] = mapped_column(BIG, default=0)
-    mean_abs: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    max_abs: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    min_abs: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    max_rel: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    needed_atol: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    rtol: Mapped[float] = mapped_column(default=NAN, nullable=True)
-    expected_max_abs: Mapped[float] = mapped_column(default=NAN, nullable=True)
-
-
-VerdictRow = dict[str, object]
-STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
-
-
-def verdict_row(subject: str, outcome: Outcome, **columns: object) -> VerdictRow:
-    """Return the columns of a verdict; what is not given has its default."""
-    nothing = {"reason": "", "finite": True, "tensors": "", "size": 0, **dict.fromkeys(STATISTICS, NAN)}
-    return {**nothing, "subject": subject, "outcome": outcome, **columns}
 
 
 class CauseFacts(Base):
@@ -286,7 +261,7 @@ class ItemFacts(Base):
     commands: Mapped[list[CommandFacts]] = relationship(order_by=CommandFacts.rank, default_factory=list)
     causes: Mapped[list[CauseFacts]] = relationship(order_by=CauseFacts.rank, default_factory=list)
     verdicts: Mapped[list[VerdictFacts]] = relationship(order_by=VerdictFacts.subject, viewonly=True, init=False)
-    judged: Sequence[VerdictRow] = ()
+    judged: Sequence[dict[str, object]] = ()
 
     def __post_init__(self) -> None:
         """Count verdicts; number commands and causes."""

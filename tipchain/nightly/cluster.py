@@ -146,7 +146,6 @@ class RayExecutor:
     Ray ends this process where the cluster's head is gone for a minute: the night can be resumed.
 
     Args:
-        address: what the user says; ``RAY_ADDRESS`` of the environment, or a cluster that runs here, if None.
         patience_s: how long a node is waited for that the cluster had.
 
     Raises:
@@ -156,8 +155,8 @@ class RayExecutor:
 
     name = "ray"
 
-    def __init__(self, address: str | None, *, patience_s: float = PATIENCE_S) -> None:
-        self.address = cluster_address(address)
+    def __init__(self, *, patience_s: float = PATIENCE_S) -> None:
+        self.address = cluster_address()
         try:
             import ray
         except ImportError as error:
@@ -353,27 +352,23 @@ def lack(needs: Needs, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
     return f"needs {', '.join(wants)}, no node of the Ray cluster has that"
 
 
-def cluster_address(given: str | None) -> str:
-    """Return ``HOST:PORT`` of the cluster that is meant: what the user says, ``RAY_ADDRESS``, or one of this machine.
+def cluster_address() -> str:
+    """Return ``HOST:PORT`` of the cluster that ``RAY_ADDRESS`` names, else of one that runs on this machine.
 
     Raises:
         UsageError: it is no address of a cluster, or nothing listens there; Ray itself would try for minutes.
     """
-    for said, address in (("--address ", given), ("RAY_ADDRESS=", os.environ.get("RAY_ADDRESS"))):
-        if address and address != "auto":
-            return _checked(said + address, address)
-    found = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/ray_current_cluster"
-    try:
-        address = found.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        raise UsageError(
-            "no Ray cluster runs on this machine\n  expected: --address HOST:PORT of one, or RAY_ADDRESS; "
-            "`ray start --head` starts one"
-        ) from None
-    return _checked(f"{address}, which {found} names", address)
-
-
-def _checked(said: str, address: str) -> str:
+    address = os.environ.get("RAY_ADDRESS", "auto") or "auto"
+    said = f"RAY_ADDRESS={address}"
+    if address == "auto":
+        found = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray/ray_current_cluster"
+        try:
+            address = found.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            raise UsageError(
+                "no Ray cluster runs on this machine\n  expected: RAY_ADDRESS=HOST:PORT of one; `ray start --head` starts one"
+            ) from None
+        said = f"{address}, which {found} names"
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdecimal():
         raise UsageError(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tipchain.chain.run import on_signals
 from tipchain.core.files import atomic_write
@@ -17,13 +17,12 @@ from tipchain.core.json_text import as_json, parse_as, read_json
 from tipchain.core.progress import Estimate
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome, exit_code
-from tipchain.nightly.executor import Ended, Executor, Work
+from tipchain.nightly.executor import Ended, LocalExecutor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import drop_dumps, judge
 from tipchain.nightly.nights import (
     FINISHED,
     RUNNING,
-    UNREADABLE,
     DamagedRecord,
     ItemRecord,
     Night,
@@ -33,6 +32,10 @@ from tipchain.nightly.nights import (
     write_record,
 )
 from tipchain.report.terminal import counts_text
+
+if TYPE_CHECKING:
+    from tipchain.nightly.cluster import RayExecutor
+    from tipchain.nightly.night_report import NightView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,7 @@ def read_state(night: Night) -> NightState:
         data = read_json(night.folder / RUNNING)
         told = {name: one for name, one in data.items() if name != "ended"}
         return parse_as(NightState, {**told, "total": len(night.plan.items)})
-    except UNREADABLE:
+    except (OSError, ValueError, TypeError, AttributeError):
         return NightState(total=len(night.plan.items))
 
 
@@ -103,22 +106,6 @@ def read_state(night: Night) -> NightState:
 LOOK_S = 0.2
 TELL_S = 1.0
 """How often `RUNNING` is written anew."""
-
-
-class View(Protocol):
-    """Who is told how a night goes on."""
-
-    def started(self, item: Item, attempt: int) -> None:
-        """Take note that an item starts."""
-
-    def ended(self, record: ItemRecord) -> None:
-        """Take note of how an item ended, or why it does not run."""
-
-    def said(self, text: str) -> None:
-        """Take note of something to be said."""
-
-    def tick(self, state: Callable[[], NightState]) -> None:
-        """Take note that time goes by; several times a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +162,8 @@ class Coordinator:
     def __init__(
         self,
         night: Night,
-        executor: Executor,
-        view: View,
+        executor: LocalExecutor | RayExecutor,
+        view: NightView,
         *,
         require_gpu: bool = False,
         usual: Mapping[str, float] | None = None,

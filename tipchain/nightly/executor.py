@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.execute import LOG_COLUMNS, search_path
@@ -163,43 +162,6 @@ class Ended(AttemptRecord):
     timed_out: bool = False
     interrupted: bool = False
     failure: str = ""
-
-
-class Executor(Protocol):
-    """Runs work, several at once. All methods are called from one thread, `stop` by a signal's handler in it, too."""
-
-    @property
-    def name(self) -> str:
-        """What records call it."""
-
-    @property
-    def slots(self) -> int:
-        """How many items of one CPU can run at once."""
-
-    @property
-    def trouble(self) -> str:
-        """Why nothing can run any more; "" while something can."""
-
-    def impossible(self, item: Item) -> str:
-        """Return why an item can never run here, as one that needs a GPU where there is none; "" if it can."""
-
-    def start(self, work: Work) -> str:
-        """Start an item if there is room for it now; return "" or what has to be waited for.
-
-        Whoever runs it makes its folder (`Work.make_folder`); an OSError of that is raised.
-        """
-
-    def wait(self, timeout_s: float) -> Sequence[Ended]:
-        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
-
-    def running(self) -> Mapping[str, tuple[float, str]]:
-        """Return seconds so far and the last line of output of each item that runs, by id."""
-
-    def stop(self) -> None:
-        """Ask everything that runs to end, with all its processes; `wait` still returns how."""
-
-    def close(self) -> None:
-        """Give everything back."""
 
 
 # One attempt at an item, on the machine it runs on: its process from the start to what it left.
@@ -365,8 +327,6 @@ class LocalExecutor:
     def _no_memory(self, need: float) -> str:
         """Return what an item that needs so many MiB waits for; what runs will still take what it was promised."""
         _, free = self.memory()
-        if not free:  # not known
-            return ""
         promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
         if need <= free - sum(mb for _, mb in promised):
             return ""

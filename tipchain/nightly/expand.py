@@ -10,17 +10,15 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from tipchain.chain.kinds import TRAIN_INFER, tell_kind
+from tipchain.chain.kinds import tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.core.json_text import taken
 from tipchain.errors import InputError, ManifestError, Outcome, TipchainError
-from tipchain.modes import CHAIN_MODES, Mode
+from tipchain.modes import Mode
 from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan, filled
 from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEntry, NightManifest, missing_data
 
 if TYPE_CHECKING:
-    from tipchain.chain.params import ParamFile
-    from tipchain.chain.suites import Suite
     from tipchain.parity.case import Case
 
 
@@ -33,16 +31,6 @@ if TYPE_CHECKING:
 LENIENT = "--lenient"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ReadParams:
-    """A parameter file with its suite, or why it cannot be read."""
-
-    text: str = ""
-    file: ParamFile | None = None
-    suite: Suite | None = None
-    problem: str = ""
-
-
 @dataclass(slots=True)
 class DiskProject:
     """The project that a manifest belongs to, as it is on the disk now.
@@ -52,8 +40,7 @@ class DiskProject:
     """
 
     manifest: NightManifest
-    _params: dict[tuple[str, str], _ReadParams] = field(default_factory=dict)
-    _modes: dict[tuple[str, str, tuple[str, ...], Mode], str] = field(default_factory=dict)
+    _chains: dict[tuple[str, str, tuple[str, ...], Mode], tuple[str, str]] = field(default_factory=dict)
     _cases: dict[str, Case | str] = field(default_factory=dict)
     _data: dict[str, str] = field(default_factory=dict)
 
@@ -111,79 +98,32 @@ class DiskProject:
 
     def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""
-        return self._case_problem(file, entry) if entry.kind == "align" else self._problem(file, entry, mode)
+        return self._case_problem(file, entry) if entry.kind == "align" else self.chain(entry, file, mode)[1]
 
-    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
-        read = self._read(file, entry.suite)
-        if read.file is None:
-            return ""
-        try:
-            return tell_kind(read.file, mode, _chain_option(entry)).kind.name
-        except TipchainError:
-            return ""
+    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> tuple[str, str]:
+        """Return the kind of chain of a parameter file in a mode, "" if nothing tells, and what is wrong with it."""
+        from tipchain.chain.load import load_plan
+        from tipchain.chain.params import read_params
+        from tipchain.chain.plan import Options
+
+        key, path = (file, entry.suite, entry.options, mode), self.manifest.root / file
+        if key not in self._chains:
+            option = next((after for word, after in pairwise([*entry.options, ""]) if word == "--chain"), None)
+            lenient, options = LENIENT in entry.options, Options(root=str(self.manifest.root))
+            kind = problem = ""
+            try:
+                kind = tell_kind(read_params(path), mode, option).kind.name
+                load_plan(path, mode, chain=option, suite=entry.suite or None, lenient=lenient, options=options)
+            except TipchainError as error:
+                problem = one_line(error).replace(f"{self.manifest.root}/", "")
+            self._chains[key] = kind, problem
+        return self._chains[key]
 
     def lacking(self, data: DataFolder) -> str:
         """Return what is missing of full data, with the path that was wanted; "" for nothing."""
         if data.name not in self._data:
             self._data[data.name] = missing_data(data.path, data.holds)
         return self._data[data.name]
-
-    def _problem(self, file: str, entry: ManifestEntry, mode: Mode) -> str:
-        from tipchain.chain.build import build_spec
-
-        key = (file, entry.suite, entry.options, mode)
-        if key in self._modes:
-            return self._modes[key]
-        own = self.chain(entry, file, mode)
-        read = self._read(file, entry.suite)
-        problem = read.problem
-        if own and (own != TRAIN_INFER or mode not in CHAIN_MODES):
-            problem = self._kind_problem(file, entry, mode)
-        elif not problem:
-            assert read.file is not None
-            assert read.suite is not None
-            try:
-                build_spec(read.file, read.suite, mode, lenient=LENIENT in entry.options)
-            except TipchainError as error:
-                problem = one_line(error)
-        self._modes[key] = problem
-        return problem
-
-    def _kind_problem(self, file: str, entry: ManifestEntry, mode: Mode) -> str:
-        """Return what is wrong with a file of another kind than `TRAIN_INFER`, as its plan says it."""
-        from tipchain.chain.load import load_plan
-        from tipchain.chain.plan import Options
-
-        root = self.manifest.root
-        try:
-            load_plan(
-                root / file,
-                mode,
-                chain=_chain_option(entry),
-                suite=entry.suite or None,
-                lenient=LENIENT in entry.options,
-                options=Options(root=str(root)),
-            )
-        except TipchainError as error:
-            return one_line(error).replace(f"{root}/", "")
-        return ""
-
-    def _read(self, file: str, suite: str) -> _ReadParams:
-        from tipchain.chain.load import checkout, suite_of
-        from tipchain.chain.params import parse_params, read_text
-
-        key = (file, suite)
-        if key not in self._params:
-            path = self.manifest.root / file
-            try:
-                text = read_text(path)
-                parsed = parse_params(text, file)
-                chosen = suite_of(parsed, suite, root=checkout(path))
-                self._params[key] = _ReadParams(text=text, file=parsed, suite=chosen)
-            except TipchainError as error:
-                self._params[key] = _ReadParams(problem=one_line(error))
-        return self._params[key]
 
     def _case_problem(self, file: str, entry: ManifestEntry) -> str:
         from tipchain.parity.case import load_case
@@ -198,11 +138,6 @@ class DiskProject:
             return case
         absent = [stage for stage in entry.stages if stage not in case.stages]
         return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
-
-
-def _chain_option(entry: ManifestEntry) -> str | None:
-    """Return the kind that an entry names with ``--chain``, None where it names none."""
-    return next((after for word, after in pairwise([*entry.options, ""]) if word == "--chain"), None)
 
 
 def one_line(error: TipchainError) -> str:
@@ -315,7 +250,7 @@ class _Maker:
         return self.manifest.data[name] if name else None
 
     def chain(self, source: str, mode: Mode | None) -> str:
-        return self.project.chain(self.entry, source, mode) if mode and self.entry.kind == "chain" else ""
+        return self.project.chain(self.entry, source, mode)[0] if mode and self.entry.kind == "chain" else ""
 
     def settled(self, source: str, mode: Mode | None) -> tuple[Outcome, str]:
         """Return what items that do not run count as and why: their own problem, then missing data; PASS for others."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Generic, Literal, TypeVar
@@ -291,28 +291,15 @@ FIELDS = ("id", "tag", "mode", "device", "kind", "subject")
 NOT = "!"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
-    """One of several shares of a plan.
-
-    Attributes:
-        index: from 1.
-        count: how many there are.
-    """
-
-    index: int
-    count: int
-
-
-def parse_shard(text: str) -> Shard:
-    """Return the share that ``2/3`` names.
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the number of the share that ``2/3`` names, and how many there are.
 
     Raises:
         UsageError: it names none.
     """
     index, slash, count = text.partition("/")
     if slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
-        return Shard(index=int(index), count=int(count))
+        return int(index), int(count)
     raise UsageError(f"--shard {text}: is no share\n  expected: i/n with 1 <= i <= n, as 2/3")
 
 
@@ -350,24 +337,19 @@ def matches(item: Item, pattern: str) -> bool:
     return any(fnmatchcase(value, glob) for value in values)
 
 
-def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:
-    """Return the items of these ids."""
-    return replace(plan, items=tuple(item for item in plan.items if item.id in ids))
-
-
-def share(plan: NightPlan, shard: Shard) -> NightPlan:
-    """Return one share: all shares together are the plan, and take about as long as each other, by their timeouts.
+def share(plan: NightPlan, index: int, of: int) -> NightPlan:
+    """Return a share, from 1 to ``of``: all shares together are the plan, and take about as long as each other, by their timeouts.
 
     The longest item goes to the share that has least to do so far, and so on (Graham's longest processing time
     rule). The same ids and timeouts give the same shares on every machine, whatever its nights were and whatever can run there.
     """
-    loads, counts = [0.0] * shard.count, [0] * shard.count
+    loads, counts = [0.0] * of, [0] * of
     places: dict[str, int] = {}
     for item in sorted(plan.items, key=lambda one: (-one.timeout_s, one.id)):
-        best = min(range(shard.count), key=lambda one: (loads[one], counts[one], one))
+        best = min(range(of), key=lambda one: (loads[one], counts[one], one))
         loads[best] += item.timeout_s
         counts[best] += 1
         places[item.id] = best + 1
     ids = tuple(item.id for item in plan.items)
     cut = Cut(ids=ids, shares=tuple(places[name] for name in ids))
-    return replace(plan, items=tuple(item for item in plan.items if places[item.id] == shard.index), cut=cut)
+    return replace(plan, items=tuple(item for item in plan.items if places[item.id] == index), cut=cut)

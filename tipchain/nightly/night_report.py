@@ -59,10 +59,10 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
     """Yield how far a night is and what runs."""
     finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
-    yield cut(say(f"night {night.name} of {clean(night.plan.name)}: {finished}"), width)
-    yield cut(say(state.line()), width)
-    if state.waiting:
-        yield cut(say(f"the next item waits for {clean(state.waiting)}"), width)
+    told = [f"night {night.name} of {clean(night.plan.name)}: {finished}", state.line()]
+    told += [f"the next item waits for {clean(state.waiting)}"] if state.waiting else []
+    for line in told:
+        yield from in_rows(say(line), width, rest="  ")
     for one in state.running:
         yield cut(with_output(f"  {elapsed(one.seconds):>7}  {clean(one.id)}", one.line), width)
     if not night.finished and not holder:

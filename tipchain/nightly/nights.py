@@ -187,9 +187,6 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     return record if (record.id, owner) == (item_id, token) else None
 
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What reading a document raises that is not what was written."""
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
@@ -369,29 +366,19 @@ def find_nights(folder: Path) -> list[Path]:
 
 
 def named_folder(name: str, among: Iterable[Path]) -> Path:
-    """Return the folder of a night or a run that a user names.
-
-    Args:
-        name: its path, its name, an unmistakable part of it, or ``latest``; ``latest~1`` is the one before.
-        among: the folders that a name is looked for in.
+    """Return the folder of a night that a user names: by its path, its name, or an unmistakable part of it.
 
     Raises:
         UsageError: there is none, or several are called so.
     """
-    path = Path(name)
-    if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
-        return path
+    if (Path(name) / NIGHT).is_file():
+        return Path(name)
     known = sorted(among, key=lambda one: one.name, reverse=True)
-    if back := re.fullmatch(r"latest(?:~(\d+))?", name):
-        called = known[int(back[1] or 0) :][:1]
-    else:
-        called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
+    called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
     if len(called) == 1:
         return called[0]
-    shown = ", ".join(map(str, called[:5])) if called else ", ".join(one.name for one in known[:5]) or "none"
-    told = (
-        f"several are called so\n  found: {shown}" if called else f"no night or run is called so\n  the latest: {shown}"
-    )
+    shown = ", ".join(one.name for one in (called or known)[:5]) or "none"
+    told = f"several are called so\n  found: {shown}" if called else f"no night is called so\n  the latest: {shown}"
     raise UsageError(f"{name}: {told}")
 
 
@@ -578,11 +565,6 @@ class Results:
     def of(self, item: Item) -> ItemRecord:
         """Return how an item ended; an ERROR that says so if it has no record."""
         return self.records.get(item.id) or ItemRecord(id=item.id, attempt=0, outcome=Outcome.ERROR, reason=MISSING)
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """How all items ended, in the plan's order."""
-        return tuple(self.of(item).outcome for item in self.plan.items)
 
     @property
     def seconds(self) -> float:

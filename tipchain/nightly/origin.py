@@ -96,18 +96,16 @@ def _hash(described: str) -> str:
     return text if _HASH.fullmatch(text) or re.fullmatch(r"\w[\w./-]*", text) else ""
 
 
-MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def memory_mb() -> tuple[float, float]:
-    """Return the memory in MiB, all of it and what is available; a container's limit counts. (0, 0): not known."""
-    found = {}
-    with suppress(OSError):
-        for name, kib in re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE):
-            found[name] = int(kib) / 1024
-    total, free = found.get("MemTotal", 0.0), found.get("MemAvailable", 0.0)
+    """Return the memory in MiB, all of it and what is available; a container's limit counts."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total, free = memory.total / 2**20, memory.available / 2**20
     with suppress(OSError, ValueError):  # version 2, and a limit that is no number (``max``) is none
         limit = int((CGROUP / "memory.max").read_text()) / 2**20
         used = int((CGROUP / "memory.current").read_text()) / 2**20

@@ -25,12 +25,12 @@ import numpy as np
 from filelock import FileLock
 
 import tipchain
-from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_header
+from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, made_in, run_header
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError, worst
-from tipchain.modes import DATA_FOLDER, INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
+from tipchain.modes import INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
@@ -101,7 +101,7 @@ class ReferenceCache:
             needs = asdict(job.needs[stage])
             needs["inputs"] = bool(needs["inputs"])  # the file lies in the run's folder; its digest is among the others
             keys[stage] = _digest({**common, "stage": stage, "needs": needs})
-        return cls(folder=case.root / DATA_FOLDER / "references", case=case.id, keys=keys)
+        return cls(folder=made_in(case.root, "data") / "references", case=case.id, keys=keys)
 
     def _entry(self, stage: str) -> Path:
         return self.folder / self.case / f"{stage}-{self.keys[stage][:20]}"
@@ -268,7 +268,7 @@ class AlignRequest:
 
 def out_folder(out: Path | None, case: Case, mode: Mode) -> Path:
     """Return where the case's runs in a mode go: ``out``, else the usual place."""
-    return out or case.root / "test_tipc" / "output" / case.id / mode.value
+    return out or made_in(case.root, "output") / case.id / mode.value
 
 
 def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, ...]:

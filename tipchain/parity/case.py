@@ -164,7 +164,7 @@ class Case:
     """An alignment case, checked.
 
     Attributes:
-        id: the name of the case, and of its folder below ``test_tipc/output``.
+        id: the name of the case, and of the folder of its runs.
         path: the YAML file.
         root: the project's root, relative to the file. Paths and imports start there. Without it, the nearest folder above with a
             ``pyproject.toml`` or a ``test_tipc``.

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.files import atomic_write
+from tipchain.core.files import atomic_write, made_in
 from tipchain.core.json_text import Json
 from tipchain.framework_types import Array
-from tipchain.modes import DATA_FOLDER
 
 if TYPE_CHECKING:
     from tipchain.parity.stages.bench import Bench
@@ -130,7 +129,7 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
 
 FORMAT = 1
 """Number of the cached files' format."""
-ENVELOPES = DATA_FOLDER / "envelopes"
+ENVELOPES = "envelopes"
 KEPT = 8
 """Files that one case keeps: modes, seeds and machines take turns."""
 
@@ -164,7 +163,7 @@ class EnvelopeCache:
             "threads": os.environ.get("OMP_NUM_THREADS", ""),
         }
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return cls(folder=case.root / ENVELOPES / case.id, key=key)
+        return cls(folder=made_in(case.root, "data") / ENVELOPES / case.id, key=key)
 
     @property
     def path(self) -> Path:

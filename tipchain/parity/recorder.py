@@ -19,7 +19,7 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
-from tipchain.core.files import sha256_of
+from tipchain.core.files import made_in, sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
@@ -91,7 +91,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
     """Record the stages of a job, one after another; ``emit`` hears of each one."""
     known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
-    apart = Path(job.folder), case.root / ENVELOPES
+    apart = Path(job.folder), made_in(case.root, "data") / ENVELOPES
     reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:

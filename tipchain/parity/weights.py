@@ -18,14 +18,14 @@ import numpy as np
 
 import tipchain
 from tipchain.core.blame import UsersError, serving, users_fault
-from tipchain.core.files import atomic_write, replacing_path, sha256_of
+from tipchain.core.files import atomic_write, made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
 from tipchain.core.machine import end_with_parent, start_process
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
-from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
+from tipchain.modes import INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.numbers.tolerance import LOGIT_FLOOR
 from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
@@ -281,7 +281,7 @@ def ridge_head(features: Array, labels: object, classes: int, *, penalty: float)
 
 # The weights that both sides of a case start from.
 #
-# Made once per case and training data, kept in ``test_tipc/data/weights/<case>/<data>/``: ``torch.pth``,
+# Made once per case and training data, kept in ``data/weights/<case>/<data>/`` of `made_in`: ``torch.pth``,
 # ``paddle.pdparams`` converted from it, and ``manifest.json`` with the recipe and checksums, written last.
 # Run as ``python -m tipchain.parity.weights JOB.json ...`` it does the work that needs the frameworks.
 
@@ -396,7 +396,7 @@ def prepare_variants(
 def _folder(case: Case, mode: Mode, data_path: Path | None) -> Path:
     kind = case.train_data(mode) if data_path is None else "custom"
     name = "_".join(filter(None, (kind, case.variant, f"seed{case.reseed}" if case.reseed else "")))
-    return case.root / DATA_FOLDER / "weights" / case.id / name
+    return made_in(case.root, "data") / "weights" / case.id / name
 
 
 def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:

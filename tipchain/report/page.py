@@ -20,7 +20,7 @@ from tipchain.core.language import clean, language, many, say
 from tipchain.errors import BAD, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.report.lines import corrected_line, without_line
-from tipchain.report.model import RunReport
+from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import by_stage, command_of, figures_text, percent, verdict_line
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def render_run(
     facts = {
         **report.models,
         "of": f"{report.title} {report.mode}".strip(),
-        "kind of chain": report.chain,
+        "kind of chain": "" if report.chain == NIGHT_KIND else report.chain,
         "date": f"{day} {time[:5]}".strip(),
         "commit": str(report.where.get("commit", "")),
     }
@@ -224,7 +224,7 @@ def _split(verdict: str) -> tuple[str, str]:
 
 def _sections(report: RunReport, causes: Sequence[Diagnosis]) -> Iterator[PageSection]:
     if report.results:
-        yield PageSection("steps", "Steps", report.results)
+        yield PageSection("steps", "Items" if report.chain == NIGHT_KIND else "Steps", report.results)
     if report.verdicts or not report.results:
         stages = by_stage(report.verdicts)
         yield PageSection("stages", "Stages", [_stage_row(name, ones, causes) for name, ones in stages.items()])

@@ -533,7 +533,7 @@ def command_of(report: RunReport) -> str:
     title = shlex.quote(clean(report.title))
     if report.chain == NIGHT_KIND:
         manifest = clean(report.versions.get("manifest", report.title))
-        return shlex.join(["tipchain", "nightly", "resume", os.path.relpath(manifest)]) if report.interrupted else ""
+        return shlex.join(["tipchain", "nightly", "run", os.path.relpath(manifest)])
     if report.results:
         return shlex.join(["tipchain", "run", clean(report.title), report.mode, *map(clean, report.call)])
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
@@ -547,7 +547,7 @@ def next_command(report: RunReport) -> str:
     bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
         if report.chain == NIGHT_KIND:
-            return command_of(report)
+            return command_of(report).replace(" run ", " resume ", 1) if report.interrupted else ""
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
         return f"{command_of(report)} --resume" if failed else ""
     if not report.title.endswith((".yaml", ".yml")):
