@@ -110,7 +110,12 @@ def test_equal_loops_with_accumulation_scaling_clipping_and_an_average_pass():
     ("fault", "code", "shown", "line"),
     [
         ("undivided", "loss", r"at step 0 backward starts from .* its gradients are 2 times", "backward()"),
-        ("decay", "kept", r"after step 1 .* in ema\[.* in the port, .* though the models agree", "self.ema"),
+        (
+            "decay",
+            "kept",
+            r"after step 1 .* in ema\[.* in the port, .* though the models agree: the port's `decay = ",
+            "decay = 0.99",
+        ),
         ("unclipped", "clipping", r"at step 1, as the optimizer gets it, .* after backward agree", "unscale()"),
     ],
 )
@@ -123,7 +128,7 @@ def test_the_first_quantity_that_parts_is_shown_with_both_lines(fault, code, sho
     assert re.search(shown, first.message), first.message
     assert (first.explained or 0) >= (0 if code in ("updates", "kept") else 0.99)
     assert line in first.place.code
-    assert f"test_loops.py:{first.reference_place.line}" in first.evidence
+    assert f"test_loops.py:{first.reference_place.line}" in first.evidence + first.message
 
 
 def simple(model, optimizer, batch, scheduler=None):

@@ -97,7 +97,7 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("known_deviations: [{subject: logits, reason: measured}]\n", ["STAGE/KEY"]),
         ("known_deviations: [{subject: forwrd/logits, reason: x}]\n", ["did you mean 'forward'"]),
         ("known_deviations: [{1: 2, subject: forward/logits, reason: x}]\n", ["1: is not a known key"]),
-        ("model_args: &again {a: *again}\n", ["an alias stands inside its own anchor"]),
+        ("model_args: &again {a: *again}\n", ["is nested too deeply"]),
         ("outputs: [a, a]\n", ["different names"]),
         ("init: {seeds: 1}\n", ["init.seeds", "is too small"]),
         ("init: {alpha: 0.5}\n", ["init.alpha", "is too large"]),

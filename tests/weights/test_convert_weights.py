@@ -221,8 +221,8 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
 REFUSED = """\
 错误：a.pth：与模型不符
   实际：
-    布局：0.projection_of_all_heads [6, 6] 在 torch 中属于自定义类，在移植中属
-      于 Linear；它是方阵，无法由形状判断是否需要转置
+    布局：0.projection_of_all_heads [6, 6] 在 torch 中属于自定义类，在移植中属于
+      Linear；它是方阵，无法由形状判断是否需要转置
     形状：1.weight [4, 3] float32（Linear）在移植中按 torch 的布局为 [5, 3]
     …… 另有 1 个问题：形状
     仅移植有：0.bias [6] float32（Linear）

@@ -172,9 +172,6 @@ class TorchSide(FrameworkSide):
 
         One that is not in the mode that ``training`` asks for is switched to it, as is one whose class switches in its own
         way; else every layer keeps its own.
-
-        Raises:
-            Exception: whatever copying the user's module raises.
         """
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cache
 from itertools import accumulate
 from math import isclose, prod
 from types import FrameType
@@ -288,14 +287,11 @@ def switched_off(functional: object) -> AbstractContextManager[None]:
     return attributes(functional, **{name: _in_eval_mode(getattr(functional, name)) for name in there})
 
 
-@cache
-def _signature(function: Callable[..., object]) -> inspect.Signature:
-    return inspect.signature(function)
-
-
 def _in_eval_mode(original: Callable[..., object]) -> Callable[..., object]:
+    signature = inspect.signature(original)
+
     def replacement(*args: object, **kwargs: object) -> object:
-        bound = _signature(original).bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
         bound.arguments["training"] = False
         return original(*bound.args, **bound.kwargs)
 

@@ -6,7 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 
 import numpy as np
 
@@ -14,18 +14,12 @@ from tipchain.core.json_text import Json
 from tipchain.core.language import say
 from tipchain.core.progress import interrupted
 from tipchain.errors import BAD, ExitCode
-from tipchain.explain.causes.optimizer_builders import build_both
-from tipchain.explain.preflight.optimizers import keep, read_paddle
-from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Setting
-from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
-from tipchain.frameworks.paddle_ import held_parameters, own_schedule
+from tipchain.framework_types import Array, Model, Nested, Options, Setting
+from tipchain.frameworks.live_models import name_alike
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 
 Change = Callable[[Model], object]
-LAYER, LOSS, OPTIMIZER, SCHEDULE = "layer", "loss", "optimizer", "schedule"
-ARGUMENT_OF = {LOSS: "loss", OPTIMIZER: "optimizers", SCHEDULE: "schedulers"}
-"""The argument of `tipchain.align` whose second is changed for a fault outside the model."""
 MOST = 24
 """Faults that are planted unless more are asked for."""
 
@@ -36,46 +30,24 @@ class Fault:
 
     Attributes:
         code: its slug.
-        piece: what it is planted into.
-        port_path: the layer; empty for the other pieces.
+        port_path: the layer.
         what: what is changed, in words.
-        plant: changes a copy of the model, or returns another builder or loss.
+        plant: changes a copy of the model.
     """
 
     code: str
-    piece: str
     port_path: str
     what: str
     plant: Callable[[Model], object]
 
 
-def faults_of(port: Model, *, loss: bool = False, optimizer: object = None, schedule: bool = False) -> list[Fault]:
-    """Return the faults that can be planted into a Paddle layer and what trains it.
-
-    Args:
-        port: the ``paddle.nn.Layer``; it is not changed.
-        loss: whether there is a loss.
-        optimizer: its optimizer, over a copy; None without one.
-        schedule: whether there is a schedule.
-    """
-    found = [
-        Fault(code=code, piece=LAYER, port_path=path, what=what, plant=partial(_plant_in, path, change))
+def faults_of(port: Model) -> list[Fault]:
+    """Return the faults that can be planted into the layers of a ``paddle.nn.Layer``, which is not changed."""
+    return [
+        Fault(code=code, port_path=path, what=what, plant=partial(_plant_in, path, change))
         for path, layer in port.named_sublayers(include_self=True)
         for code, what, change in _of_layer(layer)
         if path or code not in REPLACING
-    ]
-    around: list[tuple[str, str, str, Change]] = []
-    if loss:
-        around.append((LOSS, "scale", "the loss is 1 % larger", _scaled))
-    if schedule:
-        around.append((SCHEDULE, "shift", "the schedule is a step ahead", _once_built(lambda one: one.step())))
-    if schedule or optimizer is not None:
-        piece = SCHEDULE if schedule else OPTIMIZER
-        around.append((piece, "learning-rate", "the learning rate is 1 % higher", _once_built(_faster)))
-    if optimizer is not None and any(dict(treatment.decay) for _, treatment in read_paddle(optimizer)):
-        around.append((OPTIMIZER, "weight-decay", "there is no weight decay", _once_built(_undecayed)))
-    return found + [
-        Fault(code=code, piece=piece, port_path="", what=what, plant=plant) for piece, code, what, plant in around
     ]
 
 
@@ -156,44 +128,6 @@ def _freeze(name: str, layer: Model) -> None:
     getattr(layer, name).stop_gradient = True
 
 
-def _scaled(loss: Function) -> Function:
-    return lambda output, label: loss(output, label) * 1.01
-
-
-def _faster(trained: Optimizer) -> None:
-    """Raise the learning rate of an optimizer or a schedule."""
-    schedule = own_schedule(trained) if hasattr(trained, "get_lr") and hasattr(trained, "set_lr") else trained
-    if schedule is None:
-        trained.set_lr(trained.get_lr() * 1.01)
-    else:
-        schedule.base_lr *= 1.01
-        schedule.last_lr *= 1.01
-
-
-def _undecayed(optimizer: Optimizer) -> None:
-    from paddle.regularizer import L2Decay
-
-    optimizer._coeff = 0.0  # noqa: SLF001  (AdamW's)
-    keep(optimizer, "weight_decay", 0.0)
-    for parameter in held_parameters(optimizer):
-        parameter.regularizer = L2Decay(0.0)
-
-
-def _once_built(change: Change) -> Change:
-    """Return what makes of a builder one whose optimizers or schedules are changed once they are built."""
-
-    def plant(builder: Function) -> Function:
-        @wraps(builder)
-        def wrapped(*args: object, **kwargs: object) -> object:
-            built = builder(*args, **kwargs)
-            change(built)
-            return built
-
-        return wrapped
-
-    return plant
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
     """What became of a planted fault.
@@ -201,12 +135,12 @@ class Planted:
     Attributes:
         fault: the fault.
         stages: the stages that failed.
-        located: the layer that was named is the one; None for other pieces.
+        located: the layer that was named is the one, or the code around it.
     """
 
     fault: Fault
     stages: tuple[str, ...]
-    located: bool | None
+    located: bool
 
     @property
     def caught(self) -> bool:
@@ -243,7 +177,7 @@ class Certificate:
             "possible": self.possible,
             "caught": sum(one.caught for one in self.planted),
             "planted": [
-                {name: getattr(one.fault, name) for name in ("code", "piece", "port_path", "what")}
+                {name: getattr(one.fault, name) for name in ("code", "port_path", "what")}
                 | {"caught": one.caught, "stages": list(one.stages), "located": one.located}
                 for one in self.planted
             ],
@@ -269,7 +203,7 @@ class Certificate:
             stages = ", ".join(dict.fromkeys(stage for one in ones for stage in one.stages))
             lines.append(f"  {seen:>3} of {len(ones):<3} {code}" + (f": {stages}" if stages else ""))
         lines += (
-            f"not caught: {fault.port_path or fault.piece}: {fault.what} ({fault.code})"
+            f"not caught: {fault.port_path}: {fault.what} ({fault.code})"
             for fault in (one.fault for one in self.planted if not one.caught)
         )
         return "\n".join(lines)
@@ -284,7 +218,9 @@ def certify(
     tell: Callable[[int, int], object] = lambda *_: None,
     **options: Setting,
 ) -> Certificate:
-    """Plant faults into copies of the port, one at a time, and see which of them `tipchain.align` catches.
+    """Plant faults into the layers of copies of the port, one at a time, and see which of them `tipchain.align` catches.
+
+    Losses, optimizers and schedules are left out: their settings are compared, whatever the inputs.
 
     Args:
         reference: a ``torch.nn.Module``.
@@ -300,12 +236,7 @@ def certify(
     report = align(reference, port, inputs, **{**options, "causes": False})
     if not report.passed:
         return Certificate(report=report, planted=(), possible=0)
-    faults = faults_of(
-        port,
-        loss=options.get("loss") is not None,
-        optimizer=_built(reference, port, options),
-        schedule=(options.get("schedulers") or (None, None))[1] is not None,
-    )
+    faults = faults_of(port)
     planted: list[Planted] = []
     chosen = choose(faults, most)
     for number, fault in enumerate(chosen, 1):
@@ -318,29 +249,12 @@ def certify(
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 
 
-def _built(reference: object, port: object, options: Options) -> object:
-    """Return the port's optimizer over a copy, to see what it has; None without one."""
-    if options.get("optimizers") is None:
-        return None
-    sides = Sides(TorchSide(), PaddleSide())
-    models = sides.reference.copied(reference, double=False), sides.port.copied(port, double=False)
-    return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
-
-
 def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
-    changed, model = {**options, "causes": False}, port
-    if fault.piece == LAYER:
-        model = copy.deepcopy(port)
-        name_alike(port, model)
-        fault.plant(model)
-    else:
-        ours, theirs = options[ARGUMENT_OF[fault.piece]]
-        changed[ARGUMENT_OF[fault.piece]] = ours, fault.plant(theirs)
-    report = align(reference, model, inputs, **changed)
+    model = copy.deepcopy(port)
+    name_alike(port, model)
+    fault.plant(model)
+    report = align(reference, model, inputs, **{**options, "causes": False})
     stages = tuple(name for name, outcome in report.stages.items() if outcome in BAD)
-    if fault.piece != LAYER:
-        return Planted(fault=fault, stages=stages, located=None)
-    # The layer itself, or the code around it.
     first = report.first_divergence
     around = first is not None and (not first.port_path or f"{fault.port_path}.".startswith(f"{first.port_path}."))
     return Planted(fault=fault, stages=stages, located=around)

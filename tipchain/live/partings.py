@@ -10,12 +10,15 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from tipchain.explain.causes.edits import SPELLINGS
+from tipchain.explain.causes.statements import CodeRun, TwoRuns, explain_parting
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, SourceLine
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.gradients import Laid
@@ -25,7 +28,7 @@ from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
 from tipchain.live.training import STEP, Loop, Recipe, State, held_by
-from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
 Gradients = Mapping[str, Array]
@@ -221,6 +224,12 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
         number += 1
     gap = _gap(taken.start, taken.states)
     partings = search.partings
+    if (
+        recipe.steps
+        and partings
+        and (told := _statements(recipe, search.number, partings[0], search.ends.get(partings[0].message)))
+    ):
+        return (told,)
     for at, parting in enumerate(partings):
         if gap > SAME_SINGLE and parting.name in LENT:
             lent, named = LENT[parting.name]
@@ -230,6 +239,38 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
             if share >= EXPLAINED:
                 return (partings[at],)
     return tuple(partings[:1])
+
+
+def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Array, Array] | None) -> Diagnosis | None:
+    """Return the statements with which two steps part on the way to their losses, or to what they write; None: not known."""
+    if ends is None:
+        return None
+    loops = recipe.open()
+    for earlier in range(number):
+        for loop in loops:
+            loop.step(earlier)
+    programs = CodeRun((loops[0].side,)), CodeRun((loops[1].side,))
+    for program, loop in zip(programs, loops, strict=True):
+        program.run(partial(loop.step, number))
+    found = [_array_like(program, end) for program, end in zip(programs, ends, strict=True)]
+    if found[0] is None or found[1] is None:
+        return None
+    runs = TwoRuns(programs=programs, ends=(found[0], found[1]), again=lambda _: ends[1])
+    told = explain_parting(runs, STEP, parting.message)
+    if told is None or told.place is None or told.reference_place is None:
+        return None
+    lines = {SPELLINGS.sub("", one.code) for one in (told.place, told.reference_place)}
+    return replace(told, name=parting.name) if len(lines) > 1 else None  # lines that read alike say nothing
+
+
+def _array_like(program: CodeRun, wanted: Array) -> Array | None:
+    """Return the last array of a run that holds some values, as they are or transposed."""
+    forms = [wanted.reshape(-1)] if wanted.size == 1 else [wanted, wanted.T]
+    for one in reversed(program.arrays.values()):
+        held = one.reshape(-1) if wanted.size == 1 else one
+        if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_DOUBLE, atol=0) for form in forms):
+            return one
+    return None
 
 
 def _share(recipe: Recipe, lent: str, steps: int, gap: float) -> float:
@@ -267,7 +308,8 @@ class _Search:
         self._found: list[Diagnosis] = []
         self._waiting: Diagnosis | None = None
         self._returned: Diagnosis | None = None
-        self._paths = taken.recipe.paths
+        self._paths, self.number = taken.recipe.paths, 0
+        self.ends: dict[str, tuple[Array, Array]] = {}
 
     @property
     def goes_on(self) -> bool:
@@ -283,6 +325,7 @@ class _Search:
         """Compare what the last step did and left, unless a parting is known."""
         if self._found:
             return
+        self.number = number
         # What parts before an update and is undone there, such as the scale of a loss, is none.
         self._waiting = self._waiting or next(self._before_update(number), None)
         self._found = next(self._in_update(number), []) or list(self._after_update(number))[:1]
@@ -314,6 +357,8 @@ class _Search:
                     if ratio > 1:
                         fix = f"divide the port's loss by {ratio:.6g} before backward()"
                 message = f"at step {number} backward starts from a loss of {port_loss:.9g} in the port, {loss:.9g} in the reference{scaled}"
+                if ratio is None:
+                    self.ends[message] = expected.loss, actual.loss
                 yield self._parting("loss", message, fix, places)
             for apart in self._gradients_apart(*(one.gradients for one in passes))[:1]:
                 message = f"at step {number}, after backward, {apart.told(self._paths)}"
@@ -366,7 +411,9 @@ class _Search:
                 kept = apart.what, paired(self.taken.start, self.taken.states[2])[apart.what]
                 fix = f"update {kept[1]} of the port's step as the reference updates {kept[0]}, on the same side of optimizer.step()"
                 lines = self._lines(*(rf"\b{what.rpartition('.')[2]}\b" for what in kept))
-                yield self._parting("kept", f"after step {number} {told}, though the models agree", fix, lines)
+                message = f"after step {number} {told}, though the models agree"
+                self.ends[message] = apart.expected, apart.actual
+                yield self._parting("kept", message, fix, lines)
             elif apart.name.replace(":", ".").lstrip(".") in self.reference.loop.slots:
                 fix = "compare the optimizers' arguments, and what else both steps write to the parameters"
                 yield self._parting(

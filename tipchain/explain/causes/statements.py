@@ -212,6 +212,7 @@ class CodeRun:
     steps: list[CodeStep] = field(default_factory=list)
     arrays: dict[Key, Array] = field(default_factory=dict)
     _open: dict[FrameType, CodeStep] = field(default_factory=dict)
+    _kept: dict[FrameType, dict[str, Sequence[Key]]] = field(default_factory=dict)
     _scopes: dict[FrameType, int] = field(default_factory=dict)
     _turns: dict[tuple[CodeType, int], int] = field(default_factory=dict)
     _undo: list[Callable[[], object]] = field(default_factory=list)
@@ -247,7 +248,7 @@ class CodeRun:
         if is_users(code.co_filename):
             return None if code.co_name.endswith(COMPREHENSIONS) else self._follow
         own = frame.f_locals.get("self")
-        transform = own is not None and code.co_name in CALLS
+        transform = code.co_name in CALLS and own is not None and not type(own).__module__.startswith("torch._")
         called = caller is not None and is_users(caller.f_code.co_filename) and not code.co_name.startswith("_")
         while caller is not None and not is_users(caller.f_code.co_filename):
             caller = caller.f_back
@@ -293,6 +294,9 @@ class CodeRun:
             return
         values = frame.f_locals
         found = {each: self._value(_look_up(each, values, frame.f_globals)) for each in names}
+        self._kept[frame] = {
+            each: self._value(values[each]).arrays for each in statement.stores if not name and each in values
+        }
         self._clock += 1
         self._open[frame] = CodeStep(
             name=name,
@@ -311,7 +315,8 @@ class CodeRun:
         values = frame.f_locals
         for name in dict.fromkeys((*step.statement.stores, *step.given)) if not step.name else ():
             now = self._value(_look_up(name, values, frame.f_globals)).arrays
-            if now and (name not in step.given or now != step.given[name].arrays):
+            before = step.given[name].arrays if name in step.given else self._kept[frame].get(name)
+            if now and now != before:  # the end of a loop changes nothing
                 step.made[name] = Value(now)
         if returned is not None:
             step.made[""] = self._value(returned)
@@ -448,7 +453,7 @@ class _Trail:
         """
         key = self.program.key(end)
         if key not in self.makers:  # a row of a batch, or what a call is given that did not return
-            batches = [each for each in self.makers if each[0][1:] == end.shape]
+            batches = [each for each in self.makers if each[0] and each[0][1:] == end.shape]
             key = next((each for each in batches if any(np.array_equal(row, end) for row in self.arrays[each])), key)
         step = next(reversed(self.makers.get(key, self.program.steps)), None)
         while step is not None:
@@ -606,10 +611,11 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
             break
     if len(partings) < len(trails):
         return None
-    # What one side does in a step more stands in the other's line before: the two that read most alike are shown.
+    # What one side does in a step more stands in the other's statement before, which makes a variable of the same name.
     around = [[one, *trail.sources(one)] for trail, one in zip(trails, partings, strict=True)]
     pairs = [*([one, partings[1]] for one in around[0]), *([partings[0], one] for one in around[1])]
-    partings = max(pairs, key=lambda pair: _likeness(pair[0][0], pair[1][0]))
+    named = [one for one in pairs if _make_alike(one[0][0].statement, one[1][0].statement)]
+    partings = max(named, key=lambda pair: _likeness(pair[0][0], pair[1][0]), default=partings)
     made = [trail.arrays[key] for trail, (_, key) in zip(trails, partings, strict=True)]
     told = [_told(*each) for each in zip(trails, partings, made, made[::-1], strict=True)]
     (ours, _), (theirs, _) = partings
@@ -711,6 +717,11 @@ def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, Cod
         if share >= EXPLAINED:
             return step, ours, settings, share
     return None
+
+
+def _make_alike(one: Statement, other: Statement) -> bool:
+    """Tell whether two statements that are not the same make variables of the same names."""
+    return bool(one.stores) and one.stores == other.stores and one.text != other.text
 
 
 def _likeness(one: CodeStep, other: CodeStep) -> float:
