@@ -20,7 +20,7 @@ _OPERATORS = _pairs(
     """
     add:add radd:add sub:subtract rsub:rsub mul:multiply rmul:multiply truediv:divide rtruediv:rdiv div:divide
     matmul:matmul neg:neg pow:pow getitem:getitem iadd:add isub:subtract imul:multiply itruediv:divide rpow:rpow
-    rmatmul:matmul floordiv:floor_divide mod:remainder lt:less le:less_equal gt:greater ge:greater_equal
+    rmatmul:matmul floordiv:floor_divide mod:remainder lt:less le:less_equal gt:greater ge:greater_equal eq:equal ne:not_equal
     and:logical_and or:logical_or invert:logical_not setitem:setitem
 """.split()
 )
@@ -38,12 +38,12 @@ PLAIN = tuple(
         permute sub mul div negative float half bfloat16 double slice concatenate cat add_ subtract_
         multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_ squeeze_ unsqueeze_ sigmoid_
         tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like full_like meshgrid argmax
-        argmin argsort sort median cumprod less_than less_equal greater_than greater_equal floor_divide
+        argmin argsort sort median cumprod less_than less_equal greater_than greater_equal equal not_equal floor_divide
         remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis index_put
         index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
         expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
         cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
-        hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
+        real imag conj angle hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
     """.split()
 )
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""

@@ -260,7 +260,8 @@ def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Arr
     if told is None or told.place is None or told.reference_place is None:
         return None
     lines = {SPELLINGS.sub("", one.code) for one in (told.place, told.reference_place)}
-    return replace(told, name=parting.name) if len(lines) > 1 else None  # lines that read alike say nothing
+    fix = parting.fix if parting.name == "kept" else told.fix
+    return replace(told, name=parting.name, fix=fix) if len(lines) > 1 else None  # lines that read alike say nothing
 
 
 def _array_like(program: CodeRun, wanted: Array) -> Array | None:

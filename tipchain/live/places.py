@@ -22,6 +22,8 @@ QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 """A place as messages have it: the file's name alone."""
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
 """An argument as fixes have it: ``weight_decay=0.0001``."""
+CALLED_AT = "where it is called"
+"""How a fix ends that belongs to the call of a layer."""
 NAMED = re.compile(r"`([^`]+)`")
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
@@ -44,7 +46,11 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         return replace(cause, place=cause.place or quoted)
     # What a container lacks or has too much of is told beside one of its layers.
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
+    named += [one.rpartition(".")[0] for one in reversed(named)]  # the layer of a tensor
     path = next((one for one in named if one in port.layers), cause.port_path)
+    if cause.fix.endswith(CALLED_AT):
+        around, _, name = path.rpartition(".")
+        quoted = port.forward(around, [name])
     ours = _quoted_of(cause.message, reference.files, quoted)
     ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
     if ours is None and quoted:
