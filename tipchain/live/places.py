@@ -22,8 +22,6 @@ QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 """A place as messages have it: the file's name alone."""
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
 """An argument as fixes have it: ``weight_decay=0.0001``."""
-CALLED_AT = "where it is called"
-"""How a fix ends that belongs to the call of a layer."""
 NAMED = re.compile(r"`([^`]+)`")
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
@@ -48,7 +46,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
     named += [one.rpartition(".")[0] for one in reversed(named)]  # the layer of a tensor
     path = next((one for one in named if one in port.layers), cause.port_path)
-    if cause.fix.endswith(CALLED_AT):
+    if cause.fix.endswith("where it is called"):
         around, _, name = path.rpartition(".")
         quoted = port.forward(around, [name])
     ours = _quoted_of(cause.message, reference.files, quoted)
