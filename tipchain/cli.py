@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -128,6 +129,7 @@ def dispatch(argv: Sequence[str]) -> int:
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)
+    args.typed = shlex.join(["tipchain", name, *rest])
     if not gc.isenabled():  # `main` began the process: what it imported stays
         gc.freeze()
         gc.enable()

@@ -154,9 +154,17 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
         case = str(from_root(args.case))
         if outputs is not None:
             raise UsageError("--outputs goes with --reference and --port")
-        return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
+        return {
+            "command": args.typed,
+            "case": case,
+            "mode": args.mode,
+            "reseed": args.seed,
+            "names": names,
+            "options": options,
+        }
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
+        "command": args.typed,
         "reference": args.reference,
         "port": args.port,
         "inputs": str(args.inputs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -114,6 +115,7 @@ class Judge:
         case, stages = self.request.case, self.request.stages
         causes = {live for one in failed for live in INFO[one].live if self.search.wanted}
         options: dict[str, object] = {"causes": self.search.wanted}
+        seed = ("--seed", str(case.reseed)) if case.reseed else ()
         if self.search.within:
             options["within"] = self.search.within
         asked = {
@@ -126,6 +128,7 @@ class Judge:
             "stages": sorted({*self._judged, *causes} or {PREFLIGHT}),
             "accepts": sorted(_permissions(report.verdicts, self._rules)),
             "options": options,
+            "command": shlex.join(["tipchain", "locate", str(case.path), "--mode", self.request.mode.value, *seed]),
         }
         return worker.align(asked, timeout_s=self.search.timeout_s or TIMEOUT_S)
 

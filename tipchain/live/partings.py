@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.edits import SPELLINGS
-from tipchain.explain.causes.statements import CodeRun, TwoRuns, explain_parting
+from tipchain.explain.causes.statements import CodeRun, explain_programs
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, SourceLine
 from tipchain.explain.locate.differences import distance
 from tipchain.explain.locate.gradients import Laid
@@ -28,7 +27,7 @@ from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
 from tipchain.live.training import STEP, Loop, Recipe, State, held_by
-from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
 Gradients = Mapping[str, Array]
@@ -252,26 +251,12 @@ def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Arr
     programs = CodeRun((loops[0].side,)), CodeRun((loops[1].side,))
     for program, loop in zip(programs, loops, strict=True):
         program.run(partial(loop.step, number))
-    found = [_array_like(program, end) for program, end in zip(programs, ends, strict=True)]
-    if found[0] is None or found[1] is None:
-        return None
-    runs = TwoRuns(programs=programs, ends=(found[0], found[1]), again=lambda _: ends[1])
-    told = explain_parting(runs, STEP, parting.message)
-    if told is None or told.place is None or told.reference_place is None:
-        return None
-    lines = {SPELLINGS.sub("", one.code) for one in (told.place, told.reference_place)}
-    fix = parting.fix if parting.name == "kept" else told.fix
-    return replace(told, name=parting.name, fix=fix) if len(lines) > 1 else None  # lines that read alike say nothing
-
-
-def _array_like(program: CodeRun, wanted: Array) -> Array | None:
-    """Return the last array of a run that holds some values, as they are or transposed."""
-    forms = [wanted.reshape(-1)] if wanted.size == 1 else [wanted, wanted.T]
-    for one in reversed(program.arrays.values()):
-        held = one.reshape(-1) if wanted.size == 1 else one
-        if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_DOUBLE, atol=0) for form in forms):
-            return one
-    return None
+    told = explain_programs(programs, ends, STEP, parting.message)
+    return (
+        None
+        if told is None
+        else replace(told, name=parting.name, fix=parting.fix if parting.name == "kept" else told.fix)
+    )
 
 
 def _share(recipe: Recipe, lent: str, steps: int, gap: float) -> float:

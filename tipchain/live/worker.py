@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -192,43 +191,6 @@ def _kill(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def command_line(asked: JsonObject) -> str:
-    """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
-    options = asked.get("options", {})
-    return shlex.join(["tipchain", "locate", *_arguments(asked), *_options(asked, options)])
-
-
-def _arguments(asked: JsonObject) -> Iterator[str]:
-    if asked.get("case"):
-        yield from (asked["case"], "--mode", asked["mode"])
-        return
-    for name in ("reference", "port", "inputs"):
-        yield from (f"--{name}", asked[name])
-    for name in ("loss", "optimizers", "schedulers", "clip", "step", "data", "metrics", "predict"):
-        if asked.get(name):
-            yield from (f"--{name}", *asked[name])
-    if asked.get("outputs"):
-        yield from ("--outputs", *asked["outputs"])
-    if asked.get("samples"):
-        yield from ("--samples", asked["samples"])
-
-
-def _options(asked: JsonObject, options: Mapping[str, object]) -> Iterator[str]:
-    if asked.get("names"):
-        yield from ("--names", asked["names"])
-    if not options.get("causes", True):
-        yield "--no-causes"
-    if not asked.get("copy_weights", True):
-        yield "--no-copy-weights"
-    if options.get("training"):
-        yield "--training"
-    if "iterations" in options:
-        yield from ("--iterations", str(options["iterations"]))
-    seed = asked.get("reseed", 0) if asked.get("case") else options.get("seed", 0)
-    if seed:
-        yield from ("--seed", str(seed))
-
-
 # The process in which live models run: it may crash without taking the command with it.
 
 
@@ -238,7 +200,7 @@ def main(*options: str) -> int:
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
     run, ``uses``, what these depend on, ``stages``, those of `tipchain.align` that are compared, and ``accepts``, those in which the user accepts differences; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
-    ``options`` for `tipchain.align`; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
+    ``options`` for `tipchain.align`; ``command``, what runs it again; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
     the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     end_with_parent()
@@ -354,7 +316,7 @@ def _aligned(
     report = replace(
         report,
         diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
-        command=command_line(asked),
+        command=asked["command"],
         notes=notes,
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
         reasons=report.reasons | lacking,

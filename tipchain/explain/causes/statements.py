@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.blame import is_users
+from tipchain.explain.causes.edits import SPELLINGS
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED
+from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_ENLARGED
 
 MOST_STEPS = 5000
 """Statements of one run that are recorded at most."""
@@ -352,6 +353,15 @@ class CodeRun:
             self.arrays[key] = np.array(array)
         return key
 
+    def like(self, wanted: Array) -> Array | None:
+        """Return the last array that holds some values, as they are or transposed; None where there is none."""
+        forms = [wanted.reshape(-1)] if wanted.size == 1 else [wanted, wanted.T]
+        for one in reversed(self.arrays.values()):
+            held = one.reshape(-1) if wanted.size == 1 else one
+            if any(held.shape == form.shape and np.allclose(held, form, rtol=SAME_DOUBLE, atol=0) for form in forms):
+                return one
+        return None
+
     def _value(self, value: object) -> Value:
         arrays = tuple(self.key(one) for one in arrays_of(value, self.tensors))
         spelt = value is _NOTHING or isinstance(value, str | int | float | tuple | dict)
@@ -628,6 +638,18 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
         place=theirs.place,
         reference_place=ours.place,
     )
+
+
+def explain_programs(
+    programs: tuple[CodeRun, CodeRun], ends: tuple[Array, Array], path: str, where: str
+) -> Diagnosis | None:
+    """Show the statements with which two recorded runs part on the way to two arrays; None where both read alike."""
+    ours, theirs = (program.like(end) for program, end in zip(programs, ends, strict=True))
+    if ours is None or theirs is None:
+        return None
+    told = explain_parting(TwoRuns(programs=programs, ends=(ours, theirs), again=lambda _: theirs), path, where)
+    places = (told.place, told.reference_place) if told is not None else (None, None)
+    return told if len({SPELLINGS.sub("", one.code) for one in places if one is not None}) > 1 else None
 
 
 def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:
