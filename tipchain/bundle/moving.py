@@ -59,7 +59,7 @@ def _facts(manifest: BundleManifest) -> dict[str, str]:
 
 
 def changed_stages(old: StoredBundle, new: StoredBundle) -> dict[str, str]:
-    """Return how many arrays of each stage moved, and by how much the one that moved farthest.
+    """Return how many arrays of each stage moved, and the largest move.
 
     Raises:
         RecordError: a dump of a bundle cannot be read.

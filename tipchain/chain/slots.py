@@ -157,7 +157,7 @@ def section_slots(file: ParamFile, sections: Sequence[Section], number: int) -> 
 
 
 def _by_name(section: Section, pairs: Pairs) -> Pairs:
-    """Give the last line to the role that its key names, where lines are missing whose arguments the program has."""
+    """Give the last line to the role of its key, where lines are missing whose arguments the program has."""
     (rule, param), own = pairs[-1], [one.value.split() for rule, one in pairs if rule.role == "inference"]
     if OPTIONAL_DATA not in section.rules or len(own[0]) < 2 or not _odd(section, rule, param):
         return pairs
@@ -305,7 +305,7 @@ PROGRAMS = re.compile(
 
 @cache
 def roles(table: str) -> Mapping[str, str]:
-    """Return what is known of lines, by role: a kind's meanings, ``all`` kinds', or how values and keys look."""
+    """Return the facts of lines, by role: a kind's meanings, ``all`` kinds', or how values and keys look."""
     from tipchain.core.yaml_reader import load_yaml
 
     path = SHIPPED / "kinds/roles.yaml"

@@ -66,7 +66,7 @@ def check_history(args: argparse.Namespace) -> None:
 
 
 def keep(folder: Path, database: str | None) -> None:
-    """Add a night to the history, or keep it until the database can be reached; say what there is to be said."""
+    """Add a night to the history, or keep it until the database can be reached; tell the outcome."""
     from tipchain.history.ingest import keep_night
 
     for message in keep_night(folder, database):

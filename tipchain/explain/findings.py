@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -221,6 +223,14 @@ def at_source(value: object) -> str:
         file, (_, line) = inspect.getsourcefile(value), inspect.getsourcelines(value)  # type: ignore[arg-type]
         return f" at {Path(file or '').name}:{line}"
     return ""
+
+
+def parsed(value: object) -> tuple[int, ast.Module] | None:
+    """Return the first line of a function or a class in its file, and its code; None where it has no source."""
+    with suppress(OSError, TypeError, SyntaxError):
+        lines, first = inspect.getsourcelines(value)  # type: ignore[arg-type]
+        return first, ast.parse(textwrap.dedent("".join(lines)))
+    return None
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:

@@ -9,12 +9,11 @@ import linecache
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, parsed
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 
@@ -296,23 +295,17 @@ def _file(cls: type) -> str | None:
 
 def _parsed(cls: type) -> tuple[str, int, ast.Module] | None:
     """Return a class's file, its first line, and its code; None where there is none."""
-    file = _file(cls)
-    if file is None:
-        return None
-    try:
-        lines, first = inspect.getsourcelines(cls)
-        return file, first, ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None
+    file, code = _file(cls), parsed(cls)
+    return None if file is None or code is None else (file, *code)
 
 
 def _child(cls: type, name: str) -> _Made | None:
     """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
-    parsed = _parsed(cls)
-    for node in ast.walk(parsed[2]) if parsed else ():
+    code = _parsed(cls)
+    for node in ast.walk(code[2]) if code else ():
         made = _made(node, name)
-        if parsed and made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
-            file, first, tree = parsed
+        if code and made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
+            file, first, tree = code
             at = first + node.lineno - 1  # type: ignore[attr-defined]
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
             scope = next((one for one in functions if node in ast.walk(one)), tree)
@@ -323,8 +316,8 @@ def _child(cls: type, name: str) -> _Made | None:
 def place_written(layer: object, name: str) -> SourceLine | None:
     """Return the last statement by which a layer's class changes an attribute after its construction."""
     for cls in _own_classes(layer):
-        if parsed := _parsed(cls):
-            file, first, tree = parsed
+        if code := _parsed(cls):
+            file, first, tree = code
             later = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.name != "__init__"]
             found = [one.lineno for method in later for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
             if found:

@@ -774,10 +774,9 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         acts[one.op.number] = with_argument(place, made)
         makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
-    behind = None if maker is None or {one and one.place for one in makers} - {maker.place} else maker
-    behind = behind if behind and _likeness(behind, step) > _likeness(op, step) else None
-    beside = behind or op
-    where = f"{'after' if behind else 'in front of'} {called(beside)}{place_of(beside, piece)}"
+    apart = len({one and one.place for one in makers}) > 1
+    beside = op if maker is None or apart else max(op, maker, key=lambda one: _likeness(one, step))
+    where = f"{'in front of' if beside is op else 'after'} {called(beside)}{place_of(beside, piece)}"
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""

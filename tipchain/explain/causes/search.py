@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import re
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
 from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, at_source, shown_path
+from tipchain.explain.findings import Diagnosis, Finding, at_source, parsed, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -569,13 +569,12 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
 
 def _only_return(function: Function) -> tuple[int, str] | None:
     """Return the number and text of a function's one return statement; None where it has several, or no source."""
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
+    code = parsed(function)
+    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code else []
+    if code is None or len(found) != 1:
         return None
-    found = [one.lineno for one in ast.walk(tree) if isinstance(one, ast.Return)]
-    return (first + found[0] - 1, lines[found[0] - 1].strip()) if len(found) == 1 else None
+    number = code[0] + found[0] - 1
+    return number, linecache.getline(inspect.getsourcefile(function) or "", number).strip()
 
 
 def forward_place(layer: Model) -> str:

@@ -647,6 +647,7 @@ def explain_programs(
     ours, theirs = (program.like(end) for program, end in zip(programs, ends, strict=True))
     if ours is None or theirs is None:
         return None
+    # Nothing is run again: an edit that leaves the end as it was mends nothing, so that the statements are shown.
     told = explain_parting(TwoRuns(programs=programs, ends=(ours, theirs), again=lambda _: theirs), path, where)
     places = (told.place, told.reference_place) if told is not None else (None, None)
     return told if len({SPELLINGS.sub("", one.code) for one in places if one is not None}) > 1 else None
