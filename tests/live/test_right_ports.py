@@ -226,3 +226,76 @@ def test_an_optimizer_of_the_users_own_is_judged_by_its_updates(decay):
     report = align(*both, ROWS, loss=(F.cross_entropy, PF.cross_entropy), optimizers=builders)
     assert report.passed is (decay == 0.01), str(report)
     assert report.stages["optimizer"].value == ("PASS" if decay == 0.01 else "FAIL")
+
+
+def sines(places, exact):
+    """Return a table of positions: in float32 throughout, or rounded at its end alone."""
+    kind = np.float64 if exact else np.float32
+    angles = np.arange(places, dtype=kind)[:, None] * np.exp(np.arange(0, 6, 2, dtype=kind) * kind(-np.log(1e4) / 6))
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
+
+
+def ramps(places, by_steps):
+    """Return numbers from 0 to 1, or, by steps, to one step before it."""
+    row = np.arange(places) / places if by_steps else np.linspace(0, 1, places)
+    return np.tile(row[:, None], (1, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize("named", ["alike", "otherwise"])
+@pytest.mark.parametrize(("table", "places", "same"), [(sines, 400, True), (ramps, 400, False), (ramps, 2000, False)])
+def test_tables_that_rounding_alone_sets_apart_are_the_same(table, places, same, named):
+    """A table that neither side saves; the last of both is one place off."""
+
+    def reference_forward(net, x):
+        return net.out(x + net.table[: x.shape[1]].to(x.dtype))
+
+    def port_forward(net, x):
+        return net.out(x + getattr(net, name)[: x.shape[1]].astype(x.dtype))
+
+    name = "table" if named == "alike" else "places"
+    reference, port = (
+        model(side, lambda nn: {"out": nn.Linear(6, 3)}, forward)
+        for side, forward in ((torch, reference_forward), (paddle, port_forward))
+    )
+    reference.register_buffer("table", torch.from_numpy(table(places, False)), persistent=False)
+    port.register_buffer(name, paddle.to_tensor(table(places, True)), persistable=False)
+    held = getattr(port, name).numpy()
+    report = align(reference, port, RANDOM.standard_normal((2, places, 6)).astype(np.float32))
+    assert report.passed is same, str(report)
+    assert np.array_equal(getattr(port, name).numpy(), held)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_statistics_that_a_models_own_train_mode_keeps_are_a_setting_of_the_port(kept):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.out = torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 3)
+
+        def train(self, mode=True):
+            super().train(mode)
+            if kept:
+                self.norm.eval()
+            return self
+
+        def forward(self, x):
+            return self.out(self.norm(x))
+
+    port = model(
+        paddle,
+        lambda nn: {"norm": nn.BatchNorm1D(6, use_global_stats=True), "out": nn.Linear(6, 3)},
+        lambda net, x: net.out(net.norm(x)),
+    )
+    assert align(Net().eval(), port, ROWS).passed is kept
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_a_layer_before_a_mean_or_after_it_is_judged_by_what_the_models_compute(factor):
+    """Each side calls its only layer with another shape, and one of them has a constant that Paddle keeps in float32."""
+    reference = model(
+        torch, lambda nn: {"out": nn.Linear(2, 3)}, lambda net, x: net.out(x.unflatten(-1, (2, 3)).mean(-1)).mean(1)
+    )
+    port = model(
+        paddle, lambda nn: {"out": nn.Linear(2, 3)}, lambda net, x: net.out(factor * PF.avg_pool1d(x, 3, 3).mean(1))
+    )
+    assert align(reference, port, SEQUENCES).passed is (factor == 1)

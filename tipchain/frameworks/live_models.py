@@ -168,20 +168,19 @@ class TorchSide(FrameworkSide):
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
 
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the module with the same weights, in float64 if ``double``.
-
-        One that is not in the mode that ``training`` asks for is switched to it, as is one whose class switches in its own
-        way; else every layer keeps its own.
-        """
+        """Return a copy of the module with the same weights, in float64 if ``double``, switched to a mode if one is given."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        if training is not None and made.training != training:
-            made.train(training)
-        for one in () if training is None else made.modules():
-            if (
-                type(one).train is not self.torch.nn.Module.train
-            ):  # a class's own says which layers it keeps as they are
-                one.train(training)
+        if training is not None:
+            self.switch(made, training=training)
         return made.double() if double else made
+
+    def switch(self, model: Model, *, training: bool) -> None:
+        """Switch a module that is not in the mode, and what switches in its own way; every other layer keeps its mode."""
+        if model.training != training:
+            model.train(training)
+        for one in model.modules():
+            if type(one).train is not self.torch.nn.Module.train:  # it says which layers it keeps as they are
+                one.train(training)
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
@@ -327,11 +326,16 @@ class PaddleSide(FrameworkSide):
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the layer, in float64 if ``double``, which can be run backward."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
-        own = any(getattr(type(made), name) is not getattr(self.paddle.nn.Layer, name) for name in ("train", "eval"))
-        if training is not None and (own or made.training != training):
-            made.train() if training else made.eval()
+        if training is not None:
+            self.switch(made, training=training)
         self.framework.let_backward(made)
         return self.framework.widened(made) if double else made
+
+    def switch(self, model: Model, *, training: bool) -> None:
+        """Switch a layer that is not in the mode, or that switches in its own way."""
+        own = any(getattr(type(model), name) is not getattr(self.paddle.nn.Layer, name) for name in ("train", "eval"))
+        if own or model.training != training:
+            model.train() if training else model.eval()
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase

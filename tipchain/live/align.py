@@ -15,6 +15,7 @@ from tipchain.core.files import commit
 from tipchain.core.progress import Pace, Progress
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
+from tipchain.explain.causes.tensors import replaced, rounded_tables
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, pair_layers
 from tipchain.explain.locate.other_runs import in_mode
@@ -92,7 +93,8 @@ def align(
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
     The weights are compared as they are; `tipchain.copy_weights` copies them first. If nearly all weights differ, the report
-    says so and nothing else. Copies of the models run, so the models themselves never change.
+    says so and nothing else. Copies of the models run, so the models themselves do not change; only the port's tables that no
+    checkpoint holds and that rounding alone sets apart have the reference's values meanwhile.
     Each layer of the port gets the input of the reference's layer. That separates its own error from the error that it inherits.
     A run in float64 separates rounding from a fault. Random layers draw equal masks on both sides.
 
@@ -197,7 +199,7 @@ def align(
     results = LiveResults(pace=Pace(within, progress), asked=asked.stages)
     for name, pair in fed.data.items():
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
-    with closing(Store()) as store:
+    with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)
     return _report(asked, results)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,9 @@ from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.preflight.parameters import Told, describe_values, is_constant, port_array, same_values
 from tipchain.facts.layers import STATISTICS
-from tipchain.framework_types import Array, Tensor
-from tipchain.numbers.tolerance import CONSTANT
+from tipchain.framework_types import Array, Model, Tensor
+from tipchain.frameworks.live_models import Sides
+from tipchain.numbers.tolerance import CONSTANT, UNIT
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
 
@@ -46,6 +47,18 @@ class SharedTensor:
             return False
         scale = float(np.abs(self.ours).max(initial=0.0))
         return not np.allclose(self.ours, self.theirs, rtol=0, atol=CONSTANT * scale, equal_nan=True)
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the values are apart by no more than what float32 makes of a place among ``n``, which is up to ``n`` units.
+
+        A table so long that one place more or less, a part ``1 / n``, is not four times that is not called rounded.
+        """
+        places = max(self.ours.shape, default=0)
+        if self.ours.shape != self.theirs.shape or self.theirs.dtype.kind != "f" or 4 * places**2 * UNIT > 1:
+            return False
+        scale = float(np.abs(self.ours).max(initial=0.0))
+        return bool(np.allclose(self.ours, self.theirs, rtol=0, atol=places * UNIT * scale))
 
 
 def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array]]:
@@ -91,25 +104,27 @@ def _set(held: SharedTensor, arrays: Sequence[Array]) -> None:
         tensor.set_value(np.ascontiguousarray(array).astype(tensor.numpy().dtype))
 
 
-def unsaved(piece: Piece) -> list[SharedTensor]:
+def unsaved(
+    sides: Sides, reference: Model, port: Model, judged: Container[str] = (), saved: Container[int] = ()
+) -> list[SharedTensor]:
     """Return the tensors that the port's code keeps but no checkpoint holds, each with the reference's of its name and size.
 
-    Buffers that are not saved and plain attributes; where no name fits, the one tensor of its size.
+    Buffers that are not saved and plain attributes; where no name fits, the one tensor of its size. Layers under ``judged``
+    paths and ``saved`` tensors, by their ids, are left out.
     """
-    saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
     ours = [
-        (join(path, name), one.detach().double().numpy())
-        for path, module in piece.sides.reference.layers(piece.reference)
+        (join(path, name), np.asarray(sides.reference.array(one), np.float64))
+        for path, module in sides.reference.layers(reference)
         for name, one in (*module.named_buffers(recurse=False), *vars(module).items())
-        if piece.sides.reference.is_tensor(one)
+        if sides.reference.is_tensor(one)
     ]
     found = []
-    for path, layer in piece.sides.port.layers(piece.port):
+    for path, layer in sides.port.layers(port):
         own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
         for name, one in own.items():
-            if not piece.is_tensor(one) or id(one) in saved or path in piece.judged:
+            if not sides.port.is_tensor(one) or id(one) in saved or path in judged:
                 continue
-            theirs = np.asarray(piece.sides.port.array(one), np.float64)
+            theirs = np.asarray(sides.port.array(one), np.float64)
             full = join(path, name)
             sized = [(known, array) for known, array in ours if array.shape == theirs.shape]
             named = [pair for pair in sized if pair[0] == full] or [
@@ -119,6 +134,12 @@ def unsaved(piece: Piece) -> list[SharedTensor]:
             if fitting:
                 found.append(SharedTensor(name=full, ours=fitting[0][1], theirs=theirs, tensor=one))
     return found
+
+
+def rounded_tables(sides: Sides, reference: Model, port: Model) -> list[SharedTensor]:
+    """Return the tables that no checkpoint holds and both sides fill alike but for rounding: positions' sines, windows."""
+    saved = set(map(id, port.state_dict().values()))
+    return [one for one in unsaved(sides, reference, port, saved=saved) if one.differs and one.rounded]
 
 
 def _slots(piece: Piece) -> list[TensorSlot]:
@@ -181,7 +202,9 @@ def by_tensors(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]
 
 def by_unsaved(piece: Piece, state: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's layer with the reference's values in buffers and attributes that no checkpoint holds."""
-    wrong = [one for one in unsaved(piece) if one.differs]
+    saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
+    kept = unsaved(piece.sides, piece.reference, piece.port, piece.judged, saved)
+    wrong = [one for one in kept if one.differs]
     for one in wrong:
         _, what, _ = describe(one, join(piece.ours.path, one.name), wrong, state)
         yield Hypothesis(

@@ -454,6 +454,12 @@ class PairJudge:
         """Whether the models' outputs agree in float64."""
         return self.exact and max(self.outputs_apart(), default=inf) <= SAME_DOUBLE
 
+    @property
+    def alike(self) -> bool:
+        """Whether outputs and the gradients of all parameters agree in float64, but for constants in float32."""
+        outside = max(self.outputs_apart(), default=inf) <= CONSTANT
+        return self.exact and outside and not self._own and self.gradients_apart() <= CONSTANT
+
     def gradients_apart(self) -> float:
         """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
         return 0.0 if self.alike_inside else self._shared.apart()

@@ -70,7 +70,7 @@ class Located:
         links: which outputs belong together: what ``outputs`` begins with is about them.
         noise: how far outputs may be apart by what kernels compute in float32: in float64 too, or where a model runs in nothing else.
         gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
-        alike: whether outputs and the gradients of all parameters agree in float64.
+        alike: whether outputs and the gradients of all parameters agree in float64, but for constants in float32.
         doubles: whether each ran in float64.
         learns: whether the reference has parameters that take gradients.
         late: pairs of calls for which there was no time.
@@ -336,7 +336,7 @@ class Locator:
             joint=tuple(judge.joint),
             noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
             gradients=judge.gradients_apart(),
-            alike=judge.alike_outside and judge.alike_inside,
+            alike=judge.alike,
         )
         with suppress(Exception):  # a model may refuse what hooks hand it, and tensors may not be held
             for code in self._later(judge, verdicts, inputs, layers):

@@ -44,14 +44,13 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @contextmanager
 def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterator[None]:
-    """Have two models in train mode or in eval mode for a while; one that is in it keeps the modes of its layers."""
+    """Have two models in train mode or in eval mode for a while; one that is in it keeps the modes of its layers, but its own way."""
     kept = [
         (layer, layer.training) for side, model in zip(sides, models, strict=True) for _, layer in side.layers(model)
     ]
     try:
-        for model in models:
-            if bool(model.training) != training:
-                model.train() if training else model.eval()
+        for side, model in zip(sides, models, strict=True):
+            side.switch(model, training=training)
         yield
     finally:
         for layer, was in kept:

@@ -19,6 +19,7 @@ from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
+from tipchain.explain.locate.other_runs import in_mode
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
 from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
@@ -73,7 +74,9 @@ def weigh(
     told = list(findings)
     unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
     first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
-    trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace)
+    with in_mode(sides, models, training=True):  # a model's own `train` may keep layers as they are
+        ours, theirs = ({path: bool(getattr(layer, "training", True)) for path, layer in own.items()} for own in layers)
+    trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace, (ours, theirs))
     found = []
     for number, one in enumerate(told):
         pace.tell("weighing differences of construction", number, len(told))
@@ -114,6 +117,7 @@ class _Trial:
     unlike: set[tuple[str, str]]
     told: _Told
     pace: Pace
+    trained: tuple[Mapping[str, bool], Mapping[str, bool]]
     seen: dict[Hashable, str | None] = field(default_factory=dict)
 
     def weigh(self, one: Finding) -> Finding:
@@ -355,6 +359,7 @@ class _Trial:
     ) -> list[Replayed]:
         """Return what a layer gives forward, with gradients, and after a training, as far as it runs."""
         side, one = self.sides[number], (call.reference, call.port)[number]
+        training = training and self.trained[number].get(one.path, True)
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
         then: list[Callable[[Tensor], Tensor]] = [
             side.function(step.name)
