@@ -42,13 +42,11 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, arranged, glimpse
-from tipchain.explain.locate.differences import Sketch, relative
+from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.matching import common_path
 from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
-from tipchain.facts.layers import named_kind
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.frameworks.randomness import attributes
-from tipchain.numbers.tolerance import SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
@@ -82,19 +80,15 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     yield from _other_turns(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
-        yield from _arguments_of_layer(group)
         yield from _function(group, piece, walk)
         yield from _operand_order(group, piece, walk)
         yield from _operands(group, piece, walk)
         yield from _given_otherwise(group, piece, walk)
-        yield from _given_less(group, piece, walk)
         yield from _opposite_mask(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
-    yield from _exchanged_tensors(piece, walk)
     yield from _element_order(piece, walk)
-    yield from _extra_behind(piece, walk)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -185,7 +179,6 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
                 for number in numbers:
                     whole.setdefault(number, {})[slot] = value
                 apart.append((op, name, present, value))
-    yield from _arguments_in_turn(segments, steps, piece, walk)
     if len(apart) > 1 and all(op.name in LAYOUT for op, *_ in apart):
         op, name, present, value = apart[0]
         where = place_of(op, piece)
@@ -200,42 +193,6 @@ def _arguments(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[H
                 f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in apart
             ),
         )
-
-
-def _arguments_in_turn(
-    segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
-) -> Iterator[Hypothesis]:
-    """Yield several calls with the reference's arguments at once, where both call the same functions as often, in turn."""
-    acts: dict[int, Act] = {}
-    apart: list[tuple[Op, str, object, object]] = []
-    for name in dict.fromkeys(op.name for op in segments[0] if op.name != LAYER and op.name not in LAYOUT):
-        places = [place for place, op in enumerate(segments[0]) if op.name == name]
-        counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
-        if len(places) != len(counterparts):
-            continue
-        for place, step in zip(sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True):
-            op = segments[0][place]
-            changes = differences(op, step, walk)
-            apart += [(op, name, present, value) for _, name, present, value in changes]
-            values = {slot: value for slot, _, _, value in changes}
-            acts |= {
-                one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])
-            }
-    if len({op.number for op, *_ in apart}) < 2:
-        return
-    first, name, _, _ = apart[0]
-    expected, actual = ", ".join(f"{one!r}" for *_, one in apart), ", ".join(f"{was!r}" for _, _, was, _ in apart)
-    where = place_of(first, piece)
-    functions = " and ".join(f"`{one}`" for one in dict.fromkeys(op.name for op, *_ in apart))
-    yield Hypothesis(
-        code="argument",
-        name=name,
-        confirmed=True,
-        changes=len(apart),
-        acts=acts,
-        message=f"its arguments{where} are {actual}, the reference's {expected}, in {functions}",
-        fix=f"write {expected} for {actual}{where}: `{first.line}`",
-    )
 
 
 def _with_arguments(
@@ -268,28 +225,6 @@ def _with_arguments(
         acts={number: with_arguments(values) for number in numbers},
         fix=f"{fix}: `{op.line}`",
     )
-
-
-def _arguments_of_layer(group: Sequence[Parting]) -> Iterator[Hypothesis]:
-    """Yield a layer of Paddle's with an argument of the function that the reference calls in its place."""
-    op, step = group[0].op, group[0].step
-    kind = named_kind(op.layer) if op.name == LAYER and step.name != LAYER else None
-    for trait in () if kind is None else kind.properties:
-        attribute = next((name for name in trait.attributes[1] if hasattr(op.layer, name)), "")
-        value = step.settings.get(trait.torch)
-        if not attribute or value is None:
-            continue
-        present, wanted = getattr(op.layer, attribute), trait.write(value)
-        if not same_setting(wanted, present):
-            yield Hypothesis(
-                code="argument",
-                name=trait.code,
-                confirmed=True,
-                within=partial(attributes, op.layer, **{attribute: wanted}),
-                message=f"its `{trait.argument}` is {present!r}, the reference's {wanted!r}{_at(step)}",
-                fix=f"pass `{trait.argument}={wanted!r}` to {called(op)}",
-                place=op.path,
-            )
 
 
 def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
@@ -610,27 +545,6 @@ def _with_exchanges(
     yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
 
 
-def _exchanged_tensors(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield all calls at once that are given other tensors than the reference's: two that are exchanged, or a state and its start."""
-    found = [one for one in (_exchange(each, walk, healed=True) for each in walk.partings) if one is not None]
-    told = [(walk.told(one.old), walk.told(one.new)) for one, _ in found]
-    pair = next((one for one in told if one[0] != one[1] and one[::-1] in told), None)
-    if pair is not None:
-        both = [one for one, names in zip(found, told, strict=True) if names in (pair, pair[::-1])]
-        op = both[0][0].op
-        yield Hypothesis(
-            code="operand-order",
-            name=op.name,
-            confirmed=True,
-            acts={number: act for _, several in both for number, act in several.items()},
-            changes=len(both),
-            message=f"{pair[0]} and {pair[1]} are exchanged{place_of(op, piece)}",
-            fix=f"exchange {pair[0]} and {pair[1]}{place_of(op, piece)}: `{op.line}`",
-        )
-    elif len(found) > 1 and not _turned_round(walk):
-        yield from _with_exchanges(found, piece, walk)
-
-
 def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield a layer's call with the tensor that the reference gives to the layer's counterpart in the call of that turn."""
     for op in walk.ops:
@@ -655,31 +569,6 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             fix=f"give {called(op)}{where} {new}: `{op.line}`",
         )
         return
-
-
-def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call with a tensor that the reference gives to the same function, and the port does not."""
-    op, step = group[0].op, group[0].step
-    if op.name != step.name or op.name == LAYER or op.written is not None:
-        return
-    parameters = list(op.parameters)
-    where = place_of(op, piece)
-    for name, number in step.named.items():
-        given, value = NAMES.get(name, name), walk.values[number].array
-        place = parameters.index(given) if given in parameters else -1
-        present = op.kwargs.get(given, op.args[place] if 0 <= place < len(op.args) else None)
-        if place < 0 or value is None or piece.is_tensor(present):
-            continue
-        tensor = piece.sides.port.tensor(value, gradient=False)
-        shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
-        yield Hypothesis(
-            code="operand",
-            name=given,
-            confirmed=True,
-            acts={one.op.number: with_argument(place, tensor, given) for one in group},
-            message=f"it does not pass `{given}` to `{op.name}`{where}, the reference passes{shown_value}{_at(step)}",
-            fix=f"pass `{given}` as the reference does to `{op.name}`{where}: `{op.line}`",
-        )
 
 
 def _opposite_mask(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -849,17 +738,6 @@ def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
             yield _without(extra, acts, piece)
 
 
-def _extra_behind(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port without a last call that makes something else of one of the reference's outputs."""
-    for op in walk.ops:
-        made = walk.made(op)
-        if op.written is not None or any(walk.matched[key] or walk.consumers.get(key) for key in made):
-            continue
-        place = _kept_argument(op, piece, walk)
-        if place is not None:
-            yield _without(op, {op.number: argument(place)}, piece)
-
-
 def _kept_argument(op: Op, piece: Piece, walk: Walk) -> int | None:
     """Return which argument of a call, of its result's shape, the reference has, or will have."""
     made = piece.tensors(op.result)
@@ -924,54 +802,6 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     if made is None or not piece.is_tensor(made) or step.made[0] not in walk.find(numpy_of(made)):
         return None
     return made
-
-
-# The outputs of a piece.
-
-
-def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield the piece with its outputs in the reference's order, or with another of its tensors as one of several outputs."""
-    truths = piece.truth.outputs
-    if len(outputs) < 2 or len(outputs) != len(truths):
-        return
-    order = [
-        next(
-            (at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE),
-            -1,
-        )
-        for truth in truths
-    ]
-    if sorted(order) == list(range(len(order))) != order:
-        ends = piece.ends or tuple((number, number) for number in order)
-        shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
-        yield Hypothesis(
-            code="operand-order",
-            name="outputs",
-            edit=lambda given: [given[at] for at in order],
-            confirmed=True,
-            message=f"its outputs are in another order: the reference's are its numbers {', '.join(map(str, shown))}",
-            fix=f"return the outputs of {piece.shown} in the order {shown}",
-        )
-    wrong = [number for number, at in enumerate(order) if at != number]
-    for number in wrong if len(wrong) == 1 else ():
-        returned, wanted = _made_as(outputs[number], ops, piece), _made_as(truths[number], ops, piece)
-        if wanted is not None:
-            (op, tensor), (here, _) = wanted, returned or (None, None)
-            present = "another tensor" if here is None else f"the result of {called(here)}{place_of(here, piece)}"
-            what = f"the result of {called(op)}{place_of(op, piece)}"
-            yield Hypothesis(
-                code="operand",
-                name="outputs",
-                edit=lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]],  # type: ignore[misc]
-                message=f"its output {number} is {present}, the reference's {what}",
-                fix=f"return {what} as output {number} of {piece.shown}",
-                place="",
-            )
-
-
-def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
-    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result) if tuple(one.shape) == array.shape)
-    return next(((op, one) for op, one in made if relative(array, numpy_of(one)) <= SAME_DOUBLE), None)
 
 
 # Gradients.
@@ -1147,6 +977,10 @@ def _telling(
     alone = [one for one in mine if one.name in counts[0] - counts[1]]
     missed = [one for one in others if one.name in counts[1] - counts[0]]
     if not alone and not missed:
+        paired = [(one, other) for one, other in zip(mine, others, strict=True) if one.name == other.name]
+        apart = [both for both in paired if SPELLINGS.sub("", both[0].line) != SPELLINGS.sub("", both[1].line)]
+        if apart:
+            return apart[0]
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
     if missed and not alone:
         return max([*mine, op], key=lambda one: _likeness(one, missed[0])), missed[0]

@@ -17,15 +17,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.edits import (
-    alike,
-    by_substitution,
-    cut_gradients,
-    edits,
-    missing_inputs,
-    only_in_one,
-    output_order,
-)
+from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, missing_inputs, only_in_one
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Trial,
@@ -527,7 +519,6 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
     yield missing_inputs(piece)
-    yield output_order(piece, trials.base.outputs, ops)
     if not piece.backward:
         yield edits(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece
