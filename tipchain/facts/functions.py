@@ -43,7 +43,7 @@ PLAIN = tuple(
         index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
         expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
         cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
-        real imag conj angle hypot frac fmax fmin inner cross trace heaviside logit atan tan diagonal
+        real imag conj angle hypot to_tensor frac fmax fmin inner cross trace heaviside logit atan tan diagonal
     """.split()
 )
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
@@ -66,7 +66,7 @@ ALIASES = {
     "upsample": "interpolate",
 }
 """Paddle's functions and methods that go by another name here."""
-CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
+CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye", "to_tensor"})
 """Functions that make tensors of plain numbers."""
 LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
 """Functions that make tensors of one number, of another tensor's shape."""
@@ -81,6 +81,7 @@ OF_TORCH = {
         scatter:put_along_axis scatter_add:put_along_axis conv_transpose1d:conv1d_transpose
         conv_transpose2d:conv2d_transpose conv_transpose3d:conv3d_transpose huber_loss:smooth_l1_loss
         multilabel_margin_loss:multi_label_margin_loss multilabel_soft_margin_loss:multi_label_soft_margin_loss
+        tensor:to_tensor as_tensor:to_tensor from_numpy:to_tensor
         threshold:thresholded_relu upsample_bilinear:interpolate upsample_nearest:interpolate
     """.split()
     ),

@@ -25,8 +25,8 @@ NAMED = re.compile(r"`([^`]+)`")
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
 """Modules whose lines nobody changes."""
-REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "setattr")
-"""Calls that give a layer a child by name."""
+REGISTER = ("add_sublayer", "add_module", "register_module", "register_buffer", "__setattr__", "setattr")
+"""Calls that give a layer a child or a buffer by name."""
 WRITERS = ("set_value", "assign")
 """Calls that write to a tensor, besides those whose name ends in an underscore."""
 
@@ -50,6 +50,10 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         quoted = port.forward(around, [name])
     ours = _quoted_of(cause.message, reference.files, quoted)
     ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
+    kept = cause.code == "buffer" and cause.evidence.startswith("with the reference's")
+    if kept:  # a tensor that no checkpoint holds: where the constructors fill it
+        quoted = port.assigned(cause.port_path, cause.name) or quoted
+        ours = reference.assigned(cause.reference_path, cause.name) or ours
     if ours is None and quoted:
         ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
     return replace(
@@ -182,6 +186,11 @@ class _Finder:
         around, _, name = path.rpartition(".")
         node = self._assigned(around, name)
         return node[0] if node else self.constructed(around) if around else None
+
+    def assigned(self, around: str, name: str) -> SourceLine | None:
+        """Return where a layer's class gives it an attribute."""
+        found = self._assigned(around, name.rpartition(".")[2])
+        return found[0] if found else None
 
     def _assigned(self, around: str, name: str) -> _Made | None:
         """Return the line and the expression that make a child of a layer, with the code around them."""

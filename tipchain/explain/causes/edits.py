@@ -32,6 +32,7 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
+    place_and_line,
     signature_of,
     then,
     then_first,
@@ -44,7 +45,7 @@ from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, arranged, glimpse
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.matching import common_path
-from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
+from tipchain.facts.functions import ALIASES, DEFAULTS, LIKES, NAMES, OF_TORCH, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
@@ -928,14 +929,16 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         same = False
     named = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     code, lead = named or ("parting", "")
-    mine, others = _telling(op, step, ours, theirs)
+    mine, others = _telling(op, step, ours, theirs, walk)
     at = next((one for one in (others, *reversed(theirs)) if one.place), None)
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
     elif mine is not op and others is step:
         fix = f"remove {called(mine)}{place_of(mine, piece)}: `{mine.line}`"
     else:
-        fix = f"do{place_of(mine, piece)} (`{mine.line}`) what the reference does at {at.place}: `{at.line}`"
+        (place, line), (other_place, other_line) = _statements(mine, at, first, walk, outermost=code == "call-order")
+        here = f" at {place}" if place != mine.place else place_of(mine, piece)
+        fix = f"do{here} (`{line}`) what the reference does at {other_place}: `{other_line}`"
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
@@ -962,29 +965,76 @@ SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F)\.|\s")
 """What lines of both frameworks that do the same differ in."""
 
 
-def _telling(
-    op: Op, step: ReferenceCall, ours: Sequence[Op], theirs: Sequence[ReferenceCall]
-) -> tuple[Op, ReferenceCall]:
-    """Return the calls whose lines say what differs: those that end two stretches, or the last that is made on one side alone.
+def reading(line: str) -> str:
+    """Return a line as both frameworks would write it: names of functions and settings, brackets."""
+    words = re.sub(r"[A-Za-z_]\w*", lambda word: SPOKEN.get(word[0], word[0]), SPELLINGS.sub("", line))
+    return re.sub(r",\)", ")", words.translate(BRACKETS))
 
-    The ends say nothing where their lines read alike.
+
+SPOKEN = {**ALIASES, **OF_TORCH, **NAMES}
+"""One word for what the frameworks call otherwise."""
+BRACKETS = str.maketrans("[]", "()")
+
+
+def _statements(
+    op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, outermost: bool
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the statements around two calls that say what differs: ``file:line`` and line of each.
+
+    Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
+    the innermost, or ``outermost``, statement that reads otherwise.
     """
-    if SPELLINGS.sub("", op.line) != SPELLINGS.sub("", step.line):
-        return op, step
+    taken, wanted = walk.stretch(parting)
+    for key, takers in taken.items():
+        maker, frames = walk.makers_of.get(key), takers[0].frames
+        level = len(maker.frames) if maker is not None else len(frames)
+        if not wanted.intersection(walk.matched[key]) and 0 < level < len(frames) and len(step.frames) >= level:
+            return frames[-level], step.frames[-level]
+    both = list(zip(op.frames, step.frames, strict=False))
+    apart = [(mine, other) for mine, other in both if reading(mine[1]) != reading(other[1])]
+    found = apart or both or [(place_and_line(op.frames), place_and_line(step.frames))]
+    return found[-1 if outermost else 0]
+
+
+def _telling(
+    op: Op, step: ReferenceCall, ours: Sequence[Op], theirs: Sequence[ReferenceCall], walk: Walk
+) -> tuple[Op, ReferenceCall]:
+    """Return the calls whose lines say what differs: the first of two stretches that read otherwise or give other shapes.
+
+    Where the stretches call other functions, it is the call that one side alone makes, if the ends read alike.
+    """
     mine = list({one.number: one for one in ours if one.line and one.name not in CASTING}.values())
     others = list({one.number: one for one in theirs if one.line and one.name not in CASTING}.values())
+    mine.sort(key=lambda one: one.number)
+    others.sort(key=lambda one: one.number)
+    for one, other in zip(mine, others, strict=False):
+        if one.name != other.name:
+            break
+        if reading(one.line) != reading(other.line) or _shapes(one, walk) != _reference_shapes(other, walk):
+            return one, other
+    if reading(op.line) != reading(step.line):
+        return op, step
     counts = Counter(one.name for one in mine), Counter(one.name for one in others)
     alone = [one for one in mine if one.name in counts[0] - counts[1]]
     missed = [one for one in others if one.name in counts[1] - counts[0]]
     if not alone and not missed:
-        paired = [(one, other) for one, other in zip(mine, others, strict=True) if one.name == other.name]
-        apart = [both for both in paired if SPELLINGS.sub("", both[0].line) != SPELLINGS.sub("", both[1].line)]
-        if apart:
-            return apart[0]
+        known = {reading(one.line) for one in theirs}
+        alone = [one for one in ours if one.name in CASTING and reading(one.line) not in known]
+    if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
     if missed and not alone:
         return max([*mine, op], key=lambda one: _likeness(one, missed[0])), missed[0]
     return (alone or [op])[0], (missed or [step])[0]
+
+
+def _shapes(op: Op, walk: Walk) -> list[list[int]]:
+    """Return the sizes of what a call makes, in any order of axes."""
+    return [sorted(one.shape) for one in walk.made(op).values()]
+
+
+def _reference_shapes(step: ReferenceCall, walk: Walk) -> list[list[int]]:
+    arrays = (walk.values[one].array for one in step.made)
+    return [sorted(one.shape) for one in arrays if one is not None]
 
 
 def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:

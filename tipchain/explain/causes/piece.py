@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import LAYER, Act, Op, Recorder, Tap, caller, numpy_of, signature_of
+from tipchain.explain.causes.program import (
+    LAYER,
+    Act,
+    Frames,
+    Op,
+    Recorder,
+    Tap,
+    callers,
+    numpy_of,
+    place_and_line,
+    signature_of,
+)
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
@@ -50,8 +61,7 @@ class ReferenceCall:
         given: numbers of the values that it was given.
         named: those of them that have a name, by it.
         made: numbers of the values that it returned.
-        place: ``file:line`` of the user's code.
-        line: that line.
+        frames: the statements of the user's code that led to the call, innermost first.
     """
 
     number: int
@@ -60,9 +70,18 @@ class ReferenceCall:
     settings: Options
     given: tuple[int, ...]
     made: tuple[int, ...]
-    place: str
-    line: str
+    frames: Frames
     named: Mapping[str, int]
+
+    @property
+    def place(self) -> str:
+        """``file:line`` of the innermost statement."""
+        return place_and_line(self.frames)[0]
+
+    @property
+    def line(self) -> str:
+        """The innermost statement's line."""
+        return place_and_line(self.frames)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,7 +209,6 @@ class CallRecord:
     ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
         named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
-        place, line = caller("torch")
         known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
         made = tuple(self._hold(one) for one in tensors)
         self.steps.append(
@@ -201,8 +219,7 @@ class CallRecord:
                 settings=settings,
                 given=tuple(one for one in known if one is not None),
                 made=tuple(one for one in made if one >= 0),
-                place=place,
-                line=line,
+                frames=callers("torch"),
                 named=named,
             )
         )

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from tipchain.frameworks.base import map_nested
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
+Frames: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Statements that called one another, innermost first: ``file:line`` and the line of each."""
 LAYER = "layer"
 _HERE, _PYTHON = Path(__file__).parents[2], Path(os.__file__).parent
 _OWN = Path(__file__).parent, _HERE / "facts"
@@ -42,8 +45,7 @@ class Op:
         args: its arguments, a layer's too.
         kwargs: those given by name.
         result: what it returned.
-        place: ``file:line`` of the user's code.
-        line: that line.
+        frames: the statements of the user's code that led to the call, innermost first.
         layer: the layer that was called.
         path: its path within the piece.
         holder: the path within the piece of the layer whose own code made the call.
@@ -56,13 +58,22 @@ class Op:
     args: tuple[Nested, ...]
     kwargs: Options
     result: Nested
-    place: str
-    line: str
+    frames: Frames
     layer: Model = None
     path: str = ""
     holder: str = ""
     function: Nested = None
     written: Tensor = None
+
+    @property
+    def place(self) -> str:
+        """``file:line`` of the innermost statement."""
+        return place_and_line(self.frames)[0]
+
+    @property
+    def line(self) -> str:
+        """The innermost statement's line."""
+        return place_and_line(self.frames)[1]
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -146,7 +157,6 @@ class Recorder:
         finally:
             self.depth -= 1
         if self.keep:
-            place, line = caller()
             self.ops.append(
                 Op(
                     number=number,
@@ -154,8 +164,7 @@ class Recorder:
                     args=self._hold(before),
                     kwargs=self._hold(kwargs),
                     result=self._hold(made, made=True),
-                    place=place,
-                    line=line,
+                    frames=callers(),
                     layer=layer,
                     path=path,
                     holder=self.inside[-1] if self.inside else "",
@@ -349,19 +358,24 @@ def _within_bounds(getitem: Function) -> Function:
     return checked
 
 
-def caller(framework: str = "paddle") -> tuple[str, str]:
-    """Return ``file:line`` and the line of the innermost code that is not the framework's."""
+def callers(framework: str = "paddle") -> Frames:
+    """Return ``file:line`` and line of all running statements that are not the framework's, innermost first."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    found: list[tuple[str, str]] = []
     while frame is not None:
         file = frame.f_code.co_filename
-        if Path(file).parent in _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON:
-            frame = frame.f_back
-        elif Path(file).is_relative_to(_HERE):
+        own = Path(file).parent in _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON
+        if not own and Path(file).is_relative_to(_HERE):
             break
-        else:
-            line = linecache.getline(file, frame.f_lineno).strip()
-            return f"{Path(file).name}:{frame.f_lineno}", line
-    return "", ""
+        if not own:
+            found.append((f"{Path(file).name}:{frame.f_lineno}", linecache.getline(file, frame.f_lineno).strip()))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def place_and_line(frames: Frames) -> tuple[str, str]:
+    """Return the innermost statement's ``file:line`` and line, empty where there is none."""
+    return frames[0] if frames else ("", "")
 
 
 def numpy_of(tensor: Tensor) -> Array:

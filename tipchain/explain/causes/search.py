@@ -547,7 +547,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
 
 def _fix(one: Hypothesis, piece: Piece) -> str:
     """Return the line to change, with the place of the layer's forward where no other is told."""
-    if ".py:" in one.fix or piece.atomic & {""} or piece.loss:
+    if ".py:" in one.fix or piece.atomic & {""} or piece.loss or one.code == "buffer":
         return one.fix
     place = forward_place(piece.port)
     if not place:
