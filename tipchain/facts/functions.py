@@ -29,21 +29,20 @@ SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
 INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
 PLAIN = tuple(
     """
-        abs add addmm astype baddbmm bmm broadcast_to cast chunk clip clone concat cos cumsum detach divide
-        einsum erf exp expand expand_as flatten flip gather gather_nd index_select log log1p logsumexp
-        masked_fill masked_select matmul max maximum mean min minimum mm mod moveaxis multiply neg norm
-        outer pow prod reciprocal reshape repeat_interleave roll rot90 rsqrt scale sigmoid sign sin softmax
-        split sqrt square squeeze stack std strided_slice subtract sum swapaxes t take_along_axis tanh
-        tensordot tile topk transpose tril triu unbind unflatten unsqueeze unstack var view where amax amin
-        permute sub mul div negative float half bfloat16 double slice concatenate cat add_ subtract_
-        multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_ squeeze_ unsqueeze_ sigmoid_
-        tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like full_like meshgrid argmax
-        argmin argsort sort median cumprod less_than less_equal greater_than greater_equal equal not_equal floor_divide
-        remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis index_put
-        index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
+        abs add addmm astype baddbmm bmm broadcast_to cast chunk clip clone concat cos cumsum detach divide einsum erf
+        exp expand expand_as flatten flip gather gather_nd index_select log log1p logsumexp masked_fill masked_select
+        matmul max maximum mean min minimum mm mod moveaxis multiply neg norm outer pow prod reciprocal reshape
+        repeat_interleave roll rot90 rsqrt scale sigmoid sign sin softmax split sqrt square squeeze stack std
+        strided_slice subtract sum swapaxes t take_along_axis tanh tensordot tile topk transpose tril triu unbind
+        unflatten unsqueeze unstack var view where amax amin permute sub mul div negative float half bfloat16 double
+        slice concatenate cat add_ subtract_ multiply_ divide_ scale_ clip_ exp_ sqrt_ rsqrt_ reshape_ flatten_
+        squeeze_ unsqueeze_ sigmoid_ tanh_ add_n kron arange linspace full zeros ones eye zeros_like ones_like
+        full_like meshgrid argmax argmin argsort sort median cumprod less_than less_equal greater_than greater_equal
+        equal not_equal floor_divide remainder logical_not logical_and logical_or scatter scatter_nd put_along_axis
+        index_put index_sample index_add diag lerp floor ceil round crop diff cdist trunc searchsorted rsub stft istft
         expm1 log2 log10 erfinv atan2 multiplex bucketize scatter_nd_add scatter_reduce masked_scatter index_fill take
-        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique
-        real imag conj angle hypot to_tensor frac fmax fmin inner cross trace heaviside logit atan tan diagonal
+        cummax cummin logcumsumexp logaddexp kthvalue quantile nan_to_num nanmean nansum isin bincount unique real imag
+        conj angle hypot to_tensor frac fmax fmin inner cross trace heaviside logit atan tan diagonal
     """.split()
 )
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
@@ -81,8 +80,8 @@ OF_TORCH = {
         scatter:put_along_axis scatter_add:put_along_axis conv_transpose1d:conv1d_transpose
         conv_transpose2d:conv2d_transpose conv_transpose3d:conv3d_transpose huber_loss:smooth_l1_loss
         multilabel_margin_loss:multi_label_margin_loss multilabel_soft_margin_loss:multi_label_soft_margin_loss
-        tensor:to_tensor as_tensor:to_tensor from_numpy:to_tensor
-        threshold:thresholded_relu upsample_bilinear:interpolate upsample_nearest:interpolate
+        threshold:thresholded_relu upsample_bilinear:interpolate upsample_nearest:interpolate tensor:to_tensor
+        as_tensor:to_tensor from_numpy:to_tensor
     """.split()
     ),
 }

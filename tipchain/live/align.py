@@ -93,8 +93,7 @@ def align(
     """Compare a torch module with its Paddle port: construction, every layer forward and backward, then training.
 
     The weights are compared as they are; `tipchain.copy_weights` copies them first. If nearly all weights differ, the report
-    says so and nothing else. Copies of the models run, so the models themselves do not change; only the port's tables that no
-    checkpoint holds and that rounding alone sets apart have the reference's values meanwhile.
+    says so and nothing else. Copies of the models run, so the models themselves never change.
     Each layer of the port gets the input of the reference's layer. That separates its own error from the error that it inherits.
     A run in float64 separates rounding from a fault. Random layers draw equal masks on both sides.
 

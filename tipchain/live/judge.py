@@ -147,7 +147,7 @@ class Judge:
 
     def _write_down(self, done: Launched, out: Path) -> None:
         """Keep the live models' report of a difference, and print it where that is asked for."""
-        file = _located_file(self.request)
+        file = self.request.folder / f"{self.request.report_name.replace('alignment', 'located')}.json"
         differs = done.document is not None and done.exit_code
         if differs:
             atomic_write(file, json.dumps(done.document) + "\n")
@@ -182,7 +182,9 @@ class Judge:
                 if not INFO[stage].judged_live:
                     verdicts.append(replace(one, outcome=Outcome.SKIP, reason=UNFIT))
             elif (deviation := _deviation(one, rules)) is not None:
-                verdicts.append(_still_deviating(one, deviation) if stage in failed else one)
+                hidden = stage in failed and one.outcome is Outcome.FAIL and "known deviation is gone" in one.reason
+                reason = f"known deviation: {deviation.reason}"  # the live models show it still
+                verdicts.append(replace(one, outcome=Outcome.SKIP, reason=reason) if hidden else one)
             elif stage in equal and PREFLIGHT in equal and "forward" not in failed:
                 verdicts.append(_as_rounding(one, random))
             elif stage in equal and "forward" in failed and one.outcome is Outcome.FAIL:
@@ -298,13 +300,6 @@ def _deviation(verdict: Verdict, rules: Rules) -> KnownDeviation | None:
     return next((one for one in rules.deviations if one.subject == verdict.subject), None)
 
 
-def _still_deviating(verdict: Verdict, known: KnownDeviation) -> Verdict:
-    """Return a known deviation that the recorded numbers no longer show, but the live models do."""
-    if verdict.outcome is not Outcome.FAIL or "known deviation is gone" not in verdict.reason:
-        return verdict
-    return replace(verdict, outcome=Outcome.SKIP, reason=f"known deviation: {known.reason}")
-
-
 def _permissions(verdicts: Sequence[Verdict], rules: Rules) -> dict[str, Callable[[str], str]]:
     """Return how the user accepts a difference, by stages whose recorded numbers all pass: by a tolerance, or a known deviation."""
     found: dict[str, Callable[[str], str]] = {}
@@ -348,7 +343,3 @@ def located_details(folder: Path) -> list[PageSection]:
         with suppress(OSError, ValueError, TipchainError):
             return list(detail_sections(AlignmentReport.from_json(file.read_text(encoding="utf-8"))))
     return []
-
-
-def _located_file(request: AlignRequest) -> Path:
-    return request.folder / f"{request.report_name.replace('alignment', 'located')}.json"

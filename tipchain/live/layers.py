@@ -156,8 +156,10 @@ def judge(located: Located, verdicts: Sequence[LayerVerdict], direction: str) ->
         )
     if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
         return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-    if located.late:
-        return _out_of_time(located, direction)
+    if located.late:  # outputs that differ are known all the same
+        seen = direction == "forward" and located.comparable
+        apart = untold(located, direction, some_left=True) if seen else ""
+        return (Outcome.FAIL, f"{apart}{late}") if apart else (Outcome.ERROR, _tell_late(located))
     if not compared and not located.alike:
         why = next(
             (f"{one.port_path}: {one.reason}" for one in verdicts), "no layer of one model was found in the other"
@@ -193,13 +195,6 @@ def tell_one_sided(located: Located) -> str:
 
 def _tell_late(located: Located) -> str:
     return f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
-
-
-def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
-    """Return the outcome where time was up before all layers were compared: outputs that differ are known all the same."""
-    seen = direction == "forward" and located.comparable
-    apart = untold(located, direction, some_left=True) if seen else ""
-    return (Outcome.FAIL, f"{apart}; {_tell_late(located)}") if apart else (Outcome.ERROR, _tell_late(located))
 
 
 def untold(located: Located, direction: str, *, some_left: bool) -> str:
