@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
@@ -231,6 +232,16 @@ def parsed(value: object) -> tuple[int, ast.Module] | None:
         lines, first = inspect.getsourcelines(value)  # type: ignore[arg-type]
         return first, ast.parse(textwrap.dedent("".join(lines)))
     return None
+
+
+def only_return(function: object) -> tuple[int, str] | None:
+    """Return the number and text of a function's one return statement; None where it has several, or no source."""
+    code = parsed(function)
+    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code else []
+    if code is None or len(found) != 1:
+        return None
+    number = code[0] + found[0] - 1
+    return number, linecache.getline(inspect.getsourcefile(function) or "", number).strip()  # type: ignore[arg-type]
 
 
 def failed_to_run(what: str, error: BaseException) -> PieceCheck:

@@ -22,6 +22,7 @@ QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
 """An argument as fixes have it: ``weight_decay=0.0001``."""
 NAMED = re.compile(r"`([^`]+)`")
+ATTRIBUTE = re.compile(r"`self\.(\w+)`")
 CONSTRUCTED = re.compile(r"\b_?[A-Z]\w*\(")
 LIBRARIES = ("torch.", "paddle.", "tipchain.")
 """Modules whose lines nobody changes."""
@@ -50,10 +51,12 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         quoted = port.forward(around, [name])
     ours = _quoted_of(cause.message, reference.files, quoted)
     ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
-    kept = cause.code == "buffer" and cause.evidence.startswith("with the reference's")
-    if kept:  # a tensor that no checkpoint holds: where the constructors fill it
-        quoted = port.assigned(cause.port_path, cause.name) or quoted
+    attributes = ATTRIBUTE.findall(cause.fix)
+    if cause.code == "buffer" and cause.evidence.startswith("with the reference's"):  # one that no checkpoint holds
+        attributes = [cause.name]
         ours = reference.assigned(cause.reference_path, cause.name) or ours
+    for name in attributes:  # where the constructor sets it
+        quoted = port.assigned(cause.port_path, name) or quoted
     if ours is None and quoted:
         ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
     return replace(
@@ -189,8 +192,9 @@ class _Finder:
 
     def assigned(self, around: str, name: str) -> SourceLine | None:
         """Return where a layer's class gives it an attribute."""
-        found = self._assigned(around, name.rpartition(".")[2])
-        return found[0] if found else None
+        name, owner = name.rpartition(".")[2], self.layers.get(around)
+        found = (_child(cls, name, constant=True) for cls in _own_classes(owner))
+        return next((one[0] for one in found if one), None)
 
     def _assigned(self, around: str, name: str) -> _Made | None:
         """Return the line and the expression that make a child of a layer, with the code around them."""
@@ -308,12 +312,15 @@ def _parsed(cls: type) -> tuple[str, int, ast.Module] | None:
     return None if file is None or code is None else (file, *code)
 
 
-def _child(cls: type, name: str) -> _Made | None:
-    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around."""
+def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
+    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around.
+
+    ``constant``: it may be a number, which is no layer.
+    """
     code = _parsed(cls)
     for node in ast.walk(code[2]) if code else ():
         made = _made(node, name)
-        if code and made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
+        if code and made is not None and (constant or not isinstance(made, ast.Constant)):
             file, first, tree = code
             at = first + node.lineno - 1  # type: ignore[attr-defined]
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
@@ -353,8 +360,11 @@ def _made(node: ast.AST, name: str) -> ast.expr | None:
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr == name:
-                    return value
+                both = target, value
+                several = all(isinstance(one, ast.Tuple) for one in both) and len(target.elts) == len(value.elts)  # type: ignore[attr-defined]
+                for one, given in zip(target.elts, value.elts, strict=True) if several else (both,):  # type: ignore[attr-defined]
+                    if isinstance(one, ast.Attribute) and one.attr == name:
+                        return given
         case ast.AnnAssign(target=ast.Attribute(attr=attr), value=ast.expr() as value) if attr == name:
             return value
         case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=given), value, *_]):

@@ -209,8 +209,10 @@ def _with_arguments(
         message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]"
         fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
+        kept = _attribute_of(op, present, piece)
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}"
         fix = f"write {value:.10g} in `{op.name}`{where}"
+        fix = f"set `self.{kept}` to {value:.10g}, which `{op.name}`{where} is given" if kept else fix
     else:
         message = "; ".join(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
@@ -226,6 +228,13 @@ def _with_arguments(
         acts={number: with_arguments(values) for number in numbers},
         fix=f"{fix}: `{op.line}`",
     )
+
+
+def _attribute_of(op: Op, number: object, piece: Piece) -> str:
+    """Return the name of the attribute from which a call's statement takes a number; empty where it takes it from none."""
+    layer = dict(piece.sides.port.layers(piece.port)).get(op.holder)
+    names = re.findall(r"\bself\.(\w+)", op.line) if layer is not None else []
+    return next((one for one in names if is_plain(kept := vars(layer).get(one)) and same_setting(kept, number)), "")
 
 
 def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
@@ -967,7 +976,8 @@ SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F)\.|\s")
 
 def reading(line: str) -> str:
     """Return a line as both frameworks would write it: names of functions and settings, brackets."""
-    words = re.sub(r"[A-Za-z_]\w*", lambda word: SPOKEN.get(word[0], word[0]), SPELLINGS.sub("", line))
+    code = SPELLINGS.sub("", re.sub(r"\s#.*", "", line))
+    words = re.sub(r"[A-Za-z_]\w*", lambda word: SPOKEN.get(word[0], word[0]), code)
     return re.sub(r",\)", ")", words.translate(BRACKETS))
 
 
@@ -1023,7 +1033,8 @@ def _telling(
     if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
     if missed and not alone:
-        return max([*mine, op], key=lambda one: _likeness(one, missed[0])), missed[0]
+        makers = [walk.makers_of[key] for one in (op, *mine) for key in walk.given(one) if key in walk.makers_of]
+        return max([*mine, op, *makers], key=lambda one: _likeness(one, missed[0])), missed[0]
     return (alone or [op])[0], (missed or [step])[0]
 
 

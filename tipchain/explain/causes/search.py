@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import linecache
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +29,8 @@ from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
-from tipchain.explain.findings import Diagnosis, Finding, at_source, parsed, shown_path
+from tipchain.explain.causes.walk import Parting, Walk, acts_of, own_backward, show
+from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -41,7 +38,7 @@ from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, com
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
-from tipchain.framework_types import Function, Model, Tensor
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, SAME_DOUBLE
 from tipchain.weights.sides import join
@@ -379,6 +376,8 @@ def _with_statements(cause: Diagnosis, walk: Walk) -> Diagnosis:
     if found is None or cause.code != "cut-gradient":
         return cause
     op, step = found
+    if has_own_backward(op):
+        return replace(cause, message=f"{cause.message}; {own_backward(op)}")
     both = f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}"
     return replace(cause, message=f"{cause.message}; of one tensor {both}")
 
@@ -552,20 +551,10 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
     place = forward_place(piece.port)
     if not place:
         return one.fix
-    line = _only_return(type(piece.port).forward) if one.edit is not None else None
+    line = only_return(type(piece.port).forward) if one.edit is not None else None
     if line is not None:
         return f"{one.fix} at {place.rpartition(':')[0]}:{line[0]}: `{line[1]}`"
     return f"{one.fix} (forward at {place})"
-
-
-def _only_return(function: Function) -> tuple[int, str] | None:
-    """Return the number and text of a function's one return statement; None where it has several, or no source."""
-    code = parsed(function)
-    found = [one.lineno for one in ast.walk(code[1]) if isinstance(one, ast.Return)] if code else []
-    if code is None or len(found) != 1:
-        return None
-    number = code[0] + found[0] - 1
-    return number, linecache.getline(inspect.getsourcefile(function) or "", number).strip()
 
 
 def forward_place(layer: Model) -> str:

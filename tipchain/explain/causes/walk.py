@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import LAYER, Act, Op, has_own_backward, numpy_of
-from tipchain.explain.findings import Diagnosis, at_source, shown_path
+from tipchain.explain.findings import Diagnosis, at_source, only_return, shown_path
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -609,6 +609,15 @@ class Walk:
         return _short(write(next(one for one in parting.step.made if one in self.makers)))
 
 
+def own_backward(op: Op) -> str:
+    """Return in words that a call has a backward of its own, and where that, or its one return statement, stands."""
+    backward = getattr(op.function, "__self__").backward  # noqa: B009  (a class that mypy does not know)
+    where, line = at_source(backward), only_return(backward)
+    if line is not None:
+        where = f"{where.rpartition(':')[0]}:{line[0]} (`{line[1]}`)"
+    return f"`{op.name}` has a backward of its own{where}"
+
+
 def show(piece: Piece, walk: Walk) -> Diagnosis:
     """Show both statements at which two programs part, with the values that go in and come out."""
     path, (theirs, ours) = piece.theirs.path, walk.first_apart()
@@ -620,9 +629,9 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
         statements = f"the values agree, and the gradients do not: {statements}"
         fix = "look for what scales or stops gradients alone: an argument (`norm_by_times`), a hook, a part that is detached"
     if walk.ended_alike and own is not None:
-        where = at_source(getattr(own.function, "__self__").backward)  # noqa: B009  (a class that mypy does not know)
-        statements = f"the values agree, and the gradients do not: `{own.name}` has a backward of its own{where}"
-        fix = f"compare the backward of `{own.name}`{where} with the reference's"
+        told = own_backward(own)
+        statements = f"the values agree, and the gradients do not: {told}"
+        fix = f"compare the backward of `{own.name}`{told.partition(' of its own')[2]} with the reference's"
     return Diagnosis(
         code="parting",
         port_path=path,
