@@ -130,8 +130,8 @@ def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     assert any(line.startswith("PASS") and "infer[" in line for line in lines), "the chain still runs"
     text = " ".join(done.stdout.replace("|", " ").split())
     assert "the chain FAILED at align[01]: NOT the same model: " in text
-    assert "lacks `relu` in front of `dropout` at tiny_paddle.py:29" in text
-    assert "fix apply `relu` in front of `dropout` at tiny_paddle.py:29" in text
+    assert "lacks `relu` in front of `head` at tiny_paddle.py:29" in text
+    assert "fix apply `relu` in front of `head` at tiny_paddle.py:29" in text
     assert "exit code 1" in text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cache, partial
@@ -246,8 +246,7 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
         same = results.report.stages.get("forward") is Outcome.PASS
         results.run(STEP, partial(check_steps, same=same), asked, pairs, layers)
     if asked.causes:
-        # Of eval mode the trace decides: causes are tried in the modes that the user's models have.
-        with in_mode(asked.sides, asked.models, training=True) if asked.training else nullcontext():
+        with in_mode(asked.sides, asked.models, training=asked.training):
             explain(asked, results, layers, store)
 
 

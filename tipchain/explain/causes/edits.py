@@ -13,6 +13,8 @@ from functools import partial
 from itertools import combinations, permutations
 from typing import Any
 
+import numpy as np
+
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     called,
@@ -660,12 +662,12 @@ def _made_of(tensor: object, op: Op, walk: Walk) -> set[Key]:
 
 def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield calls that are given the result of one more call of the reference's."""
-    op, extra = group[0].op, _uncast(group[0].steps[:-1])
-    if op.name != group[0].step.name or len(extra) != 1 or len(group[0].ops) != 1 or op.written is not None:
+    op, extra, alone = group[0].op, _acting(group[0].steps[:-1], walk), _acting(group[0].ops, walk)
+    if op.name != group[0].step.name or len(extra) != 1 or len(alone) != 1 or op.written is not None:
         return
     acts, makers = {}, []
     for one in group:
-        step = next(iter(_uncast(one.steps[:-1])), None)
+        step = next(iter(_acting(one.steps[:-1], walk)), None)
         place = None if step is None else _place_of_given(one.op, step, walk)
         made = None if step is None else _done(step, piece, walk)
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
@@ -673,9 +675,11 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         acts[one.op.number] = with_argument(place, made)
         makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
-    apart = len({one and one.place for one in makers}) > 1
-    beside = op if maker is None or apart else max(op, maker, key=lambda one: _likeness(one, step))
-    where = f"{'in front of' if beside is op else 'after'} {called(beside)}{place_of(beside, piece)}"
+    statement = _nearest([op], step, walk)
+    at, line = statement
+    where = f"in front of {called(group[0].ops[0])} at {at}"
+    if maker is not None and statement in maker.frames and statement not in op.frames:
+        where = f"after {called(maker)} at {at}"
     numbers = [value for value in step.settings.values() if _kind(value) == "number"]
     by = f" by {numbers[0]:.6g}" if step.name in BY and len(step.given) == 1 and numbers else ""
     how = _shown(_passed(step, walk, signature_of(_in_paddle(step, piece)))) if step.name not in OPERATORS else ""
@@ -685,7 +689,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         confirmed=True,
         acts=acts,
         message=_counted(f"it lacks `{step.said}`{by} {where}{_has(step)}", group),
-        fix=f"apply `{step.name}{how}`{by} {where}: `{beside.line}`",
+        fix=f"apply `{step.name}{how}`{by} {where}: `{line}`",
     )
 
 
@@ -694,11 +698,6 @@ def _maker_for(op: Op, place: int, takers: Sequence[Op], walk: Walk) -> Op | Non
     key = next((one for one in walk.given(op) if one[0] == id(op.args[place])), None)
     maker = walk.makers_of.get(key) if key is not None and all(one in takers for one in walk.consumers[key]) else None
     return maker if maker is not None and maker.place not in ("", op.place) else None
-
-
-def _likeness(op: Op, step: ReferenceCall) -> float:
-    """Return how far the lines of two calls read alike, from 0 to 1."""
-    return SequenceMatcher(None, SPELLINGS.sub("", op.line), SPELLINGS.sub("", step.line)).ratio()
 
 
 def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -711,14 +710,14 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
             return
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
-    where = place_of(op, piece)
+    place, line = _nearest([op], step, walk)
     yield Hypothesis(
         code="missing-call",
         name=step.name,
         confirmed=True,
         acts=acts,
-        message=_counted(f"it lacks `{step.said}` after {called(op)}{where}{_has(step)}", group),
-        fix=f"apply `{step.name}` after {called(op)}{where}: `{op.line}`",
+        message=_counted(f"it lacks `{step.said}` after {called(op)} at {place}{_has(step)}", group),
+        fix=f"apply `{step.name}` after {called(op)} at {place}: `{line}`",
     )
 
 
@@ -726,8 +725,21 @@ def _has(step: ReferenceCall) -> str:
     return f": the reference has `{step.line}`{f' at {step.place}' if step.place else ''}"
 
 
-def _uncast(calls: Sequence[Any]) -> list[Any]:
-    return [one for one in calls if one.name not in CASTING]
+def _acting(calls: Sequence[Any], walk: Walk) -> list[Any]:
+    """Return the calls that make something else of what they are given: no cast, no dropout in eval mode."""
+    found = []
+    for one in calls:
+        given, made = (
+            ([walk.values[number].array for number in numbers] for numbers in (one.given, one.made))
+            if isinstance(one, ReferenceCall)
+            else ([numpy_of(tensor) for tensor in tensors.values()] for tensors in (walk.given(one), walk.made(one)))
+        )
+        idle = len(made) == 1 and any(
+            array is not None and made[0] is not None and np.array_equal(array, made[0]) for array in given
+        )
+        if one.name not in CASTING and not idle:
+            found.append(one)
+    return found
 
 
 def _extra_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -970,13 +982,13 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F)\.|\s")
+SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F|einops)\.|\s")
 """What lines of both frameworks that do the same differ in."""
 
 
 def reading(line: str) -> str:
     """Return a line as both frameworks would write it: names of functions and settings, brackets."""
-    code = SPELLINGS.sub("", re.sub(r"\s#.*", "", line))
+    code = SPELLINGS.sub("", re.sub(r"\s#.*", "", line)).replace("'", '"')
     words = re.sub(r"[A-Za-z_]\w*", lambda word: SPOKEN.get(word[0], word[0]), code)
     return re.sub(r",\)", ")", words.translate(BRACKETS))
 
@@ -994,6 +1006,8 @@ def _statements(
     Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
     the innermost, or ``outermost``, statement that reads otherwise.
     """
+    if step is not parting.step and op is parting.op:  # a call too few
+        return _nearest([op, *walk.layout_before(parting.ops)], step, walk), place_and_line(step.frames)
     taken, wanted = walk.stretch(parting)
     for key, takers in taken.items():
         maker, frames = walk.makers_of.get(key), takers[0].frames
@@ -1004,6 +1018,15 @@ def _statements(
     apart = [(mine, other) for mine, other in both if reading(mine[1]) != reading(other[1])]
     found = apart or both or [(place_and_line(op.frames), place_and_line(step.frames))]
     return found[-1 if outermost else 0]
+
+
+def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> tuple[str, str]:
+    """Return the statement that reads most like the reference's, of those around some calls and what makes their tensors."""
+    makers = [walk.makers_of[key] for op in ops for key in walk.given(op) if key in walk.makers_of]
+    level, wanted = len(step.frames), reading(step.line)
+    every = dict.fromkeys(op.frames[-level] for op in (*ops, *makers) if 0 < level <= len(op.frames))
+    every = every or dict.fromkeys(frame for op in (*ops, *makers) for frame in op.frames)
+    return max(every, key=lambda frame: SequenceMatcher(None, reading(frame[1]), wanted).ratio(), default=("", ""))
 
 
 def _telling(
@@ -1020,7 +1043,12 @@ def _telling(
     for one, other in zip(mine, others, strict=False):
         if one.name != other.name:
             break
-        if reading(one.line) != reading(other.line) or _shapes(one, walk) != _reference_shapes(other, walk):
+        shapes = [list(made.shape) for made in walk.made(one).values()]
+        same = shapes == [
+            list(array.shape) for array in (walk.values[at].array for at in other.made) if array is not None
+        ]
+        right = same and all(walk.matched[key] for key in walk.made(one))
+        if not (right or (same and reading(one.line) == reading(other.line))):
             return one, other
     if reading(op.line) != reading(step.line):
         return op, step
@@ -1032,20 +1060,7 @@ def _telling(
         alone = [one for one in ours if one.name in CASTING and reading(one.line) not in known]
     if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
-    if missed and not alone:
-        makers = [walk.makers_of[key] for one in (op, *mine) for key in walk.given(one) if key in walk.makers_of]
-        return max([*mine, op, *makers], key=lambda one: _likeness(one, missed[0])), missed[0]
     return (alone or [op])[0], (missed or [step])[0]
-
-
-def _shapes(op: Op, walk: Walk) -> list[list[int]]:
-    """Return the sizes of what a call makes, in any order of axes."""
-    return [sorted(one.shape) for one in walk.made(op).values()]
-
-
-def _reference_shapes(step: ReferenceCall, walk: Walk) -> list[list[int]]:
-    arrays = (walk.values[one].array for one in step.made)
-    return [sorted(one.shape) for one in arrays if one is not None]
 
 
 def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:

@@ -262,10 +262,11 @@ def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
         cut = len(outputs) - max(1, len(outputs) // 3)
         halves = [(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])]
         yield replace(given, batches=halves) if len(outputs) > 2 else given
-        if outputs.ndim == 2 and outputs.shape[1] > 1 and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
+        classifies = outputs.ndim == 2 and outputs.shape[1] > 1 and labels.size == len(outputs)
+        if classifies and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
             column = [-1, *labels.shape[1:]]
             made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1]).batches()]
-            yield from [Probe(name="outputs made to tell", batches=made)] if labels.size == len(outputs) else []
+            yield Probe(name="outputs made to tell", batches=made)
     yield from _alike((outputs, labels))
 
 

@@ -364,7 +364,8 @@ def callers(framework: str = "paddle") -> Frames:
     found: list[tuple[str, str]] = []
     while frame is not None:
         file = frame.f_code.co_filename
-        own = Path(file).parent in _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON
+        library = any(f"{os.sep}{one}{os.sep}" in file for one in (framework, "einops"))
+        own = Path(file).parent in _OWN or library or Path(file).parent == _PYTHON
         if not own and Path(file).is_relative_to(_HERE):
             break
         if not own:
