@@ -164,7 +164,7 @@ def missing_files(
     """
     old = frozenset(before.values())
     found: list[Missing] = []
-    told: set[str] = set()
+    told: set[str] = set()  # folders whose files have been named, which is done once
     for one in leaves:
         if one.in_log:
             continue
@@ -178,10 +178,6 @@ def missing_files(
 def _why_missing(
     patterns: Sequence[str], root: Path, old: frozenset[Stamp], start: Stamp | None, told: set[str]
 ) -> str:
-    """Return "" if one match of one pattern is fresh, else what is wrong with those that are there.
-
-    ``told`` are the folders whose files have been named: they are named once.
-    """
     problems = []
     for pattern in patterns:
         for path in matches(pattern, root):
@@ -202,16 +198,11 @@ def _why_missing(
     if folder in told:
         return f"{missing} is not there either"
     told.add(folder)
-    return f"{missing} is not in {os.path.normpath(folder)}, which contains {_held(root / folder)}"
-
-
-def _held(folder: Path) -> str:
-    """Return what a folder holds, the newest files first."""
-    held = [path for path in islice(folder.rglob("*"), LOOKED_AT) if path.is_file()]
+    held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
     held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
-    shown = ", ".join(os.path.relpath(path, folder) for path in held[:MOST_HELD])
+    shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD]) or "no file"
     more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
-    return f"{shown or 'no file'}{more}"
+    return f"{missing} is not in {os.path.normpath(folder)}, which contains {shown}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
