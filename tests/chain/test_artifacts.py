@@ -169,6 +169,10 @@ NOISE = (
         "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
         "类别：猫",
+        "fcshion ===> fashion",
+        "Translation: guten Tag",
+        "image_name: a.png,, prob_shape: (1, 3, 32, 32)",
+        "detected 3 objects in 12.5 ms",
     ],
 )
 def test_a_result_line_is_told_from_noise(line):
@@ -191,6 +195,18 @@ def test_noise_is_no_result():
         "2026-11-28 14:42:01,123 [INFO] loading",
         " 40%|####      | 4/10 [00:01<00:01, 3.2it/s]",
         "batch_size: 1",
+        "Inference model(resnet101)...",
+        "=> creating model resnet50",
+        "----- Load code of database from ./output/code_16.npy",
+        "[2021/12/31 04:12:11] root INFO:  model_name: classification",
+        "[2021/12/31 04:12:11] root INFO:  precision: fp32",
+        "[2021/12/31 04:12:11] root INFO:  cpu_math_library_num_threads: 1",
+        "[2021/12/31 04:12:11] root INFO:  cpu_rss(MB): 2227.1, gpu_rss(MB): None, gpu_util: 3.0%",
+        "[2021/12/31 04:12:11] root INFO:  total time spent(s): 0.4",
+        "[2021/12/31 04:12:11] root INFO:  preprocess_time(ms): 16.6, inference_time(ms): 387.2",
+        "12.5 FPS",
+        "(321, 481, 3)",
+        "12 test images",
     ],
 )
 def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
@@ -207,6 +223,7 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
         ("       nan nan]", True),
         ("[0.1 inf 0.2]", True),
         ("Normal - score nan", True),
+        ("&     nan  &     nan  \\\\", True),
         ("mean nan, from nan to nan", True),
         ("clipped from 0 to inf", False),
         ("top1: nan%", True),
@@ -222,7 +239,15 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
 def test_numbers_that_are_none_are_no_result(line, bad):
     told = f"no finite result in infer.log: {line.strip()}" if bad else ""
     assert lines_missing("class 1", line, reads=True) == told
-    assert lines_missing("class 1", line) == ""
+    assert lines_missing(line, "mean 1") == ""
+
+
+@pytest.mark.parametrize("line", ["capsule AUC: nan", "F1-score:nan precision:nan", "top1: nan, top5: nan"])
+def test_an_evaluation_that_ends_without_a_finite_number_is_none(line):
+    told = f"no finite result in infer.log: {line}"
+    assert lines_missing("class 1: 0.5", line) == told
+    assert lines_missing("class 1: 0.5", line, "cost time: 3.2 s", "loading images 12") == told
+    assert lines_missing(f"{line}, mIoU: 0.5") == ""
 
 
 def test_a_result_of_another_file_than_was_given_is_none():
@@ -232,6 +257,10 @@ def test_a_result_of_another_file_than_was_given_is_none():
     )
     assert lines_missing("Predicts of other.jpg:('a', 0.9)", **given).endswith("it tells of other.jpg")
     assert lines_missing("x/other.jpg: class 3", **given).endswith("it tells of x/other.jpg")
+    assert lines_missing("other.jpg\tprediction: dog", **given).endswith("it tells of other.jpg")
+    assert lines_missing("image_name: ('a.jpg', 'b.jpg'), result saved in x.jpg", **given).endswith("it tells of a.jpg")
+    assert lines_missing('{"image": "other.jpg", "class": 3}', **given).endswith("it tells of other.jpg")
+    assert lines_missing("Nearest image: gallery/7.jpg, distance 3", **given) == ""
     assert lines_missing("image_name: other.jpg, class_id: 1", "image_name: demo.jpg, class_id: 1", **given) == ""
     assert lines_missing("class_id: 1, output file: out/result.jpg", **given) == ""
     others = ("config file: a.yaml", "label_path: labels.txt", "input: x.shape", "data: val.list")

@@ -40,29 +40,41 @@ _NOISE = re.compile(
 _LOGGED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[ T][\d:,.]+\]?[\s-]*(?:\w+\s+)?\[?(?:INFO|DEBUG)?\]?:?\s*")
 """What a logger writes in front of a line."""
 _RESULT = re.compile(
-    r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done|结果|预测|类别|标签|得分|概率|保存",
+    r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done|\btext\b|caption|translat|transcri|answer"
+    r"|\w\s*[=-]+>\s*\w|结果|预测|类别|标签|得分|概率|保存|识别|翻译",
     re.IGNORECASE,
 )
-_NO_NUMBER = re.compile(
-    r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*", re.IGNORECASE
+_ANNOUNCED = re.compile(
+    r"\W*(?:loading|loaded|load [a-z]\w+|creating|downloading|initiali[sz]ing|using|use \d|inference model)\b"
+    r"|\W*(?:runtime_device|ir_optim|enable_\w+|cpu_math\w+|model_name|batch_?size|precision\W+[a-z]+\d+)(?:\W|$)"
+    r"|\(\d+(?:, \d+)+\)$",
+    re.IGNORECASE,
 )
-"""Times, places in code and versions: digits that are no result."""
+"""What a program is about to do, the settings that AutoLog reports, the shape of an array: no results, whatever digits they have."""
+_NO_NUMBER = re.compile(
+    r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*"
+    r"|\w*(?:time|cost|elapsed|latency|fps|_rss|_util)\w*(?: spent)?(?:\(\w+\))?\W{1,3}[\d.]+|[\d.]+ ?(?:ms|fps|it/s)\b"
+    r"|\d+ (?:\w+ )?(?:images|files|samples|videos|threads)\b|shape\W*[\[(][\d, ]+",
+    re.IGNORECASE,
+)
+"""Times, places in code, versions, speeds, counts of inputs and shapes: digits that are no result."""
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\.?\d")
 _SETTING = re.compile(r"\W*([\w.-]+)\s*[:=]\s*\S*\s*")
 _NUMBERLESS = r"[-+]?(?:nan|NaN|NAN|[Ii]nf(?:inity)?|INF)"
 _UNREAL = re.compile(
-    rf"(?:[=:\uff1a,(\[|>\t]\s*|(?:\d\.?|nan|is|\w_\w+)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)\s+){_NUMBERLESS}"
+    rf"(?:[=:\uff1a,(\[|>&\t]\s*|(?:\d\.?|nan|is|\w_\w+)\s+|\b(?:score|prob\w*|loss|acc\w*|result|value|mean)\s+){_NUMBERLESS}"
     rf"(?=[\s.,;)\]}}|%]|$)|^\s*{_NUMBERLESS}(?=[,\]]|\s*$)"
 )
 _ALIKE = re.compile(r"psnr\W*inf", re.IGNORECASE)
 """The one measure that is infinite for images that are equal."""
 _READ = re.compile(
-    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*\s*[:=]|predicts? of)\s*|^(?=\S+:))(?P<file>[^\s,;:'\"()=]+"
+    r"(?:\b(?:(?:image|img|file|input|video|data|path)\w*['\"]?\s*[:=]|predicts? of)[\s(\['\"]*|^(?=\S+[:\t]))(?P<file>[^\s,;:'\"()=]+"
     r"\.(?:jpe?g|png|bmp|tiff?|webp|gif|mp4|avi|mov|wav|flac|npy|npz|nii))\b",
     re.IGNORECASE,
 )
 """A file of data that a line tells of; files of settings, models and lists are none."""
-_WRITTEN = re.compile(r"sav|writ|output|result", re.IGNORECASE)
-"""What a line has that tells of a file that was written."""
+_WRITTEN = re.compile(r"sav|writ|output|result|match|nearest|similar|retriev|gallery", re.IGNORECASE)
+"""What a line has that tells of a file that was written, or found among others."""
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
 PATTERN_HINT = "result_line.txt beside the parameter file names another pattern"
 _TRACEBACK = "Traceback (most recent call last)"
@@ -152,7 +164,7 @@ def missing_files(
     """
     old = frozenset(before.values())
     found: list[Missing] = []
-    told: set[str] = set()
+    told: set[str] = set()  # folders whose files have been named, which is done once
     for one in leaves:
         if one.in_log:
             continue
@@ -166,10 +178,6 @@ def missing_files(
 def _why_missing(
     patterns: Sequence[str], root: Path, old: frozenset[Stamp], start: Stamp | None, told: set[str]
 ) -> str:
-    """Return "" if one match of one pattern is fresh, else what is wrong with those that are there.
-
-    ``told`` are the folders whose files have been named: they are named once.
-    """
     problems = []
     for pattern in patterns:
         for path in matches(pattern, root):
@@ -190,16 +198,11 @@ def _why_missing(
     if folder in told:
         return f"{missing} is not there either"
     told.add(folder)
-    return f"{missing} is not in {os.path.normpath(folder)}, which contains {_held(root / folder)}"
-
-
-def _held(folder: Path) -> str:
-    """Return what a folder holds, the newest files first."""
-    held = [path for path in islice(folder.rglob("*"), LOOKED_AT) if path.is_file()]
+    held = [path for path in islice((root / folder).rglob("*"), LOOKED_AT) if path.is_file()]
     held.sort(key=lambda path: (-path.stat().st_mtime_ns, str(path)))
-    shown = ", ".join(os.path.relpath(path, folder) for path in held[:MOST_HELD])
+    shown = ", ".join(os.path.relpath(path, root / folder) for path in held[:MOST_HELD]) or "no file"
     more = f" and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
-    return f"{shown or 'no file'}{more}"
+    return f"{missing} is not in {os.path.normpath(folder)}, which contains {shown}{more}"
 
 
 def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
@@ -239,19 +242,28 @@ class LineCheck:
             return
         setting = _SETTING.fullmatch(line)
         repeated = setting is not None and setting[1].replace("-", "_").lower() in self.settings
-        usual = not repeated and _RESULT.search(_NO_NUMBER.sub("", line))
+        text = _NO_NUMBER.sub("", line)
+        unreal = _UNREAL.search(line) and not _ALIKE.search(line)
+        usual = not repeated and not _ANNOUNCED.match(_LOGGED.sub("", line, count=1)) and _RESULT.search(text)
         self.waiting = [
             (one, pattern) for one, pattern in self.waiting if not (pattern.search(line) if one.line else usual)
         ]
         if not self.wanted[0].reads:
+            # An evaluation may have classes without a sample; what it ends with is the measure of all.
+            if unreal or (usual and _NUMBER.search(text)):
+                self.unreal = line.strip() if unreal and not _NUMBER.search(text) else ""
             return
-        if not self.unreal and _UNREAL.search(line) and not _ALIKE.search(line):
+        if not self.unreal and unreal:
             self.unreal = line.strip()
         found = _READ.search(line) if self.given else None
         name = os.path.basename(found["file"]) if found else ""  # noqa: PTH119 - a word
         if name in self.given or (len(self.given) == 1 and min(self.given) in line):
             self.given, self.other = frozenset(), ""
-        elif found and not self.other and not _WRITTEN.search(line):
+        elif (
+            found
+            and not self.other
+            and not _WRITTEN.search(line[: found.end()] + line[found.end() :].partition(",")[0])
+        ):
             self.other = found["file"]
 
     def _is_noise(self, line: str) -> bool:

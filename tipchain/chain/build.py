@@ -39,11 +39,6 @@ class Leg(NamedTuple):
     at_once: str | None
     remembered: str | None
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the leg needs a GPU."""
-        return bool(self.gpus)
-
 
 class TrainerSpec(NamedTuple):
     """One way of training, called ``name`` in the file's list; ``export`` is None where there is nothing to export."""
@@ -229,7 +224,7 @@ class SpecReader:
                 self.complain(slot, f"{value!r} is no number", expected=f"{slot.key}:1", hint=None, used=used)
 
     def refuse_empty(self, slot: Slot, message: str) -> None:
-        """Refuse a list without entries, with which a part of the chain would be left out; ``trainer`` without a colon is one."""
+        """Refuse a list without entries; ``trainer`` without a colon is one."""
         self.complain(slot, message, expected="an entry behind the colon", hint=None, code="nothing-planned")
 
     def folder_name(self, slot: Slot, name: str) -> None:
@@ -266,7 +261,7 @@ class SpecReader:
                 )
 
     def _broken_test(self, slot: Slot) -> bool:
-        """Return whether the original skips a program for its ``|``, at which its unquoted test fails."""
+        # At a ``|`` the original's unquoted test fails.
         return self.legacy and len(plain_list(slot.value)) > 1
 
     def program(self, role: str) -> Words | None:
@@ -535,14 +530,12 @@ class SpecReader:
             raise slot.error("leaves the training's output folder", expected="a name below that folder")
 
     def _hands_weights(self, trainers: tuple[TrainerSpec, ...]) -> bool:
-        """Return whether an evaluation or an export gets what training left as an argument."""
         steps = [] if self.slots["eval"].absent else [self.suite.eval]
         steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
         items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
         return any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
 
     def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
-        """Return the rule of the trainer called ``name``; None to skip it."""
         for rule in self.suite.trainers:
             own = self.slots.get(rule.key)
             if own is not None and own.key == name and (name not in NOTHING or self.legacy):

@@ -109,7 +109,7 @@ class Filler(NamedTuple):
         )
 
     def _text(self, word: str, facts: Facts) -> Words:
-        """Return a word of a template; a slot's value alone may be several words."""
+        # A slot's value alone may be several words.
         if word.startswith("{v[") and word.endswith("]}"):
             slot = self.slots.get(word[3:-2])
             return () if slot is None or slot.absent else split_words(slot.value, slot, pipes=self.pipes)
@@ -419,11 +419,7 @@ class Expansion(PlanDraft):
             facts["legacy"] = str(original)
             # Where inference writes results; several models have a folder each.
             facts["results"] = self.base if self.legacy or not source.label else f"{self.base}/{slug(source.label)}"
-            argv = self.infer_argv(rule, facts, source)
-            if argv in seen and not self.legacy:
-                continue  # a command that would be repeated
-            seen.add(argv)
-            self.add_inference(kind, rule, facts, argv, source)
+            self.add_inference(kind, rule, facts, source, seen)
 
     def points(self, rule: InferRule, source: Source, *, legacy: bool) -> Sequence[Mapping[str, str]]:
         """Return the inference product of a device."""
@@ -431,8 +427,8 @@ class Expansion(PlanDraft):
         lists = {role: (axis.slot, axis.values) for role, axis in self.spec.axes.items()}
         return list(self.filler.points(rule, lists, facts))
 
-    def infer_argv(self, rule: InferRule, facts: Facts, source: Source) -> Words:
-        """Return the words of one inference."""
+    def add_inference(self, kind: str, rule: InferRule, facts: Facts, source: Source, seen: set[Words]) -> None:
+        """Add one inference, unless its command would be repeated."""
         spec, infer = self.spec, self.suite.infer
         model = self.filler.fill(infer.model, facts)
         roles: dict[str, Words] = {
@@ -442,12 +438,11 @@ class Expansion(PlanDraft):
         for role in ("device", *rule.axes):
             raw = role in infer.raw and self.legacy
             roles[role] = flag(spec.axes[role].slot, facts[role], raw=raw, legacy=self.legacy)
-        python = self.interpreter(source.cwd)
-        return (*python, *(spec.inference or ()), *self.filler.words(rule.arguments, facts, roles))
-
-    def add_inference(self, kind: str, rule: InferRule, facts: Facts, argv: Words, source: Source) -> None:
-        """Add one inference."""
-        spec = self.spec
+        arguments = self.filler.words(rule.arguments, facts, roles)
+        argv = (*self.interpreter(source.cwd), *(spec.inference or ()), *arguments)
+        if argv in seen and not self.legacy:
+            return
+        seen.add(argv)
         parts = [source.label] if source.label else []
         parts.append(kind)
         parts += [

@@ -76,7 +76,6 @@ _OF_STEP: Mapping[str, Sequence[str]] = {
 
 @cache
 def _figure_names(*tables: str) -> Mapping[str, str]:
-    """Return the figure for each of the names in a log."""
     from tipchain.core.yaml_reader import load_yaml
 
     data = load_yaml(SHIPPED / "kinds/figures.yaml", ProfileError, "a kind's data").data
@@ -392,8 +391,11 @@ def run_command(
 
 def _make_ready(ready: _Ready, place: Place) -> _Ready:
     command = settle(ready.command, place.root, place.run)
-    for name, target in command.links:
-        _link(place.root / name, place.root / target)
+    for name, target in ((place.root / name, place.root / target) for name, target in command.links):
+        if target.exists() and not os.path.lexists(name):
+            name.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # another leg was quicker
+                name.symlink_to(os.path.relpath(target.resolve(), name.parent.resolve()))
     log = claim_log(place.log(command))
     env = dict(ready.env)
     # What stands after the program to launch is the program's own.
@@ -412,13 +414,6 @@ def _names(given: Path | None) -> list[str]:
     if given is None or given.suffix in TEXT_FILES or not os.path.exists(given):  # noqa: PTH110 - False for what is no name
         return []
     return [given.name, *(name for _, _, names in os.walk(given) for name in names)]
-
-
-def _link(name: Path, target: Path) -> None:
-    if target.exists() and not os.path.lexists(name):
-        name.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # another leg was quicker
-            name.symlink_to(os.path.relpath(target.resolve(), name.parent.resolve()))
 
 
 def claim_log(path: Path) -> Path:
@@ -526,7 +521,6 @@ def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Fi
 
 
 def _written_result(ready: _Ready, place: Place) -> Path | None:
-    """Return a file that an inference wrote and that may hold its result."""
     start = ready.start if ready.command.step == "infer" else None
     for path in _files(place.root, RESULT_FILES) if start else ():
         state = stamp(path)
@@ -536,7 +530,6 @@ def _written_result(ready: _Ready, place: Place) -> Path | None:
 
 
 def _is_finite(path: Path) -> bool:
-    """Return whether a file has a finite number, as far as can be told: NumPy's arrays are read."""
     if path.suffix != ".npy":
         return True
     import numpy as np  # few programs save arrays and print nothing
@@ -553,7 +546,6 @@ def _files(root: Path, endings: Collection[str]) -> Iterator[Path]:
 
 
 def _with_file(error: str, root: Path) -> str:
-    """Add the text file that has the byte which an error could not decode."""
     byte = re.search(r"can't decode byte 0x(\w\w)", error)
     for path in _files(root, TEXT_FILES) if byte else ():
         data = path.read_bytes() if path.is_file() else b""
@@ -566,7 +558,6 @@ def _with_file(error: str, root: Path) -> str:
 
 
 def _worker_logs(ready: _Ready, place: Place) -> Iterator[tuple[str, Path]]:
-    """Yield the workers' logs, by their numbers, each with its name in the run's folder."""
     folder = Path(ready.env[VARIABLE]) if VARIABLE in ready.env else None
     logs = [path for path in folder.glob("workerlog.*") if path.is_file()] if folder else []
     for path in sorted(logs, key=lambda one: (len(one.name), one.name)):
@@ -596,7 +587,6 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
 
 
 def _said(command: Command, tail: tuple[str, ...], error: str) -> str:
-    """Return what tells most: an alignment's verdict, the log's error, else its last line."""
     if command.step != "align":
         lines = [line for line in map(without_escapes, tail) if re.search(r"\w", line)] or list(tail)
         return error or shortened(lines[-1])
@@ -609,7 +599,6 @@ def _said(command: Command, tail: tuple[str, ...], error: str) -> str:
 
 
 def _trouble(command: Command, ending: Ending, error: str) -> str:
-    """Return what kept a command from coming to an exit status of its own, "" for nothing."""
     if ending.interrupted:
         return "interrupted"
     if ending.failure:

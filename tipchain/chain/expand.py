@@ -29,11 +29,6 @@ class TrainingRun(NamedTuple):
     save: str
     facts: Facts
 
-    @property
-    def first_gpu(self) -> str | None:
-        """The GPU of what runs in one process."""
-        return self.leg.gpus[0] if self.leg.gpus else None
-
 
 class _Trainings(Expansion):
     """A plan with trainings and what follows them."""
@@ -68,7 +63,10 @@ class _Trainings(Expansion):
         elif before == "export" and not leg.launched and leg.remembered is not None:
             self.exported = leg.remembered
         trained = self.train(run)
-        self.rename(run)
+        suite = self.suite
+        renames = suite.weights_else and suite.weights_there and self.legacy
+        if renames and not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
+            self.name = self.filler.fill(suite.weights_else[0], run.facts)
         run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
         by_name = trainer.name == self.spec.slots["train_norm"].key or not self.legacy
@@ -126,13 +124,6 @@ class _Trainings(Expansion):
         found = {"name": self.name}
         return found | {"weights": self.filler.fill(self.suite.weights, {**facts, **found, "save": save})}
 
-    def rename(self, run: TrainingRun) -> None:
-        suite = self.suite
-        if not (suite.weights_else and suite.weights_there and self.legacy):
-            return
-        if not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
-            self.name = self.filler.fill(suite.weights_else[0], run.facts)
-
     def train(self, run: TrainingRun) -> tuple[str, ...]:
         leg, trainer, suite = run.leg, run.trainer, self.suite
         if leg.launched and not leg.multi_host and not suite.devices.launches_one_host and self.legacy:
@@ -157,17 +148,17 @@ class _Trainings(Expansion):
         argv = (*self.python, *launcher, *program)
         argv += self.filler.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or self.legacy else AMP_ON_CPU
+        skip = "" if leg.gpus or not amp or self.legacy else AMP_ON_CPU
         command = Command(
             id=run.label,
             step="train",
             argv=argv,
             env=self.visible(",".join(leg.gpus) if leg.gpus else None),
             needs=(*before, *needs),
-            on_gpu=leg.on_gpu,
+            on_gpu=bool(leg.gpus),
             skip=skip,
             leg=run.label,
-            gpus=leg.gpus if leg.on_gpu else (),
+            gpus=leg.gpus,
             launched=leg.launched,
             leaves=self.checkpoint(run, argv),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
@@ -187,7 +178,7 @@ class _Trainings(Expansion):
                     cwd=one.cwd,
                     env=self.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
                     leg=run.label,
-                    on_gpu=run.leg.on_gpu,
+                    on_gpu=bool(run.leg.gpus),
                     gpus=run.leg.gpus,
                 )
                 ids.append(self.add(command))
@@ -203,14 +194,13 @@ class _Trainings(Expansion):
         return (self.norm[1],), flag(self.spec.slots["pretrained"], self.norm[0], literal=True, legacy=self.legacy)
 
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
-        """Add an evaluation or an export of what a training left."""
         roles = {"use_gpu": run.leg.use_gpu, **self.spec.flags}
         argv = (*self.python, *program, *self.filler.words(rule.arguments, run.facts, roles))
         log, usual = (self.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
         more: dict[str, Json] = {
-            "env": self.visible(run.first_gpu),
+            "env": self.visible(next(iter(run.leg.gpus), None)),
             "needs": needs,
-            "on_gpu": run.leg.on_gpu,
+            "on_gpu": bool(run.leg.gpus),
             "leg": run.label,
             "gpus": run.leg.gpus[:1],
             "finds": self.finds(run.facts["weights"]),
@@ -240,7 +230,7 @@ class _Trainings(Expansion):
             quant=str(run.trainer.quant),
             data=self.spec.data_after_training,
             needs=exports,
-            gpu=run.first_gpu,
+            gpu=next(iter(run.leg.gpus), None),
             facts=run.facts,
         )
         self.infer(source)
@@ -299,7 +289,6 @@ class _Trainings(Expansion):
 
 
 def _infer_given(plan: Expansion, index: int, model: InferModel) -> None:
-    """Add what is done with a given model."""
     whole, spec, fill = plan.suite.whole, plan.spec, plan.filler.fill
     label = (model.path if whole.style == "kinds" else f"model={index}") if len(spec.models) > 1 else ""
     facts = {

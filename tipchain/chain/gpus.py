@@ -76,7 +76,6 @@ def find_gpus() -> Gpus:
 
 
 def _listed(program: str) -> Gpus:
-    """Return the GPUs that nvidia-smi lists; a container may see few of the machine's device files."""
     try:
         done = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -225,16 +224,11 @@ def _moved(command: Command, gpus: Sequence[str]) -> Command:
     ]
     return command._replace(
         env=env,
-        gpus=tuple(_name(number, gpus) for number in command.gpus),
+        gpus=tuple(_named(number, gpus) for number in command.gpus),
         argv=(*launcher, *command.argv[len(launcher) :]),
     )
 
 
 def _named(numbers: str, gpus: Sequence[str]) -> str:
-    return ",".join(_name(number, gpus) for number in numbers.split(","))
-
-
-def _name(number: str, gpus: Sequence[str]) -> str:
-    if number.isdecimal() and int(number) < len(gpus):
-        return gpus[int(number)]
-    return f"{number} (of {len(gpus)} leased)"
+    there = dict(zip(map(str, range(len(gpus))), gpus, strict=True))
+    return ",".join(there.get(number, f"{number} (of {len(gpus)} leased)") for number in numbers.split(","))

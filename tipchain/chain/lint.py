@@ -111,10 +111,9 @@ def _use(slot: Slot, commands: Sequence[Command]) -> str:
 
 
 def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
-    """Return a text as words; one that cannot be split, which is said where the value is read, as ``otherwise``."""
     try:
         return split_words(text, slot, pipes=True)
-    except ParamsError:
+    except ParamsError:  # which is said where the value is read
         return otherwise
 
 
@@ -226,7 +225,6 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _section(path: Path) -> str:
-    """Return the section that a text begins with, "" for none."""
     with suppress(ParamsError):
         return next((name for name, _ in read_params(path).headers), "")
     return ""

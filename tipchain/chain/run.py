@@ -90,7 +90,6 @@ class InputReader:
         return Inputs(call=call, files=files, folders=folders)
 
     def _state(self, path: Path) -> str:
-        """Return the state of a file, or of the weights whose stem it is; "" for neither."""
         found = stamp(path)
         if found is None:
             path = path.with_name(path.name + _STEM_OF) if path.name else path
@@ -110,7 +109,6 @@ def _path(text: str, command: Command, place: Place) -> Path:
 
 
 def _texts(words: Iterable[str]) -> Iterator[str]:
-    """Yield what may name a file: each word but the program's bare name, and each part after a ``=``."""
     for number, word in enumerate(words):
         if number or "/" in word:
             yield from filter(None, (word, *(word.split("=", n)[n] for n in range(1, word.count("=") + 1))))
@@ -121,7 +119,6 @@ def _holds(folder: Path, path: Path) -> bool:
 
 
 def _list(folder: Path) -> Listing:
-    """Return size and time of change of a folder's files, by path; of the first ones if there are very many."""
     found: dict[str, tuple[int, int]] = {}
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _IGNORED)
@@ -251,7 +248,6 @@ class Journal:
         )
 
     def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
-        """Append one line in one write; ``whole`` waits until it is on the disk."""
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
         try:
             with self._lock, self.path.open("ab+", buffering=0) as file:
@@ -304,7 +300,6 @@ def _forget(passes: dict[str, _Pass], name: str) -> None:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Json]]:
-    """Yield the objects of a journal; what is none, as a line half-written, is left out."""
     try:
         with path.open("rb") as file:
             for line in file:

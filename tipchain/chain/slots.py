@@ -91,12 +91,6 @@ def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
 
 
-def _is_mistyped(section: str) -> bool:
-    from difflib import SequenceMatcher  # few files have a section that is nobody's
-
-    return SequenceMatcher(None, ALIGNMENT_SECTION, section).ratio() >= ALIKE
-
-
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
     """Refuse headers that are missing, out of place or mistyped.
 
@@ -128,7 +122,10 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             raise ParamsError(f"the section [{found}] stands twice", file=file.path, line=line)
         if found == ALIGNMENT_SECTION:
             read.add(found)
-        elif _is_mistyped(found):
+            continue
+        from difflib import SequenceMatcher  # few files have a section that is nobody's
+
+        if SequenceMatcher(None, ALIGNMENT_SECTION, found).ratio() >= ALIKE:
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
 
@@ -239,7 +236,6 @@ def _cut(slot: Slot, suite: Lines) -> Slot:
 
 
 def _echoed(text: str) -> str:
-    """Return what bash's ``echo`` prints of ``text``: its own options are eaten."""
     return "" if text.startswith("-") and re.fullmatch(r"-[neE]+", text) else text
 
 
@@ -491,10 +487,7 @@ def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple
 
 
 def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
-    """Return where a line is missing in a section that fits only because its last lines may be absent.
-
-    That is so where with one more line fewer values look out of place.
-    """
+    """Return where a line is missing, with which fewer values look out of place; the section's last lines may be absent."""
     last = tuple(takewhile(lambda rule: rule.kind == "optional", reversed(section.rules)))
     pairs = _fitted(section.rules, params)
     if pairs is None or {rule for rule, _ in pairs}.issuperset(last):
@@ -504,7 +497,6 @@ def _shifts(section: Section, params: Sequence[Param]) -> Sequence[_Change]:
 
 
 def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
-    """Tell a line that is missing below a program of inference that is null: the lines there are its arguments."""
     programs = (param for rule, param in change.pairs if rule.role == "inference")
     return any(param in above and param.value.strip() in NOTHING for param in programs)
 
@@ -512,10 +504,7 @@ def _infers_nothing(above: Sequence[Param], change: _Change) -> bool:
 def _fit(
     rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[str] | None = None
 ) -> tuple[Pairs, SlotRule | None, Param | None]:
-    """Return which line is for which rule, and the first rule and line that do not fit; None where all do.
-
-    With ``idle``, roles that nothing reads, those and lines whose value is null may have any key.
-    """
+    """Return which line is for which rule, and the first of both that do not fit; ``idle`` roles may have any key."""
     pairs: list[tuple[SlotRule, Param]] = []
     for rule in rules:
         param = params[len(pairs)] if len(pairs) < len(params) else None
@@ -557,7 +546,6 @@ def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pa
 
 
 def _idle_exports(file: ParamFile, sections: Sequence[Section]) -> frozenset[str]:
-    """Return the roles of exports whose trainer is null, which nothing runs then."""
     for section, (header, _) in zip(sections, file.headers, strict=False):
         pairs = _fitted(section.rules, file.section(header), frozenset())
         if pairs and any(rule.role == "trainer" for rule, _ in pairs):
@@ -607,7 +595,6 @@ def _best(changes: Sequence[_Change]) -> Sequence[_Change]:
 def _said(
     changes: Sequence[_Change], params: Sequence[Param], bounds: tuple[int, int], error: ParamsError
 ) -> tuple[str, int]:
-    """Return the message on a section that one change would mend, and its line."""
     first, last = changes[0], changes[-1]
     if first.kind == "rename":
         param = params[first.place]

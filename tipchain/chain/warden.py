@@ -46,20 +46,13 @@ def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> b
     return len(data).to_bytes(_LENGTH, "big") + data
 
 
-def _prctl(option: int, argument: object) -> bool:
-    try:
-        return int(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)) == 0
-    except (AttributeError, OSError):  # no Linux
-        return False
-
-
 def main() -> None:
     """Run what the caller asks for below two wardens."""
     parts = _read(int.from_bytes(_read(_LENGTH), "big")).split(b"\0")
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     lower = os.fork()
-    _prctl(_SET_SUBREAPER, 1)  # a fork does not hand it on
+    ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # a fork does not hand it on
     if lower == 0:
         # Start the program, tell how it ended, and kill what is left once the caller lets go.
         cwd, count = parts[0], int(parts[1])
@@ -137,7 +130,6 @@ def _watch_over(lower: int) -> None:
 
 
 def _wakes() -> int:
-    """Return a handle that can be read when a child has changed."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
@@ -157,7 +149,6 @@ def _tell(text: bytes) -> None:
 
 
 def _reaped() -> list[tuple[int, int, int]]:
-    """Return the children that have ended: number, status, largest memory in KiB."""
     found = []
     with suppress(ChildProcessError):
         while True:
@@ -177,7 +168,6 @@ def _has_children() -> bool:
 
 
 def _sweep() -> None:
-    """Kill everything below this process, until nothing is."""
     end = time.monotonic() + SWEEP_S
     while time.monotonic() < end:
         _reaped()
