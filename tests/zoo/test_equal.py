@@ -1,4 +1,4 @@
-"""What `tipchain.align` says of each equal pair; that each is equal is measured in plain numpy (`zoo.plain`)."""
+"""What `tipchain.align` says of each equal pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import torch  # noqa: E402, F401  (before paddle)
 from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
 from zoo.clean import CLEAN  # noqa: E402
 from zoo.judged import align  # noqa: E402
-from zoo.plain import equal_gaps  # noqa: E402
 from zoo.planting import FAMILIES  # noqa: E402
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
@@ -28,17 +27,6 @@ def test_an_equal_pair_raises_no_alarm(equal):
     assert [layer.port_path for layer in report.layers if layer.at_fault] == []
     assert {outcome.value for outcome in report.stages.values()} <= {"PASS", "SKIP"}
     assert any(layer.closeness is not Closeness.NOT_COMPARABLE for layer in report.layers), "something was compared"
-
-
-@pytest.mark.parametrize("equal", CLEAN[::15], ids=lambda equal: equal.id)
-def test_some_equal_pairs_are_equal(equal):
-    assert equal_gaps(equal) == {}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("equal", CLEAN, ids=lambda equal: equal.id)
-def test_every_equal_pair_is_equal(equal):
-    assert equal_gaps(equal) == {}
 
 
 def test_the_list_is_well_formed():

@@ -26,15 +26,12 @@ from tipchain.frameworks.torch_ import TorchFramework
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 
-
 PLAIN = frozenset((str, int, float, bool, type(None)))
 """Types of most values that layers keep, none of which holds a tensor."""
-
 
 Widening = Literal["casts", "claims", "plain"]
 """How a model is run in float64: ``"casts"``: float32 that it asks for by name is float64 too; ``"claims"``: so it is, and
 its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
-
 
 Steps = tuple[tuple[int, ...], tuple[int, ...]]
 """How far a convolution goes at a time along each axis of space, and how many zeros it puts at both ends."""
@@ -176,11 +173,9 @@ class TorchSide(FrameworkSide):
 
     def switch(self, model: Model, *, training: bool) -> None:
         """Switch a module that is not in the mode, and what switches in its own way; every other layer keeps its mode."""
-        if model.training != training:
-            model.train(training)
-        for one in model.modules():
-            if type(one).train is not self.torch.nn.Module.train:  # it says which layers it keeps as they are
-                one.train(training)
+        own = [one for one in model.modules() if type(one).train is not self.torch.nn.Module.train]
+        for one in ([model] if model.training != training else []) + own:
+            one.train(training)
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""

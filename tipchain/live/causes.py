@@ -269,7 +269,6 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
 
 
 def _differs_likewise(one: Finding, other: Finding) -> bool:
-    """Tell whether two layers are built otherwise in the same way."""
     told = [
         (each.code, each.kind, each.reference, each.port, said_alike(each.fix, each.port_path)) for each in (one, other)
     ]

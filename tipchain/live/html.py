@@ -272,7 +272,9 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart | None:
             own = {
                 at: one.own
                 for at, one in enumerate(verdicts)
-                if one.closeness is closeness and one.own is not None and _in_double_alone(one) == double
+                if one.closeness is closeness
+                and one.own is not None
+                and (closeness is Closeness.ROUNDING and one.ratio is None and one.method == "float64") == double
             }
             if own:
                 kind = f"{SIGNS[closeness].slug}{' faint' if double else ''}"
@@ -280,11 +282,6 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Chart | None:
                 chart.keys.append((f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}"))
     chart.keys.append(("line unit", "one rounding to float32"))
     return chart
-
-
-def _in_double_alone(verdict: LayerVerdict) -> bool:
-    """Tell whether a layer that is as good as the reference's was not run by itself in float32."""
-    return verdict.closeness is Closeness.ROUNDING and verdict.ratio is None and verdict.method == "float64"
 
 
 class Pair(NamedTuple):

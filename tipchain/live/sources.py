@@ -179,7 +179,6 @@ NONE = "none"
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
 """The stage that a pair of callables is for, each of which rests on those before."""
 
-
 ACCEPTS = "differences that the case accepts count here; `tipchain align CASE` tells which it accepts"
 
 
