@@ -519,7 +519,12 @@ class SpecReader:
         slot = self.slots["train_model_name"]
         if self.legacy:
             return
-        if "{name}" in self.suite.weights and slot.absent and trainers and self._hands_weights(trainers):
+        # Whether an evaluation or an export gets what training left as an argument.
+        steps = [] if self.slots["eval"].absent else [self.suite.eval]
+        steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
+        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
+        hands = any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
+        if "{name}" in self.suite.weights and slot.absent and trainers and hands:
             if slot.value or self.suite.weights != "{save}/{name}":
                 raise slot.error(
                     "is needed to evaluate and export what was trained",
@@ -528,12 +533,6 @@ class SpecReader:
             self.tell("default", slot, "is empty, so evaluation and export get the folder that training writes to")
         if slot.value.startswith(("/", "~")) or ".." in slot.value.split("/"):
             raise slot.error("leaves the training's output folder", expected="a name below that folder")
-
-    def _hands_weights(self, trainers: tuple[TrainerSpec, ...]) -> bool:
-        steps = [] if self.slots["eval"].absent else [self.suite.eval]
-        steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
-        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
-        return any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
 
     def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
         for rule in self.suite.trainers:
@@ -575,12 +574,9 @@ class SpecReader:
         if not self.legacy:
             more = [part for part in more if not part.absent or not part.value]
         words = [word for part in (command, *more) for word in self.split(part)]
-        quant = rule.kind == "pact"
-        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
-
-    def _export(self, rule: TrainerRule) -> Words | None:
-        slot = self.slots.get(rule.export)
-        return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
+        own, quant = self.slots.get(rule.export), rule.kind == "pact"
+        export = None if own is None or own.absent or self._broken_test(own) else self.split(own)
+        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=export)
 
     def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.

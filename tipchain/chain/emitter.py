@@ -52,8 +52,22 @@ class Filler(NamedTuple):
     def points(
         self, rule: InferRule, lists: Mapping[str, tuple[Slot, Sequence[str]]], facts: Facts
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes."""
-        for point in limited_product({role: lists[role] for role in rule.axes}):
+        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes.
+
+        Raises:
+            ParamsError: there are more than any plan may have.
+        """
+        axes = {role: lists[role] for role in rule.axes}
+        count = math.prod(len(values) for _, values in axes.values())
+        if count > MAX_COMMANDS:
+            slot, _ = max(axes.values(), key=lambda one: len(one[1]))
+            expected, message = (
+                f"at most {MAX_COMMANDS:,}",
+                f"this list and others make {count:,} inferences with each model",
+            )
+            raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=expected)
+        for values in product(*(values for _, values in axes.values())):
+            point = dict(zip(axes, values, strict=True))
             if not any(self.holds(tests, {**facts, **point}) for tests in rule.skip):
                 yield point
 
@@ -175,21 +189,6 @@ class Source(NamedTuple):
     needs: tuple[str, ...]
     gpu: str | None
     facts: Facts
-
-
-def limited_product(lists: Mapping[str, tuple[Slot, Sequence[str]]]) -> Iterator[dict[str, str]]:
-    """Yield the combinations of the lists of some lines, by role, the first role outermost.
-
-    Raises:
-        ParamsError: there are more than any plan may have.
-    """
-    count = math.prod(len(values) for _, values in lists.values())
-    if count > MAX_COMMANDS:
-        slot, _ = max(lists.values(), key=lambda one: len(one[1]))
-        message = f"this list and others make {count:,} inferences with each model"
-        raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=f"at most {MAX_COMMANDS:,}")
-    for values in product(*(values for _, values in lists.values())):
-        yield dict(zip(lists, values, strict=True))
 
 
 class PlanDraft:

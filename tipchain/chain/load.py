@@ -335,11 +335,13 @@ def load_plan(
         notes = (told.kind.refusal,)
         return Plan(str(path), mode, "none", model="", status="", out="", run="", chain=told.kind.name, notes=notes)
     if told.kind.module:
-        from tipchain.chain.kinds.base import Request, planner
+        from importlib import import_module
+
+        from tipchain.chain.kinds.base import Request
 
         asked = {"mode": mode, "suite": suite, "legacy": legacy, "lenient": lenient, "options": options}
         request = Request(text=text, file=file, root=root, **asked)  # type: ignore[arg-type]
-        return with_notes(planner(told.kind).plan(request), *notes)
+        return with_notes(import_module(told.kind.module).plan(request), *notes)
     chosen = suite_of(file, suite, root=root, legacy=legacy)
     driver = driver_advice(chosen, root)
     if options.device is not None:

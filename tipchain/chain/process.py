@@ -214,7 +214,6 @@ class _Child:
         self.warden.wait()
 
     def follow(self, timeout_s: float | None) -> Ending:
-        """Copy the output until the program ends, the time is over or the user interrupts."""
         interrupted, timed_out = False, False
         try:
             try:
@@ -260,7 +259,6 @@ class _Child:
         return True
 
     def ended(self) -> bool:
-        """Return whether the program has ended; takes its status and memory."""
         if not self.over:
             try:
                 line = self._line()
@@ -277,7 +275,6 @@ class _Child:
         return self.over
 
     def copy(self) -> bool:
-        """Copy what the program wrote to the log; False at the end of its output."""
         try:
             data = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:
@@ -346,7 +343,6 @@ class _Child:
                     os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the living processes of this command besides its first."""
         return [] if self.alone else [pid for pid in descendants(self.lower) if pid != self.pid]
 
 

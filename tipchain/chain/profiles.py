@@ -162,7 +162,6 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
 
 
 def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, Json]]:
-    """Return the document at ``path`` and its data with the changes of some of its versions."""
     document, data = _document(path)
     for index in versions:
         data = _merge(data, data["versions"][index]["changes"])
@@ -170,11 +169,6 @@ def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, 
         own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
         document = document._replace(lines={**document.lines, **own})
     return document, data
-
-
-def text_of(value: object) -> str:
-    """Return a YAML scalar as it would stand in a parameter file."""
-    return "null" if value is None else str(value)
 
 
 def parse_layout(text: str) -> tuple[SlotRule, ...]:
@@ -260,7 +254,6 @@ class _Profile:
         return suite
 
     def read(self, kind: type[_Part], reader: Reader, /, **given: object) -> _Part:
-        """Return a part of the profile; ``given`` are fields that are read otherwise."""
         make: Json = kind
         for name, hint in _hints(make).items():
             if name not in given:
@@ -292,7 +285,8 @@ class _Profile:
             kinds, expected = LISTS.get(inner[0], (list, "a list"))
             entries = reader.value(key, kinds, expected, **dict.fromkeys(default, ()))
             entries = entries if isinstance(entries, (list, tuple, frozenset)) else [] if entries == "" else [entries]
-            entries = map(text_of, entries) if inner[0] in (str, Role) else entries
+            if inner[0] in (str, Role):
+                entries = ["null" if one is None else str(one) for one in entries]
             own = self.below(path, {str(number): one for number, one in enumerate(entries)})
             found = origin([self.value(own, number, inner[0]) for number in own.data])
         elif isinstance(given, str) and hint in (ArgumentItem, Choice):

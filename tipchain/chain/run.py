@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place, is_interpreter, run_command
@@ -150,13 +150,11 @@ FILE_NAME = "journal.jsonl"
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
+class _Pass(NamedTuple):
     """A passed command: its result, and what it rested on and left."""
 
     result: Result
-    call: str
-    inputs: Mapping[str, str]
+    inputs: Inputs
     artifacts: Mapping[str, str]
 
 
@@ -186,13 +184,7 @@ class Journal:
                 elif "inputs" not in line:
                     passes.pop(line["ended"], None)
                 else:
-                    result, inputs = parse_as(Result, line["result"], lenient=True), line["inputs"]
-                    passes[line["ended"]] = _Pass(
-                        result=result,
-                        call=inputs["call"],
-                        inputs=dict(inputs["files"]),
-                        artifacts=dict(line["artifacts"]),
-                    )
+                    passes[line["ended"]] = parse_as(_Pass, line, lenient=True)
         self._passed = passes
 
     def start(self, plan: Plan) -> None:
@@ -240,8 +232,8 @@ class Journal:
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
         now = self._reader.read(command, place)
         return (
-            now.call == earlier.call
-            and earlier.inputs.items() <= now.states().items()  # what is new may be its own output
+            now.call == earlier.inputs.call
+            and earlier.inputs.files.items() <= now.states().items()  # what is new may be its own output
             and earlier.artifacts.items() <= _artifacts(earlier.result, place).items()
             # What the plan asks for now may be more than what was asked for then.
             and earlier.result.command.leaves == command.leaves
@@ -289,11 +281,8 @@ def _identity(plan: Plan) -> dict[str, str]:
 
 
 def _forget(passes: dict[str, _Pass], name: str) -> None:
-    """Remove the pass of a command, and those that rest on it: what it leaves anew they have not seen.
-
-    An attempt may be killed when the command has passed again and before what needs it was repeated. A folder of
-    the run is no input (`tipchain.chain.run`), so nothing else would tell the next attempt.
-    """
+    # What rests on it goes, too, which has not seen what it leaves anew: an attempt may be killed before that was repeated,
+    # and a folder of the run is no input.
     passes.pop(name, None)
     for other in [key for key, one in passes.items() if name in one.result.command.needs]:
         _forget(passes, other)
@@ -335,6 +324,7 @@ class Schedule:
     """The commands of a plan that are still to come, those that run, and the results so far.
 
     Attributes:
+        legs: the commands to come, with their numbers.
         results: how commands ended, by id.
         running: ids of the commands that run.
         halt: why nothing new is started, "" while it is.
@@ -345,38 +335,29 @@ class Schedule:
         self.results: dict[str, Result] = {}
         self.running: set[str] = set()
         self.halt = ""
-        self._legs: dict[str, deque[tuple[int, Command]]] = {}
+        self.legs: dict[str, deque[tuple[int, Command]]] = {}
         for number, command in enumerate(commands, 1):
-            self._legs.setdefault(_leg(command), deque()).append((number, command))
-
-    @property
-    def done(self) -> bool:
-        """Whether every command has its result."""
-        return not self._legs
+            self.legs.setdefault(_leg(command), deque()).append((number, command))
 
     def ready(self) -> Iterator[tuple[int, Command]]:
         """Yield the commands whose turn it is, with their numbers, in the plan's order.
 
-        Each must then be started (`start`) or settled (`settle`), or is yielded again next time.
+        Each must then be put into ``running`` or settled (`settle`), or is yielded again next time.
         """
-        for number, command in sorted((leg[0] for leg in self._legs.values()), key=lambda head: head[0]):
+        for number, command in sorted((leg[0] for leg in self.legs.values()), key=lambda head: head[0]):
             free = self.halt or all(need in self.results for need in command.needs)
             if free and command.id not in self.running:
                 yield number, command
-
-    def start(self, command: Command) -> None:
-        """Take note that ``command`` runs."""
-        self.running.add(command.id)
 
     def settle(self, result: Result) -> None:
         """Take note of how a command ended, or why it is not run; its leg goes on."""
         name = result.command.id
         self.running.discard(name)
         self.results[name] = result
-        leg = self._legs[_leg(result.command)]
+        leg = self.legs[_leg(result.command)]
         leg.popleft()
         if not leg:
-            del self._legs[_leg(result.command)]
+            del self.legs[_leg(result.command)]
 
     def unstarted(self, command: Command) -> Result | None:
         """Return the result of a command whose turn it is and that cannot be run; None if it can."""
@@ -396,7 +377,7 @@ class Schedule:
 
     def stuck(self) -> Iterator[Result]:
         """Yield an ERROR for the head of every leg that waits for what cannot come before it."""
-        for leg in list(self._legs.values()):
+        for leg in list(self.legs.values()):
             command = leg[0][1]
             needs = ", ".join(need for need in command.needs if need not in self.results)
             yield _not_run(command, f"it needs {needs}, which cannot come before it", Outcome.ERROR)
@@ -426,7 +407,7 @@ def forecast(
     """
     schedule = Schedule(plan.commands, gpus, policy)
     unstarted = []
-    while not schedule.done:
+    while schedule.legs:
         turn = [command for _, command in schedule.ready()]
         for command in turn:
             known = earlier(command) if earlier and not schedule.must_repeat(command) else None
@@ -528,17 +509,15 @@ class _Runner:
         self.inbox.put(None)
 
     def run(self) -> None:
-        """Run everything; nothing that was started is left when this returns or raises."""
         with ThreadPoolExecutor(self.policy.jobs, thread_name_prefix="command") as pool:
             try:
-                while not self.schedule.done:
+                while self.schedule.legs:
                     self.step(pool)
             except BaseException:  # the observer's own: its terminal is gone
                 self.stop.ask()
                 raise
 
     def step(self, pool: ThreadPoolExecutor) -> None:
-        """Start what may start, then wait for something to happen."""
         if self.interrupted:
             self.schedule.halt = "interrupted"
         settled, waiting = False, False
@@ -564,18 +543,16 @@ class _Runner:
         return as_reused(result, command) if result else None
 
     def start(self, pool: ThreadPoolExecutor, number: int, command: Command) -> bool:
-        """Start ``command`` unless a GPU that it takes is taken; return whether it started."""
         reason = self.leases.take(self.gpus.taken_by(command), command.id)
         if reason:
             self.observer.waiting(command, number, self.total, reason)
             return False
-        self.schedule.start(command)
+        self.schedule.running.add(command.id)
         self.observer.started(command, number, self.total)
         pool.submit(self.work, command)
         return True
 
     def work(self, command: Command) -> None:
-        """Run ``command``, in a thread of the pool, and report to the inbox."""
         try:
             watch = partial(self.observer.output, command)
             if self.record is not None:
@@ -589,7 +566,6 @@ class _Runner:
             self.inbox.put((result, interrupted))
 
     def hear(self) -> None:
-        """Wait a moment for a command to end or for a signal."""
         try:
             news = self.inbox.get(timeout=LOOK_S)
         except Empty:
