@@ -71,14 +71,12 @@ class ChainSpec(NamedTuple):
 
     Attributes:
         legacy: whether these are the original's own commands, defects included.
-        model: the model's name.
         legs: the entries of the gpu list.
         by_mode: the mode's value of each list of ``mode=value``, by role; "" for none.
         flags: words of the arguments that do not depend on the run, by role.
         name: the name of the model file that training leaves.
         after: the programs between training and evaluation, None for none.
         models: the models of the modes without training.
-        axes: the inference axes by role.
         slots: the slots, for arguments whose values arise in the run.
     """
 
@@ -585,7 +583,12 @@ class SpecReader:
             ParamsError: a value is impossible.
         """
         trains = self.suite.trains(self.mode, legacy=self.legacy)
-        self._idle_keys()
+        for rule in () if self.legacy else self.suite.layout:
+            slot = self.slots.get(rule.role)
+            if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
+                self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
+            elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
+                self.tell("default", slot, "has no colon, so it has no value")
         self.quants()
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"
@@ -595,12 +598,20 @@ class SpecReader:
             if trains
             else self.whole_config()
         )
+        name, interpreter = self.slots["model_name"], self.slots["python"]
+        # It becomes a folder's; colons in the file part it from the folders above it.
+        parts = name.value.split(":") if self.suite.model_name == "folders" else [name.value]
+        for part in parts:
+            self.folder_name(name, part)
+        python = self.split(interpreter)
+        if not self.legacy and python in ((), ("null",)):
+            raise interpreter.error("names no interpreter", expected="python:python")
         return ChainSpec(
             suite=self.suite,
             legacy=self.legacy,
             mode=self.mode,
-            model=self.model_name(),
-            python=self.python(),
+            model="/".join(parts),
+            python=python,
             legs=self.legs(),
             autocasts=self.autocasts(),
             trainers=self.trainers() if trains else (),
@@ -617,29 +628,6 @@ class SpecReader:
             alignment=alignment,
             findings=tuple(self.findings),
         )
-
-    def _idle_keys(self) -> None:
-        for rule in () if self.legacy else self.suite.layout:
-            slot = self.slots.get(rule.role)
-            if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
-                self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
-            elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
-                self.tell("default", slot, "has no colon, so it has no value")
-
-    def model_name(self) -> str:
-        """Return the model's name, which becomes a folder's; with the folders above it, which colons part in the file."""
-        slot = self.slots["model_name"]
-        parts = slot.value.split(":") if self.suite.model_name == "folders" else [slot.value]
-        for part in parts:
-            self.folder_name(slot, part)
-        return "/".join(parts)
-
-    def python(self) -> Words:
-        """Return the interpreter's words."""
-        words = self.split(self.slots["python"])
-        if not self.legacy and (not words or words == ("null",)):
-            raise self.slots["python"].error("names no interpreter", expected="python:python")
-        return words
 
 
 def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:

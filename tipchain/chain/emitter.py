@@ -402,7 +402,7 @@ class Expansion(PlanDraft):
 
     def infer_on(self, kind: str, value: str, source: Source, seen: set[Words]) -> None:
         """Add the inferences on one device."""
-        rule = self.suite.infer.rules[kind]
+        rule = self.suite.infer.cpu if kind == "cpu" else self.suite.infer.gpu
         # Where no setting of the file can be passed on this device, the original's commands without them stay.
         original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
         if not points and not self.legacy:

@@ -232,7 +232,7 @@ def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
         if CONTROL.search(value):
             raise UsageError(f"--set {text!r}: a control character cannot stand in {file.path}")
         if param.line in changes:
-            raise UsageError(f"--set {text!r}: changes {file.where(param)}, as {changes[param.line][2]} does")
+            raise UsageError(f"--set {text!r}: changes {file.path}:{param.line}, as {changes[param.line][2]} does")
         changes[param.line] = (param.line, value, f"--set {text!r}")
     return tuple(changes.values())
 
@@ -428,10 +428,5 @@ def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
 
 
 def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:
-    """Return which kind of chain the file at ``path`` is, and why; a text that is no parameter file is `TRAIN_INFER`'s.
-
-    Raises:
-        ParamsError: it cannot be read.
-        UsageError: no kind is called ``chain``.
-    """
+    """Return which kind of chain the file at ``path`` is, and why; a text that is no parameter file is `TRAIN_INFER`'s."""
     return tell_kind(_parsed(read_text(path), path, legacy=True), mode, chain)

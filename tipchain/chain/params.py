@@ -47,10 +47,6 @@ class ParamFile(NamedTuple):
     headers: tuple[tuple[str, int], ...]
     params: tuple[Param, ...]
 
-    def where(self, param: Param) -> str:
-        """Return ``file:line`` of ``param``."""
-        return f"{self.path}:{param.line}"
-
     def section(self, name: str) -> tuple[Param, ...]:
         """Return the lines of the section called ``name``."""
         return tuple(param for param in self.params if param.section == name)

@@ -51,10 +51,7 @@ Watcher = Callable[[str], None]
 class Stop(threading.Event):
     """A word to running programs, heard in whichever thread waits for them, to end.
 
-    Asked once more, they go on to the next signal at once, as a second Ctrl-C does.
-
-    Attributes:
-        times: how often it was asked for.
+    Asked once more, they go on to the next signal at once, as a second Ctrl-C does; ``times`` counts.
     """
 
     def __init__(self) -> None:

@@ -50,8 +50,6 @@ NEEDED_ROLES = (
     *("infer_model", "inference", "device", "model_dir", "infer_data"),
 )
 
-# Profiles of suites: YAML files, read and checked.
-#
 # The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), or stands
 # in the checkout as ``test_tipc/tipchain_suite.yaml``.
 
@@ -111,7 +109,11 @@ def read_profile(path: Path, driver: str = "") -> Suite:
     for index in range(len(suite.versions)) if path.parent != SHIPPED else ():
         read_versions(path, (index,))  # what is wrong in a version counts though the version does not
     words = script_words(driver)
-    found = tuple(index for index, one in enumerate(suite.versions) if words and one.is_of(words))
+    found = tuple(
+        index
+        for index, one in enumerate(suite.versions)
+        if words and all(text in words for text in one.has) and not any(text in words for text in one.lacks)
+    )
     return read_versions(path, found) if found else suite
 
 

@@ -65,45 +65,6 @@ class Inputs:
         return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
 
 
-class InputReader:
-    """Reads inputs; a file whose state is unchanged is hashed once."""
-
-    def __init__(self) -> None:
-        self.hashes: dict[Stamp, str] = {}
-
-    def read(self, command: Command, place: Place) -> Inputs:
-        """Return the inputs of ``command``, planned and not yet settled, as they are now."""
-        env = place.environment(command)
-        words = command.argv
-        with suppress(UnsettledError):
-            words = settle(command, place.root, place.run).argv
-        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
-        files: dict[str, str] = {}
-        folders: dict[str, Listing] = {}
-        for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
-            path = _path(text, command, place)
-            if os.path.isdir(path):  # noqa: PTH112 - a word may be too long for a path
-                if not _holds(path, place.run) and not _holds(place.run, path):
-                    folders[text] = _list(path)
-            elif state := self._state(path):
-                files[text] = state
-        return Inputs(call=call, files=files, folders=folders)
-
-    def _state(self, path: Path) -> str:
-        found = stamp(path)
-        if found is None:
-            path = path.with_name(path.name + _STEM_OF) if path.name else path
-            found = stamp(path)
-        if found is None:
-            return ""
-        if found.size > HASHED_BYTES:
-            return f"size {found.size} changed {found.mtime_ns}"
-        if found not in self.hashes:
-            with suppress(OSError):
-                self.hashes[found] = sha256_of(path)
-        return self.hashes.get(found, "")
-
-
 def _path(text: str, command: Command, place: Place) -> Path:
     return place.root / command.cwd / text
 
@@ -161,11 +122,8 @@ class _Pass(NamedTuple):
 class Journal:
     """The journal of one run. Its methods may be called from several threads at once.
 
-    For each command that is run: `before`, then the command, then `record`.
-
-    Attributes:
-        path: the file.
-        problem: why it could not be written; "" if it could. The run goes on without.
+    For each command that is run: `before`, then the command, then `record`. ``problem`` says why it could not be written, "" if
+    it could; the run goes on without.
     """
 
     def __init__(self, run: Path) -> None:
@@ -173,7 +131,7 @@ class Journal:
         self.path = run / FILE_NAME
         self.problem = ""
         self._lock = threading.Lock()
-        self._reader = InputReader()
+        self._hashes: dict[Stamp, str] = {}  # a file whose state is unchanged is hashed once
         self._before: dict[str, Inputs] = {}
         # Commands whose latest attempt passed, by id.
         passes: dict[str, _Pass] = {}
@@ -193,7 +151,7 @@ class Journal:
 
     def before(self, command: Command, place: Place) -> None:
         """Take note of the inputs of ``command``, as planned, which is about to start."""
-        inputs = self._reader.read(command, place)
+        inputs = self.inputs_of(command, place)
         with self._lock:
             self._before[command.id] = inputs
             _forget(self._passed, command.id)
@@ -230,7 +188,7 @@ class Journal:
         return earlier.result._replace(reused=True)
 
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
-        now = self._reader.read(command, place)
+        now = self.inputs_of(command, place)
         return (
             now.call == earlier.inputs.call
             and earlier.inputs.files.items() <= now.states().items()  # what is new may be its own output
@@ -238,6 +196,38 @@ class Journal:
             # What the plan asks for now may be more than what was asked for then.
             and earlier.result.command.leaves == command.leaves
         )
+
+    def inputs_of(self, command: Command, place: Place) -> Inputs:
+        """Return the inputs of ``command``, planned and not yet settled, as they are now."""
+        env = place.environment(command)
+        words = command.argv
+        with suppress(UnsettledError):
+            words = settle(command, place.root, place.run).argv
+        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
+        files: dict[str, str] = {}
+        folders: dict[str, Listing] = {}
+        for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
+            path = _path(text, command, place)
+            if os.path.isdir(path):  # noqa: PTH112 - a word may be too long for a path
+                if not _holds(path, place.run) and not _holds(place.run, path):
+                    folders[text] = _list(path)
+            elif state := self._state(path):
+                files[text] = state
+        return Inputs(call=call, files=files, folders=folders)
+
+    def _state(self, path: Path) -> str:
+        found = stamp(path)
+        if found is None:
+            path = path.with_name(path.name + _STEM_OF) if path.name else path
+            found = stamp(path)
+        if found is None:
+            return ""
+        if found.size > HASHED_BYTES:
+            return f"size {found.size} changed {found.mtime_ns}"
+        if found not in self._hashes:
+            with suppress(OSError):
+                self._hashes[found] = sha256_of(path)
+        return self._hashes.get(found, "")
 
     def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
@@ -307,13 +297,7 @@ def _lines(path: Path) -> Iterator[dict[str, Json]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How a plan shall be run.
-
-    Attributes:
-        jobs: number of commands of different legs that may run at once.
-        require_gpu: whether a GPU that is not there is an ERROR; it is a SKIP otherwise.
-        fail_fast: whether the first FAIL or ERROR ends the run.
-    """
+    """How a plan shall be run: so many legs at once; a GPU that is not there an ERROR, or a SKIP; up to the first failure, or on."""
 
     jobs: int = 1
     require_gpu: bool = False
@@ -321,14 +305,7 @@ class Policy:
 
 
 class Schedule:
-    """The commands of a plan that are still to come, those that run, and the results so far.
-
-    Attributes:
-        legs: the commands to come, with their numbers.
-        results: how commands ended, by id.
-        running: ids of the commands that run.
-        halt: why nothing new is started, "" while it is.
-    """
+    """A plan's commands: those to come by leg, ids of those that run, results by id, and why nothing new is started."""
 
     def __init__(self, commands: Sequence[Command], gpus: Gpus, policy: Policy) -> None:
         self.gpus, self.policy = gpus, policy
@@ -470,12 +447,11 @@ def run_plan(
     are written down, and passed ones of an earlier attempt are found.
     """
     takes_gpus = any(command.on_gpu for command in plan.commands)
-    runner = _Runner(
-        plan, place, observer, policy or Policy(), find_gpus() if takes_gpus else Gpus(), leases or Leases(), record
-    )
+    schedule = Schedule(plan.commands, find_gpus() if takes_gpus else Gpus(), policy or Policy())
+    runner = _Runner(schedule, place, observer, leases or Leases(), record)
     with on_signals(runner.interrupt):
         runner.run()
-    results = runner.schedule.results
+    results = schedule.results
     ordered = {command.id: results[command.id] for command in plan.commands if command.id in results}
     return (*ordered.values(), *unaccounted(plan.commands, results)), runner.interrupted
 
@@ -484,19 +460,11 @@ class _Runner:
     """A run that goes on."""
 
     def __init__(
-        self,
-        plan: Plan,
-        place: Place,
-        observer: Observer,
-        policy: Policy,
-        gpus: Gpus,
-        leases: Leases,
-        record: Journal | None,
+        self, schedule: Schedule, place: Place, observer: Observer, leases: Leases, record: Journal | None
     ) -> None:
-        self.place, self.observer, self.policy = place, observer, policy
-        self.gpus, self.leases, self.record = gpus, leases, record
-        self.total = len(plan.commands)
-        self.schedule = Schedule(plan.commands, gpus, policy)
+        self.schedule, self.gpus, self.policy = schedule, schedule.gpus, schedule.policy
+        self.place, self.observer, self.leases, self.record = place, observer, leases, record
+        self.total = sum(map(len, schedule.legs.values()))
         self.stop = Stop()
         self.interrupted = False
         # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.

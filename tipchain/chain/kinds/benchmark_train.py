@@ -113,15 +113,7 @@ def plan(request: Request) -> Plan:
 
 
 class _TrainingPlan:
-    """Rewrites the file for each training, and plans it.
-
-    Args:
-        request: what is asked for.
-        suite: the profile.
-        places: the line of each role, from 1.
-        section: the slots of the section.
-        lists: roles whose values become ones of ``mode=value``.
-    """
+    """Rewrites the file for each training, and plans it; ``lists`` are roles whose values become ones of ``mode=value``."""
 
     model: str
 
@@ -274,9 +266,8 @@ class _SectionPlan(_TrainingPlan):
             yield BenchmarkRun(batch=batch, precision=precision, devices=count, trainer=trainer)
 
     def trainer(self, *, to_static: bool) -> str:
-        if to_static:
-            return "to_static_train"
-        return "norm_train" if self.suite.name == "paddleclas" else ""
+        norm = "norm_train" if self.suite.name == "paddleclas" else ""
+        return "to_static_train" if to_static else norm
 
     def listed(self, role: str, pattern: str) -> tuple[str, ...]:
         slot = self.section[role]
@@ -439,7 +430,20 @@ class _Original(_TrainingPlan):
         if not single:
             self.accumulate(run)
         self.train(f"train_log/{name}log", self.driver.limits[1 if single else 2])
-        self.analyse(run, name, single=single)
+        root, unit = self.request.options.root, self.driver.units[not single]
+        log = f"{root}/train_log/{name}log"
+        if single and (skipped := self.pairs().get("skip_iters")):
+            words: tuple[str, ...] = ("python", "test_tipc/filter_log.py", "--in_log_path", log)
+            words = (*words, "--out_log_path", f"{log}_filtered", "--skip_iters", skipped)
+            self.commands.append(Command(id="filter", step="other", argv=words))
+            log += "_filtered"
+        argv: tuple[str, ...] = ("python", "/scripts/analysis.py", "--filename", log)
+        argv += ("--speed_log_file", f"{root}/index/{name}speed")
+        argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
+        argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
+        argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
+        argv += ("--speed_unit", unit if unit != "instance/s" else "instance/sec", "--convergence_key", "loss:")
+        self.commands.append(Command(id="speed", step="other", argv=argv))
 
     def accumulate(self, run: BenchmarkRun) -> None:
         if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
@@ -455,20 +459,3 @@ class _Original(_TrainingPlan):
             self.commands.append(
                 command._replace(argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
             )
-
-    def analyse(self, run: BenchmarkRun, name: str, *, single: bool) -> None:
-        root = self.request.options.root
-        unit = self.driver.units[not single]
-        log = f"{root}/train_log/{name}log"
-        if single and (skipped := self.pairs().get("skip_iters")):
-            words: tuple[str, ...] = ("python", "test_tipc/filter_log.py", "--in_log_path", log)
-            words = (*words, "--out_log_path", f"{log}_filtered", "--skip_iters", skipped)
-            self.commands.append(Command(id="filter", step="other", argv=words))
-            log += "_filtered"
-        argv: tuple[str, ...] = ("python", "/scripts/analysis.py", "--filename", log)
-        argv += ("--speed_log_file", f"{root}/index/{name}speed")
-        argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
-        argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
-        argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
-        argv += ("--speed_unit", unit if unit != "instance/s" else "instance/sec", "--convergence_key", "loss:")
-        self.commands.append(Command(id="speed", step="other", argv=argv))

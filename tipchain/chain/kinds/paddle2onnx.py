@@ -68,11 +68,7 @@ class _OnnxChain(Chain):
         )
 
     def recognition(self) -> None:
-        """Add PaddleOCR's conversions, of a detector, a recognizer or both, and the inferences with all that was converted.
-
-        Raises:
-            ParamsError: the file names no model.
-        """
+        """Add PaddleOCR's conversions, of a detector, a recognizer or both, and the inferences with all that was converted."""
         slots, models = self.slots, ["det", "rec"]
         if self.legacy and self.model not in OCR_SYSTEMS:
             found = "det" if "det" in self.model or self.model in OCR_TABLES else "rec" if "rec" in self.model else ""
@@ -106,11 +102,7 @@ class _OnnxChain(Chain):
             self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
 
     def exported(self, mode: str, label: str, folder: str) -> str:
-        """Add the export of one of PaddleDetection's models; return its id.
-
-        Raises:
-            ParamsError: there is no such model, or no program that exports it.
-        """
+        """Add the export of one of PaddleDetection's models; return its id."""
         if mode not in EXPORTS:
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS)))
         program = self.slots[EXPORTS[mode]]
@@ -161,20 +153,18 @@ class _OnnxChain(Chain):
         if program.value == "null" if self.suite == "paddleclas" else program.absent and not self.legacy:
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
-        argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
+        # An option without its setting would take the next word for it.
+        settings = [self.words(role) for role in ("infer_model_dir", "use_onnx", "infer_device")]
+        given = [word for words in settings if words or self.legacy for word in ("-o", *words)]
+        given += self.words("infer_config")
+        if self.suite != "paddleclas":
+            told = (
+                (role, value and value.format(folder=folder, onnx=onnx))
+                for role, value in DATA[self.suite]["infer"].items()
+            )
+            given = [word for role, value in told for word in self.words(role, value)]
+        argv = (*self.interpreter(cwd), *self.split(program), *given)
         self.inference(label, "", argv, log="paddle2onnx_infer_cpu.log", cwd=cwd, needs=(converted,))
-
-    def arguments(self, folder: str, onnx: str) -> Words:
-        """Return the arguments of inference, in the suite's order."""
-        if self.suite == "paddleclas":
-            settings = ("infer_model_dir", "use_onnx", "infer_device")
-            given = [(role, self.words(role)) for role in settings]
-            # An option without its setting would take the next word for it.
-            kept = [words for _, words in given if words or self.legacy]
-            return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
-        given = DATA[self.suite]["infer"].items()
-        told = [(role, value and value.format(folder=folder, onnx=onnx)) for role, value in given]
-        return tuple(word for role, value in told for word in self.words(role, value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]

@@ -228,7 +228,6 @@ class _Quantization(Chain):
         return self.add(command, log=self.fill(rule.log))
 
     def device_value(self, role: str) -> str | None:
-        """Return the value of the quantization's device argument; None for the line's own."""
         if role != "use_gpu" or role not in self.slots or self.slots[role].absent:
             return None
         value = self.slots[role].value
@@ -261,12 +260,15 @@ class _Quantization(Chain):
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
         name = ";".join(filter(None, (label, kind, *shown)))
         self.settings[name] = (device, point)
+        cwd = self.rule.cwd
+        if cwd != "." and self.legacy:  # it walks there by way of the model, and may be elsewhere
+            cwd = posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{cwd}")
         return self.inference(
             name,
             kind,
             (*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             log=device.log.format_map(point),
-            cwd=self.cwd(),
+            cwd=cwd,
             env=self.visible,
             needs=needs,
             gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
@@ -288,12 +290,6 @@ class _Quantization(Chain):
             else:
                 words += self.flag(slot, self.fill(model[role]) if role in model else None)
         return tuple(words)
-
-    def cwd(self) -> str:
-        """Return where to infer: an original that walks there by way of the model may be elsewhere."""
-        if self.rule.cwd == "." or not self.legacy:
-            return self.rule.cwd
-        return posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{self.rule.cwd}")
 
     # Against the unquantized model
 
