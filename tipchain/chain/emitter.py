@@ -316,7 +316,6 @@ class Expansion(PlanDraft):
         super().__init__(head, place, options, legacy=spec.legacy, python=spec.python, result_line=line)
 
     def _place(self) -> tuple[str, str, str]:
-        """Return where the output goes: ``base`` as commands name it, ``out`` and ``run`` for people."""
         spec, options = self.spec, self.options
         facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
         original = self.filler.fill(self.suite.out, facts)

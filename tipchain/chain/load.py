@@ -18,7 +18,7 @@ from tipchain.chain.expand import expand
 from tipchain.chain.kinds import Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Command, Options, Plan, with_notes
-from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
+from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile, read_versions
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
     checked_slots,
@@ -60,7 +60,13 @@ def checkout(params: Path) -> Path | None:
 
 def suite_of(file: ParamFile, name: str | None, *, root: Path | None, legacy: bool = False) -> Suite:
     """Return the suite of ``file``: the named one, else what `detect_suite` tells; in the version of the checkout's driver."""
-    return get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
+    suite = get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
+    if legacy or not suite.version or fits(file, suite):
+        return suite
+    # A version that counts other lines than the file has is left out: a driver runs such a file, too.
+    own = [index for index, one in enumerate(suite.versions) if one.title in suite.version]
+    fewer = (read_versions(Path(suite.file), tuple(one for one in own if one != index)) for index in own)
+    return next((one for one in fewer if fits(file, one)), suite)
 
 
 def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:

@@ -85,7 +85,6 @@ OPTIONAL_DATA = SlotRule(kind="optional", role="infer_data")
 
 
 def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
-    """Return the slots that no line stands for; the trainer is the usual one, and the data are the program's own."""
     norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
     roles = suite.lacks | (({"infer_data", "model_dir"} - slots.keys()) if OPTIONAL_DATA in suite.layout else set())
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}

@@ -188,7 +188,6 @@ class _Quantization(Chain):
     # What is quantized
 
     def programs(self) -> Sequence[tuple[str, Words | None]]:
-        """Return each model with the program that quantizes it; None where it is quantized already."""
         slot = self.slots[self.rule.program]
         if self.rule.program != "infer_export":
             if slot.absent or slot.value.strip() == "False":
