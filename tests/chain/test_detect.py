@@ -253,3 +253,16 @@ def test_lint_names_the_versions_of_the_checkouts_driver(tmp_path):
     version = get_suite("paddleocr").versions[0]
     (tmp_path / "test_tipc/test_train_inference_python.sh").write_text("\n".join(version.has))
     assert lint_file(path).reason.endswith(f"; its driver is another version: {version.title}")
+
+
+@pytest.mark.parametrize("data", ["--img-path:a.jpg", "--clean-dir:a.jpg\n--noisy-dir:b.jpg"])
+def test_a_driver_that_infers_with_two_files_runs_a_file_that_names_one(tmp_path, monkeypatch, data):
+    path = tmp_path / "test_tipc/configs/net/train_infer_python.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(TUTORIAL.replace("--img-path:./images/demo.jpg", data))
+    version = next(one for one in get_suite("tutorial").versions if one.title.startswith("two files"))
+    (tmp_path / "test_tipc/test_train_inference_python.sh").write_text("\n".join(version.has))
+    monkeypatch.chdir(tmp_path)
+    plan = load_plan(path, Mode.LITE_TRAIN_LITE_INFER)
+    words = [one for one in plan.commands if one.step == "infer"][-1].argv
+    assert {line.replace(":", "=") for line in data.splitlines()} < set(words)

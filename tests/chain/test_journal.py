@@ -13,7 +13,7 @@ import pytest
 
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.plan import Artifact, Command, Find, Plan, Result
-from tipchain.chain.run import FILE_NAME, InputReader, Journal, resumable
+from tipchain.chain.run import FILE_NAME, Journal, resumable
 from tipchain.errors import Outcome
 from tipchain.modes import Mode
 
@@ -327,7 +327,7 @@ def test_the_latest_run_of_the_same_file_mode_and_suite_is_resumed(bench):
 
 
 def states(bench, *argv):
-    return InputReader().read(bench.command._replace(argv=argv), bench.place)
+    return Journal(bench.root).inputs_of(bench.command._replace(argv=argv), bench.place)
 
 
 def test_which_words_name_files(bench):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tipchain.chain.kinds import KINDS, TRAIN_INFER, owner, tell_kind
+from tipchain.chain.kinds import KINDS, TRAIN_INFER, tell_kind
 from tipchain.chain.params import parse_params
 from tipchain.cli import main
 from tipchain.errors import UsageError
@@ -61,9 +61,9 @@ def test_the_named_kind_counts():
         told(CLAS, chain="paddle2onx")
 
 
-def test_only_other_kinds_own_sections():
-    assert owner("paddle2onnx_params") is KINDS["paddle2onnx"]
-    assert owner("train_params") is None
+def test_a_file_of_another_kind_is_told_as_such(clas, capsys):
+    assert main(["plan", clas, "lite_train_lite_infer", "--chain", TRAIN_INFER]) == 2
+    assert "this is a file for test_paddle2onnx.sh: --chain paddle2onnx" in capsys.readouterr().err
 
 
 def test_a_sole_mode_need_not_be_named(clas, capsys):

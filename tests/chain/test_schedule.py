@@ -33,14 +33,14 @@ def test_commands_of_a_leg_come_one_by_one_and_legs_at_once():
     b1 = command("b1", leg="b")
     plan = schedule(a1, a2, b1)
     assert list(plan.ready()) == [(1, a1), (3, b1)]
-    plan.start(a1)
+    plan.running.add(a1.id)
     assert turn(plan) == ["b1"]
     end(plan, b1)
     assert turn(plan) == []
     end(plan, a1, Outcome.FAIL)
     assert turn(plan) == ["a2"]
     end(plan, a2)
-    assert plan.done
+    assert not plan.legs
 
 
 def test_commands_without_a_leg_share_one_with_their_kind():
@@ -51,7 +51,7 @@ def test_commands_without_a_leg_share_one_with_their_kind():
 def test_needs_are_waited_for_across_legs():
     norm, pact = command("norm", leg="a"), command("pact", "norm", leg="b")
     plan = schedule(norm, pact)
-    plan.start(norm)
+    plan.running.add(norm.id)
     assert turn(plan) == []
     end(plan, norm, Outcome.FAIL)
     assert turn(plan) == ["pact"]

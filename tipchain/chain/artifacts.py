@@ -289,7 +289,7 @@ class LineCheck:
         if self.other:
             what = f"result of {os.path.basename(os.path.normpath(self.wanted[0].given))}"  # noqa: PTH119 - a word
             told.append(Missing(what=what, looked=log, why=f" in {log}: it tells of {self.other}"))
-        for one, _ in self.waiting:
+        for one, _ in () if self.unreal else self.waiting:
             why = f"nothing matches {one.line!r}" if one.line else USUAL
             hint = f"; {PATTERN_HINT}" if one.reads else ""
             told.append(Missing(what=one.what, looked=log, why=f" in {log}: {why}{hint}"))

@@ -71,14 +71,12 @@ class ChainSpec(NamedTuple):
 
     Attributes:
         legacy: whether these are the original's own commands, defects included.
-        model: the model's name.
         legs: the entries of the gpu list.
         by_mode: the mode's value of each list of ``mode=value``, by role; "" for none.
         flags: words of the arguments that do not depend on the run, by role.
         name: the name of the model file that training leaves.
         after: the programs between training and evaluation, None for none.
         models: the models of the modes without training.
-        axes: the inference axes by role.
         slots: the slots, for arguments whose values arise in the run.
     """
 
@@ -519,7 +517,12 @@ class SpecReader:
         slot = self.slots["train_model_name"]
         if self.legacy:
             return
-        if "{name}" in self.suite.weights and slot.absent and trainers and self._hands_weights(trainers):
+        # Whether an evaluation or an export gets what training left as an argument.
+        steps = [] if self.slots["eval"].absent else [self.suite.eval]
+        steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
+        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
+        hands = any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
+        if "{name}" in self.suite.weights and slot.absent and trainers and hands:
             if slot.value or self.suite.weights != "{save}/{name}":
                 raise slot.error(
                     "is needed to evaluate and export what was trained",
@@ -528,12 +531,6 @@ class SpecReader:
             self.tell("default", slot, "is empty, so evaluation and export get the folder that training writes to")
         if slot.value.startswith(("/", "~")) or ".." in slot.value.split("/"):
             raise slot.error("leaves the training's output folder", expected="a name below that folder")
-
-    def _hands_weights(self, trainers: tuple[TrainerSpec, ...]) -> bool:
-        steps = [] if self.slots["eval"].absent else [self.suite.eval]
-        steps += self.suite.export if any(trainer.export for trainer in trainers) else ()
-        items = [item for step in steps for item in step.arguments if "{weights}" in f"{item.add}{item.value}"]
-        return any(not item.flag or self.slots[item.flag].key not in NOTHING for item in items)
 
     def _rule(self, slot: Slot, name: str) -> TrainerRule | None:
         for rule in self.suite.trainers:
@@ -575,12 +572,9 @@ class SpecReader:
         if not self.legacy:
             more = [part for part in more if not part.absent or not part.value]
         words = [word for part in (command, *more) for word in self.split(part)]
-        quant = rule.kind == "pact"
-        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
-
-    def _export(self, rule: TrainerRule) -> Words | None:
-        slot = self.slots.get(rule.export)
-        return None if slot is None or slot.absent or self._broken_test(slot) else self.split(slot)
+        own, quant = self.slots.get(rule.export), rule.kind == "pact"
+        export = None if own is None or own.absent or self._broken_test(own) else self.split(own)
+        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=export)
 
     def spec(self, alignment: AlignmentParams | None) -> ChainSpec:
         """Return the ChainSpec.
@@ -589,7 +583,12 @@ class SpecReader:
             ParamsError: a value is impossible.
         """
         trains = self.suite.trains(self.mode, legacy=self.legacy)
-        self._idle_keys()
+        for rule in () if self.legacy else self.suite.layout:
+            slot = self.slots.get(rule.role)
+            if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
+                self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
+            elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
+                self.tell("default", slot, "has no colon, so it has no value")
         self.quants()
         if not self.slots["inference"].line:
             message = "the file ends after the evaluation's section, so nothing is exported or inferred"
@@ -599,12 +598,20 @@ class SpecReader:
             if trains
             else self.whole_config()
         )
+        name, interpreter = self.slots["model_name"], self.slots["python"]
+        # It becomes a folder's; colons in the file part it from the folders above it.
+        parts = name.value.split(":") if self.suite.model_name == "folders" else [name.value]
+        for part in parts:
+            self.folder_name(name, part)
+        python = self.split(interpreter)
+        if not self.legacy and python in ((), ("null",)):
+            raise interpreter.error("names no interpreter", expected="python:python")
         return ChainSpec(
             suite=self.suite,
             legacy=self.legacy,
             mode=self.mode,
-            model=self.model_name(),
-            python=self.python(),
+            model="/".join(parts),
+            python=python,
             legs=self.legs(),
             autocasts=self.autocasts(),
             trainers=self.trainers() if trains else (),
@@ -621,29 +628,6 @@ class SpecReader:
             alignment=alignment,
             findings=tuple(self.findings),
         )
-
-    def _idle_keys(self) -> None:
-        for rule in () if self.legacy else self.suite.layout:
-            slot = self.slots.get(rule.role)
-            if slot is not None and slot.line and rule.kind == "slot" and not rule.allows(slot.key):
-                self.tell("default", slot, f"stands where {wanted(rule)} is expected; nothing reads it")
-            elif slot is not None and slot.key.startswith("--") and " " in slot.key and not slot.value:
-                self.tell("default", slot, "has no colon, so it has no value")
-
-    def model_name(self) -> str:
-        """Return the model's name, which becomes a folder's; with the folders above it, which colons part in the file."""
-        slot = self.slots["model_name"]
-        parts = slot.value.split(":") if self.suite.model_name == "folders" else [slot.value]
-        for part in parts:
-            self.folder_name(slot, part)
-        return "/".join(parts)
-
-    def python(self) -> Words:
-        """Return the interpreter's words."""
-        words = self.split(self.slots["python"])
-        if not self.legacy and (not words or words == ("null",)):
-            raise self.slots["python"].error("names no interpreter", expected="python:python")
-        return words
 
 
 def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:

@@ -52,8 +52,22 @@ class Filler(NamedTuple):
     def points(
         self, rule: InferRule, lists: Mapping[str, tuple[Slot, Sequence[str]]], facts: Facts
     ) -> Iterator[Mapping[str, str]]:
-        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes."""
-        for point in limited_product({role: lists[role] for role in rule.axes}):
+        """Yield the inference product of a device, without the points that cannot be; ``lists`` are those of the axes.
+
+        Raises:
+            ParamsError: there are more than any plan may have.
+        """
+        axes = {role: lists[role] for role in rule.axes}
+        count = math.prod(len(values) for _, values in axes.values())
+        if count > MAX_COMMANDS:
+            slot, _ = max(axes.values(), key=lambda one: len(one[1]))
+            expected, message = (
+                f"at most {MAX_COMMANDS:,}",
+                f"this list and others make {count:,} inferences with each model",
+            )
+            raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=expected)
+        for values in product(*(values for _, values in axes.values())):
+            point = dict(zip(axes, values, strict=True))
             if not any(self.holds(tests, {**facts, **point}) for tests in rule.skip):
                 yield point
 
@@ -175,21 +189,6 @@ class Source(NamedTuple):
     needs: tuple[str, ...]
     gpu: str | None
     facts: Facts
-
-
-def limited_product(lists: Mapping[str, tuple[Slot, Sequence[str]]]) -> Iterator[dict[str, str]]:
-    """Yield the combinations of the lists of some lines, by role, the first role outermost.
-
-    Raises:
-        ParamsError: there are more than any plan may have.
-    """
-    count = math.prod(len(values) for _, values in lists.values())
-    if count > MAX_COMMANDS:
-        slot, _ = max(lists.values(), key=lambda one: len(one[1]))
-        message = f"this list and others make {count:,} inferences with each model"
-        raise ParamsError(message, file=slot.file, line=slot.line, key=slot.key, expected=f"at most {MAX_COMMANDS:,}")
-    for values in product(*(values for _, values in lists.values())):
-        yield dict(zip(lists, values, strict=True))
 
 
 class PlanDraft:
@@ -317,7 +316,6 @@ class Expansion(PlanDraft):
         super().__init__(head, place, options, legacy=spec.legacy, python=spec.python, result_line=line)
 
     def _place(self) -> tuple[str, str, str]:
-        """Return where the output goes: ``base`` as commands name it, ``out`` and ``run`` for people."""
         spec, options = self.spec, self.options
         facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
         original = self.filler.fill(self.suite.out, facts)
@@ -403,7 +401,7 @@ class Expansion(PlanDraft):
 
     def infer_on(self, kind: str, value: str, source: Source, seen: set[Words]) -> None:
         """Add the inferences on one device."""
-        rule = self.suite.infer.rules[kind]
+        rule = self.suite.infer.cpu if kind == "cpu" else self.suite.infer.gpu
         # Where no setting of the file can be passed on this device, the original's commands without them stay.
         original, points = self.legacy, self.points(rule, source, legacy=self.legacy)
         if not points and not self.legacy:

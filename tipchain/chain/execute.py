@@ -83,12 +83,7 @@ def _figure_names(*tables: str) -> Mapping[str, str]:
 
 
 class FigureReader:
-    """Collects the figures of a log, line by line; steps other than train, eval, infer and compare have none.
-
-    Args:
-        step: the command's.
-        speed: how its speed is measured, where it is run for that.
-    """
+    """Collects the figures of a log, line by line; steps other than train, eval, infer and compare have none."""
 
     def __init__(self, step: str, speed: Speed | None = None) -> None:
         self.speed, self.unit, self.speeds = speed, "", list[float]()
@@ -299,7 +294,6 @@ class Place:
     Attributes:
         root: the folder that the plan was made in; absolute.
         run: the run's folder; absolute.
-        mode: the mode.
         data: a data folder of the user's instead of the mode's; absolute.
         folders: the data folders, relative to ``root``; None for the mode's own.
     """
@@ -362,7 +356,15 @@ def run_command(
     started = local_time("milliseconds")
     try:
         ready = _make_ready(ready, place)
-        ending = _start(ready, place, watch, stop)
+        ending = call(
+            ready.command.argv,
+            cwd=place.root / ready.command.cwd,
+            env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": search_path(place.root), **ready.env},
+            log=ready.log or place.log(ready.command),
+            timeout_s=ready.command.timeout_s,
+            watch=watch,
+            stop=stop,
+        )
         ending, seen = _look_after(ready, place, ending)
     except UnsettledError as error:
         ending = Ending(failure=f"not started: {error}")
@@ -450,27 +452,12 @@ def search_path(root: Path, *, given: str | None = None) -> str:
     """Return the PATH of commands: where ``python`` is looked for.
 
     The environment that tipchain runs in comes first if it is the project's own, below ``root``. Elsewhere (a suite's
-    checkout, tipchain in an environment of its own) it comes last: there ``python`` is the user's.
-
-    Args:
-        root: the project's folder.
-        given: the PATH to begin with; this process's if None.
+    checkout, tipchain in an environment of its own) it comes last: there ``python`` is the user's. ``given`` is the PATH to
+    begin with, this process's if None.
     """
     own = str(Path(sys.executable).parent)
     given = os.environ.get("PATH", os.defpath) if given is None else given
     return os.pathsep.join(filter(None, (own, given) if has_own_python(root) else (given, own)))
-
-
-def _start(ready: _Ready, place: Place, watch: Callable[[str], None], stop: Stop | None) -> Ending:
-    return call(
-        ready.command.argv,
-        cwd=place.root / ready.command.cwd,
-        env={**os.environ, "COLUMNS": LOG_COLUMNS, "PATH": search_path(place.root), **ready.env},
-        log=ready.log or place.log(ready.command),
-        timeout_s=ready.command.timeout_s,
-        watch=watch,
-        stop=stop,
-    )
 
 
 def _look_after(ready: _Ready, place: Place, ending: Ending) -> tuple[Ending, Findings]:

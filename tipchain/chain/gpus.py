@@ -112,11 +112,7 @@ def lease_folder() -> Path:
 
 
 class Leases:
-    """The leases of one run.
-
-    Attributes:
-        trouble: why leases do not hold between runs; "" if they do.
-    """
+    """The leases of one run; ``trouble`` says why they do not hold between runs, "" if they do."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or lease_folder()

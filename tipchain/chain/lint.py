@@ -282,13 +282,12 @@ def lint_file(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
     )
     if slots is None:
-        return linted._replace(found=_sorted(Found(finding=one) for one in found))
+        return linted._replace(found=_sorted(found))
     plans, per_mode = _planned(text, file, slots, chosen, modes)
     found += missing_paths(slots, chosen, root)
-    together = [*(Found(finding=one) for one in found), *_merged(per_mode)]
     ours = {ALIGNMENT_SECTION, *(name for one in layout_sections(chosen, file) for name in one.names)}
     lines = explain(file, slots, plans.values(), ours) if explained else ()
-    return linted._replace(found=_sorted(together), lines=lines)
+    return linted._replace(found=_sorted(found, per_mode), lines=lines)
 
 
 def _lint_kind(
@@ -302,10 +301,11 @@ def _lint_kind(
     explained: bool,
 ) -> Linted:
     from dataclasses import replace
+    from importlib import import_module
 
-    from tipchain.chain.kinds.base import Request, UnknownLayoutError, choose_layout, only_section, planner
+    from tipchain.chain.kinds.base import Request, UnknownLayoutError, choose_layout, only_section
 
-    kind, module = told.kind, planner(told.kind)
+    kind, module = told.kind, import_module(told.kind.module)
     options = Options(root=str(Path.cwd()))
     requests = [
         Request(text=text, file=file, mode=mode, root=root, suite=suite, lenient=True, options=options)
@@ -322,7 +322,7 @@ def _lint_kind(
     slots, found = read_layout(own, layout)
     linted = linted._replace(suite=layout.suite, modes=tuple(mode.value for mode in kind.modes))
     if slots is None:
-        return linted._replace(found=_sorted(Found(finding=one) for one in (*refused, *found)))
+        return linted._replace(found=_sorted((*refused, *found)))
     planned, per_mode = list[Plan](), dict[Mode, Sequence[LintFinding]]()
     for request in requests:
         try:
@@ -330,9 +330,8 @@ def _lint_kind(
             per_mode[request.mode] = planned[-1].findings
         except ParamsError as error:  # noqa: PERF203 - each mode has its own
             per_mode[request.mode] = [refusal(error, "value")]
-    together = [*(Found(finding=one) for one in (*refused, *found)), *_merged(per_mode)]
     lines = explain(own, slots, planned, (), kind.name) if explained else ()
-    return linted._replace(found=_sorted(together), lines=lines)
+    return linted._replace(found=_sorted((*refused, *found), per_mode), lines=lines)
 
 
 def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
@@ -414,7 +413,6 @@ def differences(plan: Plan, legacy: Plan) -> Iterator[str]:
 def _mode_plan(
     slots: Slots, suite: Suite, mode: Mode, alignment: AlignmentParams | None, options: Options
 ) -> tuple[Plan | None, list[LintFinding]]:
-    """Return a mode's plan and findings; lines that are refused become findings and are taken for harmless."""
     found: list[LintFinding] = []
     for _ in range(2 * len(slots)):
         reader = SpecReader(slots, suite, mode, collect=True)
@@ -439,16 +437,16 @@ def _mode_plan(
     return None, found
 
 
-def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:
+def _sorted(
+    findings: Iterable[LintFinding], per_mode: Mapping[Mode, Sequence[LintFinding]] | None = None
+) -> tuple[Found, ...]:
     modes: dict[LintFinding, list[str]] = {}
-    for mode, findings in per_mode.items():
-        for finding in dict.fromkeys(findings):
+    for mode, own in (per_mode or {}).items():
+        for finding in dict.fromkeys(own):
             modes.setdefault(finding, []).append(mode.value)
-    for finding, own in modes.items():
-        yield Found(finding=finding, modes=() if len(own) == len(per_mode) else tuple(own))
+    found = [Found(finding=one) for one in findings]
+    found += [Found(one, () if len(own) == len(per_mode or ()) else tuple(own)) for one, own in modes.items()]
 
-
-def _sorted(found: Iterable[Found]) -> tuple[Found, ...]:
     def place(one: Found) -> tuple[int, int, str, str]:
         finding = one.finding
         rank = SEVERITIES.index(finding.severity)

@@ -18,7 +18,7 @@ from tipchain.chain.expand import expand
 from tipchain.chain.kinds import Told, tell_kind
 from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Command, Options, Plan, with_notes
-from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
+from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile, read_versions
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
     checked_slots,
@@ -60,7 +60,13 @@ def checkout(params: Path) -> Path | None:
 
 def suite_of(file: ParamFile, name: str | None, *, root: Path | None, legacy: bool = False) -> Suite:
     """Return the suite of ``file``: the named one, else what `detect_suite` tells; in the version of the checkout's driver."""
-    return get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
+    suite = get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
+    if legacy or not suite.version or fits(file, suite):
+        return suite
+    # A version that counts other lines than the file has is left out: a driver runs such a file, too.
+    own = [index for index, one in enumerate(suite.versions) if one.title in suite.version]
+    fewer = (read_versions(Path(suite.file), tuple(one for one in own if one != index)) for index in own)
+    return next((one for one in fewer if fits(file, one)), suite)
 
 
 def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = None) -> Suite:
@@ -232,7 +238,7 @@ def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
         if CONTROL.search(value):
             raise UsageError(f"--set {text!r}: a control character cannot stand in {file.path}")
         if param.line in changes:
-            raise UsageError(f"--set {text!r}: changes {file.where(param)}, as {changes[param.line][2]} does")
+            raise UsageError(f"--set {text!r}: changes {file.path}:{param.line}, as {changes[param.line][2]} does")
         changes[param.line] = (param.line, value, f"--set {text!r}")
     return tuple(changes.values())
 
@@ -335,11 +341,13 @@ def load_plan(
         notes = (told.kind.refusal,)
         return Plan(str(path), mode, "none", model="", status="", out="", run="", chain=told.kind.name, notes=notes)
     if told.kind.module:
-        from tipchain.chain.kinds.base import Request, planner
+        from importlib import import_module
+
+        from tipchain.chain.kinds.base import Request
 
         asked = {"mode": mode, "suite": suite, "legacy": legacy, "lenient": lenient, "options": options}
         request = Request(text=text, file=file, root=root, **asked)  # type: ignore[arg-type]
-        return with_notes(planner(told.kind).plan(request), *notes)
+        return with_notes(import_module(told.kind.module).plan(request), *notes)
     chosen = suite_of(file, suite, root=root, legacy=legacy)
     driver = driver_advice(chosen, root)
     if options.device is not None:
@@ -426,10 +434,5 @@ def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:
 
 
 def file_kind(path: Path, mode: Mode | None = None, chain: str | None = None) -> Told:
-    """Return which kind of chain the file at ``path`` is, and why; a text that is no parameter file is `TRAIN_INFER`'s.
-
-    Raises:
-        ParamsError: it cannot be read.
-        UsageError: no kind is called ``chain``.
-    """
+    """Return which kind of chain the file at ``path`` is, and why; a text that is no parameter file is `TRAIN_INFER`'s."""
     return tell_kind(_parsed(read_text(path), path, legacy=True), mode, chain)

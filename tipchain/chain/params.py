@@ -47,10 +47,6 @@ class ParamFile(NamedTuple):
     headers: tuple[tuple[str, int], ...]
     params: tuple[Param, ...]
 
-    def where(self, param: Param) -> str:
-        """Return ``file:line`` of ``param``."""
-        return f"{self.path}:{param.line}"
-
     def section(self, name: str) -> tuple[Param, ...]:
         """Return the lines of the section called ``name``."""
         return tuple(param for param in self.params if param.section == name)
@@ -76,10 +72,7 @@ def read_text(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _no_utf8(path, data, error.start) from error
-
-
-def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
+        start, cause = error.start, error
     number = data.count(b"\n", 0, start) + 1
     line = data.split(b"\n", number)[number - 1].rstrip(b"\r")
     key, colon, _ = line.partition(b":")
@@ -89,7 +82,7 @@ def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
         hint = f"if it is {likely}, convert it: iconv -f {likely} -t UTF-8"
     except UnicodeDecodeError:
         hint = None
-    return ParamsError(
+    raise ParamsError(
         "is not UTF-8 text",
         file=path,
         line=number,
@@ -97,7 +90,7 @@ def _no_utf8(path: Path, data: bytes, start: int) -> ParamsError:
         found=f"byte {start}, in {repr(line[:FOUND])[1:]}",
         expected="UTF-8",
         hint=hint,
-    )
+    ) from cause
 
 
 def split_lines(text: str) -> tuple[str, ...]:

@@ -268,23 +268,18 @@ def _matching(plan: Plan, patterns: Sequence[str], option: str) -> frozenset[str
     for pattern in patterns:
         ids = {command.id for command in plan.commands if matches(pattern, command)}
         if not ids:
-            raise UsageError(_nothing(plan, pattern, option))
+            named = [command.id for command in plan.commands]
+            shown = [f"    {name}" for name in named[:SHOWN_IDS]]
+            more = len(named) - len(shown)
+            shown += [f"    and {more} more; tipchain plan shows them"] if more else []
+            close = suggestion(pattern, [*dict.fromkeys(command.step for command in plan.commands), *named])
+            head = (
+                f"{option} {pattern!r} names no command of {plan.params} in mode {plan.mode.value}{close}\n"
+                f"  expected: a step ({', '.join(STEPS)}) or an id, in which * and ? may stand for others:"
+            )
+            raise UsageError("\n".join([head, *shown]))
         found |= ids
     return frozenset(found)
-
-
-def _nothing(plan: Plan, pattern: str, option: str) -> str:
-    ids = [command.id for command in plan.commands]
-    steps = dict.fromkeys(command.step for command in plan.commands)
-    shown = [f"    {name}" for name in ids[:SHOWN_IDS]]
-    more = len(ids) - len(shown)
-    shown += [f"    and {more} more; tipchain plan shows them"] if more else []
-    head = (
-        f"{option} {pattern!r} names no command of {plan.params} in mode {plan.mode.value}"
-        f"{suggestion(pattern, [*steps, *ids])}\n"
-        f"  expected: a step ({', '.join(STEPS)}) or an id, in which * and ? may stand for others:"
-    )
-    return "\n".join([head, *shown])
 
 
 class Result(NamedTuple):

@@ -51,10 +51,7 @@ Watcher = Callable[[str], None]
 class Stop(threading.Event):
     """A word to running programs, heard in whichever thread waits for them, to end.
 
-    Asked once more, they go on to the next signal at once, as a second Ctrl-C does.
-
-    Attributes:
-        times: how often it was asked for.
+    Asked once more, they go on to the next signal at once, as a second Ctrl-C does; ``times`` counts.
     """
 
     def __init__(self) -> None:
@@ -214,7 +211,6 @@ class _Child:
         self.warden.wait()
 
     def follow(self, timeout_s: float | None) -> Ending:
-        """Copy the output until the program ends, the time is over or the user interrupts."""
         interrupted, timed_out = False, False
         try:
             try:
@@ -260,7 +256,6 @@ class _Child:
         return True
 
     def ended(self) -> bool:
-        """Return whether the program has ended; takes its status and memory."""
         if not self.over:
             try:
                 line = self._line()
@@ -277,7 +272,6 @@ class _Child:
         return self.over
 
     def copy(self) -> bool:
-        """Copy what the program wrote to the log; False at the end of its output."""
         try:
             data = os.read(self.pipe.fileno(), CHUNK)
         except BlockingIOError:
@@ -346,7 +340,6 @@ class _Child:
                     os.kill(pid, number)
 
     def members(self) -> list[int]:
-        """Return the living processes of this command besides its first."""
         return [] if self.alone else [pid for pid in descendants(self.lower) if pid != self.pid]
 
 

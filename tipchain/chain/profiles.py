@@ -50,8 +50,6 @@ NEEDED_ROLES = (
     *("infer_model", "inference", "device", "model_dir", "infer_data"),
 )
 
-# Profiles of suites: YAML files, read and checked.
-#
 # The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), or stands
 # in the checkout as ``test_tipc/tipchain_suite.yaml``.
 
@@ -111,7 +109,11 @@ def read_profile(path: Path, driver: str = "") -> Suite:
     for index in range(len(suite.versions)) if path.parent != SHIPPED else ():
         read_versions(path, (index,))  # what is wrong in a version counts though the version does not
     words = script_words(driver)
-    found = tuple(index for index, one in enumerate(suite.versions) if words and one.is_of(words))
+    found = tuple(
+        index
+        for index, one in enumerate(suite.versions)
+        if words and all(text in words for text in one.has) and not any(text in words for text in one.lacks)
+    )
     return read_versions(path, found) if found else suite
 
 
@@ -162,7 +164,6 @@ def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
 
 
 def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, Json]]:
-    """Return the document at ``path`` and its data with the changes of some of its versions."""
     document, data = _document(path)
     for index in versions:
         data = _merge(data, data["versions"][index]["changes"])
@@ -170,11 +171,6 @@ def _changed(path: Path, versions: Sequence[int]) -> tuple[LinedYaml, dict[str, 
         own = {key[len(place) :]: line for key, line in document.lines.items() if key[: len(place)] == place}
         document = document._replace(lines={**document.lines, **own})
     return document, data
-
-
-def text_of(value: object) -> str:
-    """Return a YAML scalar as it would stand in a parameter file."""
-    return "null" if value is None else str(value)
 
 
 def parse_layout(text: str) -> tuple[SlotRule, ...]:
@@ -260,7 +256,6 @@ class _Profile:
         return suite
 
     def read(self, kind: type[_Part], reader: Reader, /, **given: object) -> _Part:
-        """Return a part of the profile; ``given`` are fields that are read otherwise."""
         make: Json = kind
         for name, hint in _hints(make).items():
             if name not in given:
@@ -292,7 +287,8 @@ class _Profile:
             kinds, expected = LISTS.get(inner[0], (list, "a list"))
             entries = reader.value(key, kinds, expected, **dict.fromkeys(default, ()))
             entries = entries if isinstance(entries, (list, tuple, frozenset)) else [] if entries == "" else [entries]
-            entries = map(text_of, entries) if inner[0] in (str, Role) else entries
+            if inner[0] in (str, Role):
+                entries = ["null" if one is None else str(one) for one in entries]
             own = self.below(path, {str(number): one for number, one in enumerate(entries)})
             found = origin([self.value(own, number, inner[0]) for number in own.data])
         elif isinstance(given, str) and hint in (ArgumentItem, Choice):

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place, is_interpreter, run_command
@@ -65,45 +65,6 @@ class Inputs:
         return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
 
 
-class InputReader:
-    """Reads inputs; a file whose state is unchanged is hashed once."""
-
-    def __init__(self) -> None:
-        self.hashes: dict[Stamp, str] = {}
-
-    def read(self, command: Command, place: Place) -> Inputs:
-        """Return the inputs of ``command``, planned and not yet settled, as they are now."""
-        env = place.environment(command)
-        words = command.argv
-        with suppress(UnsettledError):
-            words = settle(command, place.root, place.run).argv
-        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
-        files: dict[str, str] = {}
-        folders: dict[str, Listing] = {}
-        for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
-            path = _path(text, command, place)
-            if os.path.isdir(path):  # noqa: PTH112 - a word may be too long for a path
-                if not _holds(path, place.run) and not _holds(place.run, path):
-                    folders[text] = _list(path)
-            elif state := self._state(path):
-                files[text] = state
-        return Inputs(call=call, files=files, folders=folders)
-
-    def _state(self, path: Path) -> str:
-        found = stamp(path)
-        if found is None:
-            path = path.with_name(path.name + _STEM_OF) if path.name else path
-            found = stamp(path)
-        if found is None:
-            return ""
-        if found.size > HASHED_BYTES:
-            return f"size {found.size} changed {found.mtime_ns}"
-        if found not in self.hashes:
-            with suppress(OSError):
-                self.hashes[found] = sha256_of(path)
-        return self.hashes.get(found, "")
-
-
 def _path(text: str, command: Command, place: Place) -> Path:
     return place.root / command.cwd / text
 
@@ -150,24 +111,19 @@ FILE_NAME = "journal.jsonl"
 FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pass:
+class _Pass(NamedTuple):
     """A passed command: its result, and what it rested on and left."""
 
     result: Result
-    call: str
-    inputs: Mapping[str, str]
+    inputs: Inputs
     artifacts: Mapping[str, str]
 
 
 class Journal:
     """The journal of one run. Its methods may be called from several threads at once.
 
-    For each command that is run: `before`, then the command, then `record`.
-
-    Attributes:
-        path: the file.
-        problem: why it could not be written; "" if it could. The run goes on without.
+    For each command that is run: `before`, then the command, then `record`. ``problem`` says why it could not be written, "" if
+    it could; the run goes on without.
     """
 
     def __init__(self, run: Path) -> None:
@@ -175,7 +131,7 @@ class Journal:
         self.path = run / FILE_NAME
         self.problem = ""
         self._lock = threading.Lock()
-        self._reader = InputReader()
+        self._hashes: dict[Stamp, str] = {}  # a file whose state is unchanged is hashed once
         self._before: dict[str, Inputs] = {}
         # Commands whose latest attempt passed, by id.
         passes: dict[str, _Pass] = {}
@@ -186,13 +142,7 @@ class Journal:
                 elif "inputs" not in line:
                     passes.pop(line["ended"], None)
                 else:
-                    result, inputs = parse_as(Result, line["result"], lenient=True), line["inputs"]
-                    passes[line["ended"]] = _Pass(
-                        result=result,
-                        call=inputs["call"],
-                        inputs=dict(inputs["files"]),
-                        artifacts=dict(line["artifacts"]),
-                    )
+                    passes[line["ended"]] = parse_as(_Pass, line, lenient=True)
         self._passed = passes
 
     def start(self, plan: Plan) -> None:
@@ -201,7 +151,7 @@ class Journal:
 
     def before(self, command: Command, place: Place) -> None:
         """Take note of the inputs of ``command``, as planned, which is about to start."""
-        inputs = self._reader.read(command, place)
+        inputs = self.inputs_of(command, place)
         with self._lock:
             self._before[command.id] = inputs
             _forget(self._passed, command.id)
@@ -238,14 +188,46 @@ class Journal:
         return earlier.result._replace(reused=True)
 
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
-        now = self._reader.read(command, place)
+        now = self.inputs_of(command, place)
         return (
-            now.call == earlier.call
-            and earlier.inputs.items() <= now.states().items()  # what is new may be its own output
+            now.call == earlier.inputs.call
+            and earlier.inputs.files.items() <= now.states().items()  # what is new may be its own output
             and earlier.artifacts.items() <= _artifacts(earlier.result, place).items()
             # What the plan asks for now may be more than what was asked for then.
             and earlier.result.command.leaves == command.leaves
         )
+
+    def inputs_of(self, command: Command, place: Place) -> Inputs:
+        """Return the inputs of ``command``, planned and not yet settled, as they are now."""
+        env = place.environment(command)
+        words = command.argv
+        with suppress(UnsettledError):
+            words = settle(command, place.root, place.run).argv
+        call = _digest([command.argv, words, sorted(env.items()), command.cwd])
+        files: dict[str, str] = {}
+        folders: dict[str, Listing] = {}
+        for text in sorted({*_texts(words), env[DATA_VARIABLE]}):
+            path = _path(text, command, place)
+            if os.path.isdir(path):  # noqa: PTH112 - a word may be too long for a path
+                if not _holds(path, place.run) and not _holds(place.run, path):
+                    folders[text] = _list(path)
+            elif state := self._state(path):
+                files[text] = state
+        return Inputs(call=call, files=files, folders=folders)
+
+    def _state(self, path: Path) -> str:
+        found = stamp(path)
+        if found is None:
+            path = path.with_name(path.name + _STEM_OF) if path.name else path
+            found = stamp(path)
+        if found is None:
+            return ""
+        if found.size > HASHED_BYTES:
+            return f"size {found.size} changed {found.mtime_ns}"
+        if found not in self._hashes:
+            with suppress(OSError):
+                self._hashes[found] = sha256_of(path)
+        return self._hashes.get(found, "")
 
     def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
@@ -289,11 +271,8 @@ def _identity(plan: Plan) -> dict[str, str]:
 
 
 def _forget(passes: dict[str, _Pass], name: str) -> None:
-    """Remove the pass of a command, and those that rest on it: what it leaves anew they have not seen.
-
-    An attempt may be killed when the command has passed again and before what needs it was repeated. A folder of
-    the run is no input (`tipchain.chain.run`), so nothing else would tell the next attempt.
-    """
+    # What rests on it goes, too, which has not seen what it leaves anew: an attempt may be killed before that was repeated,
+    # and a folder of the run is no input.
     passes.pop(name, None)
     for other in [key for key, one in passes.items() if name in one.result.command.needs]:
         _forget(passes, other)
@@ -318,13 +297,7 @@ def _lines(path: Path) -> Iterator[dict[str, Json]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How a plan shall be run.
-
-    Attributes:
-        jobs: number of commands of different legs that may run at once.
-        require_gpu: whether a GPU that is not there is an ERROR; it is a SKIP otherwise.
-        fail_fast: whether the first FAIL or ERROR ends the run.
-    """
+    """How a plan shall be run: so many legs at once; a GPU that is not there an ERROR, or a SKIP; up to the first failure, or on."""
 
     jobs: int = 1
     require_gpu: bool = False
@@ -332,51 +305,36 @@ class Policy:
 
 
 class Schedule:
-    """The commands of a plan that are still to come, those that run, and the results so far.
-
-    Attributes:
-        results: how commands ended, by id.
-        running: ids of the commands that run.
-        halt: why nothing new is started, "" while it is.
-    """
+    """A plan's commands: those to come by leg, ids of those that run, results by id, and why nothing new is started."""
 
     def __init__(self, commands: Sequence[Command], gpus: Gpus, policy: Policy) -> None:
         self.gpus, self.policy = gpus, policy
         self.results: dict[str, Result] = {}
         self.running: set[str] = set()
         self.halt = ""
-        self._legs: dict[str, deque[tuple[int, Command]]] = {}
+        self.legs: dict[str, deque[tuple[int, Command]]] = {}
         for number, command in enumerate(commands, 1):
-            self._legs.setdefault(_leg(command), deque()).append((number, command))
-
-    @property
-    def done(self) -> bool:
-        """Whether every command has its result."""
-        return not self._legs
+            self.legs.setdefault(_leg(command), deque()).append((number, command))
 
     def ready(self) -> Iterator[tuple[int, Command]]:
         """Yield the commands whose turn it is, with their numbers, in the plan's order.
 
-        Each must then be started (`start`) or settled (`settle`), or is yielded again next time.
+        Each must then be put into ``running`` or settled (`settle`), or is yielded again next time.
         """
-        for number, command in sorted((leg[0] for leg in self._legs.values()), key=lambda head: head[0]):
+        for number, command in sorted((leg[0] for leg in self.legs.values()), key=lambda head: head[0]):
             free = self.halt or all(need in self.results for need in command.needs)
             if free and command.id not in self.running:
                 yield number, command
-
-    def start(self, command: Command) -> None:
-        """Take note that ``command`` runs."""
-        self.running.add(command.id)
 
     def settle(self, result: Result) -> None:
         """Take note of how a command ended, or why it is not run; its leg goes on."""
         name = result.command.id
         self.running.discard(name)
         self.results[name] = result
-        leg = self._legs[_leg(result.command)]
+        leg = self.legs[_leg(result.command)]
         leg.popleft()
         if not leg:
-            del self._legs[_leg(result.command)]
+            del self.legs[_leg(result.command)]
 
     def unstarted(self, command: Command) -> Result | None:
         """Return the result of a command whose turn it is and that cannot be run; None if it can."""
@@ -396,7 +354,7 @@ class Schedule:
 
     def stuck(self) -> Iterator[Result]:
         """Yield an ERROR for the head of every leg that waits for what cannot come before it."""
-        for leg in list(self._legs.values()):
+        for leg in list(self.legs.values()):
             command = leg[0][1]
             needs = ", ".join(need for need in command.needs if need not in self.results)
             yield _not_run(command, f"it needs {needs}, which cannot come before it", Outcome.ERROR)
@@ -426,7 +384,7 @@ def forecast(
     """
     schedule = Schedule(plan.commands, gpus, policy)
     unstarted = []
-    while not schedule.done:
+    while schedule.legs:
         turn = [command for _, command in schedule.ready()]
         for command in turn:
             known = earlier(command) if earlier and not schedule.must_repeat(command) else None
@@ -489,12 +447,11 @@ def run_plan(
     are written down, and passed ones of an earlier attempt are found.
     """
     takes_gpus = any(command.on_gpu for command in plan.commands)
-    runner = _Runner(
-        plan, place, observer, policy or Policy(), find_gpus() if takes_gpus else Gpus(), leases or Leases(), record
-    )
+    schedule = Schedule(plan.commands, find_gpus() if takes_gpus else Gpus(), policy or Policy())
+    runner = _Runner(schedule, place, observer, leases or Leases(), record)
     with on_signals(runner.interrupt):
         runner.run()
-    results = runner.schedule.results
+    results = schedule.results
     ordered = {command.id: results[command.id] for command in plan.commands if command.id in results}
     return (*ordered.values(), *unaccounted(plan.commands, results)), runner.interrupted
 
@@ -503,19 +460,11 @@ class _Runner:
     """A run that goes on."""
 
     def __init__(
-        self,
-        plan: Plan,
-        place: Place,
-        observer: Observer,
-        policy: Policy,
-        gpus: Gpus,
-        leases: Leases,
-        record: Journal | None,
+        self, schedule: Schedule, place: Place, observer: Observer, leases: Leases, record: Journal | None
     ) -> None:
-        self.place, self.observer, self.policy = place, observer, policy
-        self.gpus, self.leases, self.record = gpus, leases, record
-        self.total = len(plan.commands)
-        self.schedule = Schedule(plan.commands, gpus, policy)
+        self.schedule, self.gpus, self.policy = schedule, schedule.gpus, schedule.policy
+        self.place, self.observer, self.leases, self.record = place, observer, leases, record
+        self.total = sum(map(len, schedule.legs.values()))
         self.stop = Stop()
         self.interrupted = False
         # A SimpleQueue may be filled by a signal's handler while the same thread takes from it.
@@ -528,17 +477,15 @@ class _Runner:
         self.inbox.put(None)
 
     def run(self) -> None:
-        """Run everything; nothing that was started is left when this returns or raises."""
         with ThreadPoolExecutor(self.policy.jobs, thread_name_prefix="command") as pool:
             try:
-                while not self.schedule.done:
+                while self.schedule.legs:
                     self.step(pool)
             except BaseException:  # the observer's own: its terminal is gone
                 self.stop.ask()
                 raise
 
     def step(self, pool: ThreadPoolExecutor) -> None:
-        """Start what may start, then wait for something to happen."""
         if self.interrupted:
             self.schedule.halt = "interrupted"
         settled, waiting = False, False
@@ -564,18 +511,16 @@ class _Runner:
         return as_reused(result, command) if result else None
 
     def start(self, pool: ThreadPoolExecutor, number: int, command: Command) -> bool:
-        """Start ``command`` unless a GPU that it takes is taken; return whether it started."""
         reason = self.leases.take(self.gpus.taken_by(command), command.id)
         if reason:
             self.observer.waiting(command, number, self.total, reason)
             return False
-        self.schedule.start(command)
+        self.schedule.running.add(command.id)
         self.observer.started(command, number, self.total)
         pool.submit(self.work, command)
         return True
 
     def work(self, command: Command) -> None:
-        """Run ``command``, in a thread of the pool, and report to the inbox."""
         try:
             watch = partial(self.observer.output, command)
             if self.record is not None:
@@ -589,7 +534,6 @@ class _Runner:
             self.inbox.put((result, interrupted))
 
     def hear(self) -> None:
-        """Wait a moment for a command to end or for a signal."""
         try:
             news = self.inbox.get(timeout=LOOK_S)
         except Empty:

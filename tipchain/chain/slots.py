@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tipchain.chain.kinds import owner
+from tipchain.chain.kinds import KINDS, TRAIN_INFER, Mark
 from tipchain.chain.params import NOTHING, Param, ParamFile, Slot, split_lines
 from tipchain.chain.profiles import SHIPPED
 from tipchain.chain.suites import LintFinding, SlotRule
@@ -85,7 +85,6 @@ OPTIONAL_DATA = SlotRule(kind="optional", role="infer_data")
 
 
 def _lacking(slots: Slots, suite: Lines, path: str) -> Slots:
-    """Return the slots that no line stands for; the trainer is the usual one, and the data are the program's own."""
     norm = {"trainer": slots["train_norm"].key} if "trainer" in suite.lacks else {}
     roles = suite.lacks | (({"infer_data", "model_dir"} - slots.keys()) if OPTIONAL_DATA in suite.layout else set())
     return {role: Slot(role=role, key="null", value=norm.get(role, "null"), file=path, line=0) for role in roles}
@@ -111,7 +110,7 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
-            kind = owner(found)
+            kind = next((one for one in KINDS.values() if Mark(found) in one.marks and one.name != TRAIN_INFER), None)
             hint = (f"this is a file for {kind.driver}: --chain {kind.name}" if kind else "") or hint
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
@@ -354,13 +353,9 @@ Pairs = Sequence[tuple[SlotRule, Param]]
 
 
 class _Change(NamedTuple):
-    """A change of one line, ``rename``, ``insert`` or ``delete``, after which a section fits.
+    """A ``rename``, ``insert`` or ``delete`` of one line of a section, which then fits.
 
-    Attributes:
-        place: index among the section's lines.
-        rule: the rule of the renamed or inserted line; None for a deleted one.
-        oddities: number of values that look out of place afterwards.
-        pairs: the rules and lines afterwards.
+    ``rule`` is that of the line, None for a deleted one; ``oddities`` of the values look out of place afterwards.
     """
 
     kind: str
@@ -453,7 +448,6 @@ def refusal(error: InputError, code: str) -> LintFinding:
 
 
 def _examine(file: ParamFile, sections: Sequence[Section], number: int) -> tuple[LintFinding | None, _Change | None]:
-    """Return what is wrong with a section, and the one change that would mend it if it is plain."""
     section, (header, start) = sections[number], file.headers[number]
     params = file.section(header)
     severity = "error"
@@ -525,10 +519,8 @@ def _fitted(rules: Sequence[SlotRule], params: Sequence[Param], idle: frozenset[
 
 
 def _idle_pairs(file: ParamFile, sections: Sequence[Section], number: int) -> Pairs | None:
-    """Return which line is for which rule where keys are wrong on lines only that nothing reads; None where they are not.
-
-    A line missing or added, after which the keys are right and no more values look out of place, is that instead.
-    """
+    # Keys may be wrong on lines that nothing reads. A line missing or added, after which they are right and no more values
+    # look out of place, is that instead.
     section, params = sections[number], file.section(file.headers[number][0])
     idle = _idle_exports(file, sections)
     pairs = _fitted(section.rules, params, idle)
@@ -555,7 +547,6 @@ def _idle_exports(file: ParamFile, sections: Sequence[Section]) -> frozenset[str
 
 
 def _changes(section: Section, params: Sequence[Param], idle: frozenset[str] | None = None) -> Iterator[_Change]:
-    """Yield each change of one line after which the section fits; with ``idle`` a wrong key that nothing reads is odd."""
     if len(params) > len(section.rules) + 1:
         return  # a line is for one rule at most: no one change is enough
     for kind, last in (("rename", 0), ("insert", 1), ("delete", 0)):

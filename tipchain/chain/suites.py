@@ -21,9 +21,7 @@ class LintFinding(NamedTuple):
     Attributes:
         code: the kind of finding, as ``typos``; ``default`` for what the original does alike.
         severity: ``error`` (refused without ``--lenient``), ``warning`` (told when planning) or ``info`` (told by lint).
-        file: the file.
         line: 1-based line, 0 for the whole file.
-        key: the line's key.
         message: one sentence.
     """
 
@@ -43,8 +41,6 @@ class LintFinding(NamedTuple):
         return (f"{self.file}:{self.line}: {self.key}: " if self.line else "") + self.message
 
 
-# Suites as data: what differs between the public TIPC drivers, over one engine.
-#
 # A suite is a profile, a YAML file in ``tipchain/suites`` or one of the user's: a layout (which line means what) and
 # tables of arguments, names and rules. ``slots``, ``build`` and ``expand`` know no suite by name. ``docs/reference/suites.md``
 # describes the format; ``profiles`` reads it.
@@ -260,11 +256,6 @@ class Infer(NamedTuple):
     result_file: tuple[Choice, ...] = ()
 
     @property
-    def rules(self) -> Mapping[str, InferRule]:
-        """The inference by kind of device."""
-        return {"cpu": self.cpu, "gpu": self.gpu}
-
-    @property
     def axes(self) -> frozenset[str]:
         """The roles that are combined on any device."""
         return frozenset((*self.cpu.axes, *self.gpu.axes))
@@ -336,10 +327,6 @@ class Version(NamedTuple):
     title: str
     has: tuple[str, ...]
     lacks: tuple[str, ...] = ()
-
-    def is_of(self, driver: str) -> bool:
-        """Return whether a driver is of this version; ``driver`` is what `script_words` makes of its text."""
-        return all(text in driver for text in self.has) and not any(text in driver for text in self.lacks)
 
 
 @lru_cache(maxsize=64)

@@ -192,9 +192,3 @@ def tell_kind(file: ParamFile, mode: Mode | None = None, chain: str | None = Non
     marks = ((kind, mark) for kind in KINDS.values() for mark in kind.marks if mark.holds(file, mode))
     kind, reason = next(marks, (KINDS[TRAIN_INFER], "it has no other kind's marks"))
     return Told(kind=kind, reason=str(reason))
-
-
-def owner(section: str) -> Kind | None:
-    """Return the other kind whose files begin with ``section``; None for none."""
-    others = (kind for kind in KINDS.values() if kind.name != TRAIN_INFER and Mark(section=section) in kind.marks)
-    return next(others, None)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol
 
 from tipchain.chain.emitter import DEVICE_KINDS, PlanDraft, folders
-from tipchain.chain.kinds import Kind
 from tipchain.chain.load import ON_CPU, fits, marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Options, Plan
@@ -128,19 +125,6 @@ class Request:
     options: Options
 
 
-class Planner(Protocol):
-    """The module of a kind."""
-
-    LAYOUTS: Sequence[Layout]
-    plan: Callable[[Request], Plan]
-
-
-def planner(kind: Kind) -> Planner:
-    """Return the module that plans a kind."""
-    found: Planner = import_module(kind.module)
-    return found
-
-
 class Chain(PlanDraft):
     """The plan of one kind of chain as it is built.
 
@@ -172,6 +156,10 @@ class Chain(PlanDraft):
         )
         super().__init__(head, python, options, legacy=request.legacy, python=split_words(python.value, python))
         self.limit_s = None if request.legacy else self.limit_s
+
+    def split(self, slot: Slot) -> Words:
+        """Return a line's value as words."""
+        return split_words(slot.value, slot, pipes=self.legacy)
 
     def words(self, role: str, value: str | None = None) -> Words:
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""

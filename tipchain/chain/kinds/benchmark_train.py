@@ -81,21 +81,20 @@ class BenchmarkRun:
     mode: str = "DP"
 
     @property
-    def cards(self) -> int:
-        """All GPUs of all hosts: the second number of ``N1C4``."""
-        found = DEVICES.match(self.devices)
-        return int(found[2]) if found else 1
-
-    @property
     def gpus(self) -> tuple[str, ...]:
         """The GPUs of each host: the original counts them so."""
-        found = DEVICES.match(self.devices)
-        hosts, cards = (int(found[1]), int(found[2])) if found else (1, 1)
+        hosts, cards = hosts_and_cards(self.devices)
         return tuple(str(number) for number in range((cards - 1) // max(hosts, 1) + 1))
 
     def label(self, devices: str) -> str:
         """Return how ids and logs name it."""
         return f"bs{self.batch}_{self.precision}_{self.mode}_{devices}"
+
+
+def hosts_and_cards(devices: str) -> tuple[int, int]:
+    """Return the numbers in ``N1C4``: of hosts, and of GPUs of them all."""
+    found = DEVICES.match(devices)
+    return (int(found[1]), int(found[2])) if found else (1, 1)
 
 
 def plan(request: Request) -> Plan:
@@ -114,15 +113,7 @@ def plan(request: Request) -> Plan:
 
 
 class _TrainingPlan:
-    """Rewrites the file for each training, and plans it.
-
-    Args:
-        request: what is asked for.
-        suite: the profile.
-        places: the line of each role, from 1.
-        section: the slots of the section.
-        lists: roles whose values become ones of ``mode=value``.
-    """
+    """Rewrites the file for each training, and plans it; ``lists`` are roles whose values become ones of ``mode=value``."""
 
     model: str
 
@@ -134,7 +125,6 @@ class _TrainingPlan:
         self.places, self.section, self.lists = places, section, lists
 
     def set(self, role: str, value: str) -> None:
-        """Replace the value on a role's line; the key ends at the first ``:``."""
         self.change(role, lambda line: f"{line.partition(':')[0]}:{value}")
 
     def change(self, role: str, change: Callable[[str], str]) -> None:
@@ -229,14 +219,14 @@ class _SectionPlan(_TrainingPlan):
 
         The original writes the number into the checkout's configurations of two data sets; here the training gets it.
         """
-        slot = self.section.get("repeat")
+        slot, (_, cards) = self.section.get("repeat"), hosts_and_cards(run.devices)
         if slot is None:
             return epoch
         if self.on_whole_data():
-            return str(int(epoch) * run.cards)
+            return str(int(epoch) * cards)
         if not re.fullmatch(r"[1-9]\d*", slot.value):
             raise slot.error("is no number of repetitions", expected="repeat:1")
-        if (count := int(slot.value) * run.cards) > 1:
+        if (count := int(slot.value) * cards) > 1:
             named = re.search(r"\s-c\s+(\S+)(?:\s.*)?\s-o\b", self.lines[self.places["train_norm"] - 1])
             path = named and self.request.root and self.request.root / named[1]
             config = path.read_text(encoding="utf-8", errors="replace") if path and path.is_file() else ""
@@ -276,9 +266,8 @@ class _SectionPlan(_TrainingPlan):
             yield BenchmarkRun(batch=batch, precision=precision, devices=count, trainer=trainer)
 
     def trainer(self, *, to_static: bool) -> str:
-        if to_static:
-            return "to_static_train"
-        return "norm_train" if self.suite.name == "paddleclas" else ""
+        norm = "norm_train" if self.suite.name == "paddleclas" else ""
+        return "to_static_train" if to_static else norm
 
     def listed(self, role: str, pattern: str) -> tuple[str, ...]:
         slot = self.section[role]
@@ -300,12 +289,6 @@ class _SectionPlan(_TrainingPlan):
         if device is None or device == "gpu":
             return run.devices
         return "N1C1" if parse_device(device).is_gpu else "cpu"
-
-    def skipped(self) -> int:
-        value = self.pairs().get("skip_iters", "0").strip()
-        if not re.fullmatch(r"\d+", value):
-            raise ParamsError(f"skip_iters: {value!r} is no number of lines", file=self.request.file.path)
-        return int(value)
 
     def add(self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
         self.settle(run, epoch)
@@ -331,11 +314,14 @@ class _SectionPlan(_TrainingPlan):
         for one in inner.findings:
             if one.severity == "error" and one.line not in edited:
                 self.chain.findings.append(one)
-        warm_up = self.request.options.warm_up
+        warm_up, several = self.request.options.warm_up, len(run.gpus) > 1
+        skipped = "0" if several else self.pairs().get("skip_iters", "0").strip()
+        if not re.fullmatch(r"\d+", skipped):
+            raise ParamsError(f"skip_iters: {skipped!r} is no number of lines", file=path)
         speed = Speed(
             warm_up=self.driver.skip if warm_up is None else warm_up,
-            unit=self.driver.units[len(run.gpus) > 1],
-            each_epoch=0 if len(run.gpus) > 1 else self.skipped(),
+            unit=self.driver.units[several],
+            each_epoch=int(skipped),
         )
         trainings = [command for command in inner.commands if command.step == "train"]
         if not trainings:
@@ -421,10 +407,10 @@ class _Original(_TrainingPlan):
             return self.value("bench_epoch")
         if not self.on_whole_data():
             return "1"
-        found, epoch = DEVICES.match(devices[0] if devices else "N1C4"), self.section["bench_epoch"]
+        epoch = self.section["bench_epoch"]
         if not epoch.value.isdecimal():
             raise epoch.error("is no number of epochs", expected=f"{epoch.key}:1")
-        return str(int(epoch.value) * int(found[2] if found else 1))
+        return str(int(epoch.value) * hosts_and_cards(devices[0] if devices else "N1C4")[1])
 
     def add(self, run: BenchmarkRun, epoch: str, *, to_static: bool) -> None:
         self.settle(run, epoch)
@@ -444,7 +430,20 @@ class _Original(_TrainingPlan):
         if not single:
             self.accumulate(run)
         self.train(f"train_log/{name}log", self.driver.limits[1 if single else 2])
-        self.analyse(run, name, single=single)
+        root, unit = self.request.options.root, self.driver.units[not single]
+        log = f"{root}/train_log/{name}log"
+        if single and (skipped := self.pairs().get("skip_iters")):
+            words: tuple[str, ...] = ("python", "test_tipc/filter_log.py", "--in_log_path", log)
+            words = (*words, "--out_log_path", f"{log}_filtered", "--skip_iters", skipped)
+            self.commands.append(Command(id="filter", step="other", argv=words))
+            log += "_filtered"
+        argv: tuple[str, ...] = ("python", "/scripts/analysis.py", "--filename", log)
+        argv += ("--speed_log_file", f"{root}/index/{name}speed")
+        argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
+        argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
+        argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
+        argv += ("--speed_unit", unit if unit != "instance/s" else "instance/sec", "--convergence_key", "loss:")
+        self.commands.append(Command(id="speed", step="other", argv=argv))
 
     def accumulate(self, run: BenchmarkRun) -> None:
         if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
@@ -460,20 +459,3 @@ class _Original(_TrainingPlan):
             self.commands.append(
                 command._replace(argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
             )
-
-    def analyse(self, run: BenchmarkRun, name: str, *, single: bool) -> None:
-        root = self.request.options.root
-        unit = self.driver.units[not single]
-        log = f"{root}/train_log/{name}log"
-        if single and (skipped := self.pairs().get("skip_iters")):
-            words: tuple[str, ...] = ("python", "test_tipc/filter_log.py", "--in_log_path", log)
-            words = (*words, "--out_log_path", f"{log}_filtered", "--skip_iters", skipped)
-            self.commands.append(Command(id="filter", step="other", argv=words))
-            log += "_filtered"
-        argv: tuple[str, ...] = ("python", "/scripts/analysis.py", "--filename", log)
-        argv += ("--speed_log_file", f"{root}/index/{name}speed")
-        argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
-        argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
-        argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
-        argv += ("--speed_unit", unit if unit != "instance/s" else "instance/sec", "--convergence_key", "loss:")
-        self.commands.append(Command(id="speed", step="other", argv=argv))

@@ -146,7 +146,6 @@ def _one_graph(rule: Dy2staticRule, section: TrainingSection) -> str:
 
 
 def _changed(rule: Dy2staticRule, section: TrainingSection, *, static: bool, legacy: bool) -> tuple[str, ...]:
-    """Return a section's lines as the original's ``sed`` leaves them."""
     lines = [re.sub(r"gpu_list.*$", "gpu_list:0", line) for line in section.lines]
     more = f" {rule.both}" if rule.both else ""
     more += f" {rule.static}" if static and rule.static else ""
@@ -197,7 +196,6 @@ def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection)
 
 
 def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection, why: str) -> Sequence[Command]:
-    """Return both trainings, the nudged ones, and the comparison; ``why`` says what keeps them from being run."""
     run = pair[0].run.rpartition("/")[0]
     name = section.name
     trained = [next((one for one in half.commands if one.step == "train"), None) for half in pair]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines, suite_data
-from tipchain.chain.params import Slot, Words, split_words
+from tipchain.chain.params import Words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
 
@@ -52,36 +52,29 @@ class _OnnxChain(Chain):
         super().__init__(request, kind="paddle2onnx", suite=layout.suite, slots=slots, out=out)
 
     def plan(self) -> Plan:
+        slots = self.slots
         if self.suite == "paddledetection":
-            self.detection()
+            folder, modes = f"{slots['export_save'].value}/{self.model}", slots["infer_modes"].values
+            for mode in modes:
+                label = mode if len(modes) > 1 else ""
+                needs = (self.exported(mode, label, folder),) if mode != "null" else ()
+                self.one(label, folder, f"{folder}/{slots['save_file'].value}", needs)
         elif self.suite == "paddleocr":
             self.recognition()
         else:
-            self.one("", self.slots["model_dir"].value, self.slots["save_file"].value, ())
+            self.one("", slots["model_dir"].value, slots["save_file"].value, ())
         return self.made(
             results_log="results_paddle2onnx.log", status=DATA[self.suite]["status"], redirected=("convert", "infer")
         )
 
-    def detection(self) -> None:
-        slots = self.slots
-        folder = f"{slots['export_save'].value}/{self.model}"
-        modes = slots["infer_modes"].values
-        for mode in modes:
-            label = mode if len(modes) > 1 else ""
-            needs = (self.exported(mode, label, folder),) if mode != "null" else ()
-            self.one(label, folder, f"{folder}/{slots['save_file'].value}", needs)
-
     def recognition(self) -> None:
-        """Add PaddleOCR's conversions, of a detector, a recognizer or both, and the inferences with all that was converted.
-
-        Raises:
-            ParamsError: the file names no model.
-        """
-        slots, models = self.slots, self.converted_by_name()
-        if not self.legacy:
-            models = tuple(
-                one for one in ("det", "rec") if not slots[f"{one}_dir"].absent and not slots[f"{one}_file"].absent
-            )
+        """Add PaddleOCR's conversions, of a detector, a recognizer or both, and the inferences with all that was converted."""
+        slots, models = self.slots, ["det", "rec"]
+        if self.legacy and self.model not in OCR_SYSTEMS:
+            found = "det" if "det" in self.model or self.model in OCR_TABLES else "rec" if "rec" in self.model else ""
+            models = [one for one in models if one == found]
+        elif not self.legacy:
+            models = [one for one in models if not slots[f"{one}_dir"].absent and not slots[f"{one}_file"].absent]
             if not models:
                 raise slots["det_dir"].error("names no model to convert, and neither does --rec_model_dir")
         dev_version = f"--enable_dev_version={self.model in OCR_TABLES}"
@@ -108,39 +101,21 @@ class _OnnxChain(Chain):
             folder, onnx = slots[f"{one}_dir"].value, slots[f"{one}_file"].value
             self.compare(one if len(models) > 1 else "", folder, onnx, converted[models.index(one)])
 
-    def converted_by_name(self) -> tuple[str, ...]:
-        if self.model in OCR_SYSTEMS:
-            return ("det", "rec")
-        if "det" in self.model or self.model in OCR_TABLES:
-            return ("det",)
-        return ("rec",) if "rec" in self.model else ()
-
     def exported(self, mode: str, label: str, folder: str) -> str:
-        """Add the export of one of PaddleDetection's models; return its id.
-
-        Raises:
-            ParamsError: there is no such model, or no program that exports it.
-        """
+        """Add the export of one of PaddleDetection's models; return its id."""
         if mode not in EXPORTS:
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS)))
         program = self.slots[EXPORTS[mode]]
         if program.absent and not self.legacy:
             raise program.error(f"infer_mode names {mode}, whose export is null")
         named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("extra_export"))
-        argv = (*self.python, *self.split(program), *named, *self.on_cpu(), *self.words("export_save"))
+        device = ("use_gpu=False",) if self.request.options.device == "cpu" and not self.legacy else ()
+        argv = (*self.python, *self.split(program), *named, *device, *self.words("export_save"))
         return self.export(label, argv, folder, log="export.log")
 
-    def on_cpu(self) -> Words:
-        if self.request.options.device != "cpu" or self.legacy:
-            return ()
-        return ("use_gpu=False",)
-
     def one(self, label: str, folder: str, onnx: str, needs: tuple[str, ...]) -> None:
-        slots = self.slots
-        argv = self.beside_python(self.split(slots["convert"]))
-        argv += self.words("model_dir", folder)
-        argv += (*self.files(), *self.words("save_file", onnx))
-        argv += self.words("opset")
+        argv = self.beside_python(self.split(self.slots["convert"]))
+        argv += (*self.words("model_dir", folder), *self.files(), *self.words("save_file", onnx), *self.words("opset"))
         checker = self.words("checker")
         argv += self.unless_gone(checker[0]) if checker[:1] == (DEV_VERSION,) else checker
         argv += self.words("extra_convert")
@@ -171,7 +146,6 @@ class _OnnxChain(Chain):
         return (Find(text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True),)
 
     def unless_gone(self, word: str) -> Words:
-        """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
         return (word,) if self.legacy else ()
 
     def infer(self, label: str, folder: str, onnx: str, converted: str) -> None:
@@ -179,20 +153,18 @@ class _OnnxChain(Chain):
         if program.value == "null" if self.suite == "paddleclas" else program.absent and not self.legacy:
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
-        argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
+        # An option without its setting would take the next word for it.
+        settings = [self.words(role) for role in ("infer_model_dir", "use_onnx", "infer_device")]
+        given = [word for words in settings if words or self.legacy for word in ("-o", *words)]
+        given += self.words("infer_config")
+        if self.suite != "paddleclas":
+            told = (
+                (role, value and value.format(folder=folder, onnx=onnx))
+                for role, value in DATA[self.suite]["infer"].items()
+            )
+            given = [word for role, value in told for word in self.words(role, value)]
+        argv = (*self.interpreter(cwd), *self.split(program), *given)
         self.inference(label, "", argv, log="paddle2onnx_infer_cpu.log", cwd=cwd, needs=(converted,))
-
-    def arguments(self, folder: str, onnx: str) -> Words:
-        """Return the arguments of inference, in the suite's order."""
-        if self.suite == "paddleclas":
-            settings = ("infer_model_dir", "use_onnx", "infer_device")
-            given = [(role, self.words(role)) for role in settings]
-            # An option without its setting would take the next word for it.
-            kept = [words for _, words in given if words or self.legacy]
-            return (*(word for words in kept for word in ("-o", *words)), *self.words("infer_config"))
-        given = DATA[self.suite]["infer"].items()
-        told = [(role, value and value.format(folder=folder, onnx=onnx)) for role, value in given]
-        return tuple(word for role, value in told for word in self.words(role, value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]
@@ -207,6 +179,3 @@ class _OnnxChain(Chain):
         folder = posixpath.dirname(self.request.options.python or "")
         given = folder and words and "/" not in words[0]
         return (f"{folder}/{words[0]}", *words[1:]) if given and not self.legacy else words
-
-    def split(self, slot: Slot) -> Words:
-        return split_words(slot.value, slot, pipes=self.legacy)

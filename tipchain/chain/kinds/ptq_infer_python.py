@@ -149,7 +149,10 @@ class _Quantization(Chain):
         self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.settings: dict[str, tuple[InferRule, Mapping[str, str]]] = {}
-        self.devices = self._devices()
+        chosen, self.devices = request.options.device, self.devices_of(slots["device"], self.list_of("device"))
+        self.cpu_only = chosen == "cpu" or (bool(self.devices) and all(kind == "cpu" for kind, _ in self.devices))
+        if chosen not in (None, "cpu", "gpu"):
+            self.gpu = str(parse_device(chosen).number)
         self.visible = {} if self.gpu is None else {VISIBLE: self.gpu}
 
     def plan(self) -> Plan:
@@ -185,7 +188,6 @@ class _Quantization(Chain):
     # What is quantized
 
     def programs(self) -> Sequence[tuple[str, Words | None]]:
-        """Return each model with the program that quantizes it; None where it is quantized already."""
         slot = self.slots[self.rule.program]
         if self.rule.program != "infer_export":
             if slot.absent or slot.value.strip() == "False":
@@ -225,7 +227,6 @@ class _Quantization(Chain):
         return self.add(command, log=self.fill(rule.log))
 
     def device_value(self, role: str) -> str | None:
-        """Return the value of the quantization's device argument; None for the line's own."""
         if role != "use_gpu" or role not in self.slots or self.slots[role].absent:
             return None
         value = self.slots[role].value
@@ -233,22 +234,17 @@ class _Quantization(Chain):
 
     # Inference
 
-    def _devices(self) -> Sequence[tuple[str, str]]:
-        chosen, found = self.request.options.device, self.devices_of(self.slots["device"], self.list_of("device"))
-        self.cpu_only = chosen == "cpu" or (bool(found) and all(kind == "cpu" for kind, _ in found))
-        if chosen not in (None, "cpu", "gpu"):
-            self.gpu = str(parse_device(chosen).number)
-        return found
-
     def infer(self, label: str, needs: tuple[str, ...]) -> Command | None:
         slot = self.slots["inference"]
         if slot.absent and not self.legacy:
             self.tell("null", "is null, so nothing is inferred", slot)
             return None
         found: list[Command] = []
+        nothing = () if self.legacy else ("null",)
         for kind, value in self.devices:
             device = self.rule.cpu if kind == "cpu" else self.rule.gpu
-            points = list(self.points(device))
+            lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
+            points = list(self.filler.points(device, lists, {}))
             if not points:
                 settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes)
                 message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
@@ -257,24 +253,21 @@ class _Quantization(Chain):
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
 
-    def points(self, device: InferRule) -> Iterator[Mapping[str, str]]:
-        nothing = () if self.legacy else ("null",)
-        lists = {role: (self.slots[role], self.list_of(role) or nothing) for role in device.axes}
-        return self.filler.points(device, lists, {})
-
     def infer_at(
         self, kind: str, device: InferRule, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
-        """Add one inference and return it, without what `Chain.add` settles."""
         shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
         name = ";".join(filter(None, (label, kind, *shown)))
         self.settings[name] = (device, point)
+        cwd = self.rule.cwd
+        if cwd != "." and self.legacy:  # it walks there by way of the model, and may be elsewhere
+            cwd = posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{cwd}")
         return self.inference(
             name,
             kind,
             (*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             log=device.log.format_map(point),
-            cwd=self.cwd(),
+            cwd=cwd,
             env=self.visible,
             needs=needs,
             gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
@@ -296,12 +289,6 @@ class _Quantization(Chain):
             else:
                 words += self.flag(slot, self.fill(model[role]) if role in model else None)
         return tuple(words)
-
-    def cwd(self) -> str:
-        """Return where to infer: an original that walks there by way of the model may be elsewhere."""
-        if self.rule.cwd == "." or not self.legacy:
-            return self.rule.cwd
-        return posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{self.rule.cwd}")
 
     # Against the unquantized model
 
@@ -338,7 +325,6 @@ class _Quantization(Chain):
         self.tell("default", f"{told}: {why or WHY_DISAGREEMENT}", None, "info")
 
     def finds(self, model: Mapping[str, str]) -> Iterator[Find]:
-        """Yield the names of the unquantized model's files, which are known when they are there."""
         for template in model.values():
             text = self.fill(template)
             if "*" in template:
