@@ -206,6 +206,11 @@ def test_noise_is_no_result():
         "[2021/12/31 04:12:11] root INFO:  preprocess_time(ms): 16.6, inference_time(ms): 387.2",
         "12.5 FPS",
         "(321, 481, 3)",
+        "[1, 3, 32, 32]",
+        "input shape is [1, 3, 224, 224]",
+        "fps= 25 frames= 120",
+        "[2021/12/31 04:12:11] root INFO:  data_num: 1",
+        "[2021/12/31 04:12:11] root INFO:  cpu_rss(MB): 2000.3, cpu_util(%): 80, gpu_util(%): None",
         "12 test images",
     ],
 )

@@ -274,7 +274,7 @@ def test_mode_fallback():
         (("infer_quant", "infer_quant:Fasle"), "f.txt:39: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"),
         (("--mkldnn", "--mkldnn:true"), "did you mean 'True'"),
         (("--use-gpu", "--use-gpu:Ture"), "did you mean 'True'"),
-        (("trainer", "trainer:norm_trian"), "unknown trainer 'norm_trian'(.|\n)*did you mean 'norm_train'"),
+        (("trainer", "trainer:norm_trian"), "unknown trainer 'norm_trian'(.|\n)*'norm_train'[?] Or else --lenient"),
         (("--epochs", "--epochs:lite_trian_lite_infer=1"), "unknown mode(.|\n)*did you mean 'lite_train_lite_infer'"),
         (("--amp", "--amp:apm"), "unknown precision 'apm'(.|\n)*did you mean 'amp'"),
         (("--epochs", "--epochs:lite_train_lite_infer=one"), "f.txt:7: --epochs: 'one' is no number"),

@@ -46,15 +46,15 @@ _RESULT = re.compile(
 )
 _ANNOUNCED = re.compile(
     r"\W*(?:loading|loaded|load [a-z]\w+|creating|downloading|initiali[sz]ing|using|use \d|inference model)\b"
-    r"|\W*(?:runtime_device|ir_optim|enable_\w+|cpu_math\w+|model_name|batch_?size|precision\W+[a-z]+\d+)(?:\W|$)"
-    r"|\(\d+(?:, \d+)+\)$",
+    r"|\W*(?:runtime_device|ir_optim|enable_\w+|cpu_math\w+|model_name|batch_?size|precision\W+[a-z]+\d+|data_num|input_shape)(?:\W|$)"
+    r"|\(\d+(?:, \d+)+\)$|\[\d+, [13], \d+, \d+\]$",
     re.IGNORECASE,
 )
 """What a program is about to do, the settings that AutoLog reports, the shape of an array: no results, whatever digits they have."""
 _NO_NUMBER = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*"
-    r"|\w*(?:time|cost|elapsed|latency|fps|_rss|_util)\w*(?: spent)?(?:\(\w+\))?\W{1,3}[\d.]+|[\d.]+ ?(?:ms|fps|it/s)\b"
-    r"|\d+ (?:\w+ )?(?:images|files|samples|videos|threads)\b|shape\W*[\[(][\d, ]+",
+    r"|\w*(?:time|cost|elapsed|latency|fps|_rss|_util)\w*(?: spent)?(?:\([\w%]+\))?\W{1,3}[\d.]+|[\d.]+ ?(?:ms|fps|it/s)\b"
+    r"|\d+ (?:\w+ )?(?:images|files|samples|videos|threads)\b|\bframes\W+\d+|\b(?:shape(?: is)?|size)\W*[\[(][\d, ]+",
     re.IGNORECASE,
 )
 """Times, places in code, versions, speeds, counts of inputs and shapes: digits that are no result."""

@@ -209,11 +209,11 @@ class SpecReader:
             return
         ignored = slot.role in self.suite.unread or not used
         if not (self.lenient or self.collect or ignored):
-            raise slot.error(message, expected=expected, hint=hint)
+            lenient = "--lenient plans it as the driver reads it"
+            raise slot.error(message, expected=expected, hint=f"{hint} Or else {lenient}" if hint else lenient)
         severity = "info" if ignored else "error" if self.collect else "warning"
         unread = f" ({self.suite.title} itself never reads it)" if slot.role in self.suite.unread else ""
-        advice = f"; {hint}" if hint else f"; expected {expected}"
-        self.tell(code, slot, f"{message}{unread}{advice}", severity)
+        self.tell(code, slot, f"{message}{unread}; {hint or f'expected {expected}'}", severity)
 
     def numbers(self, slot: Slot, values: Iterable[str], *, used: bool = True) -> None:
         """Refuse words where the program takes a number: of epochs, samples, threads."""
