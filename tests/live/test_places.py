@@ -183,7 +183,7 @@ def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_f
     assert placed.reference_place.code == "return self.norm(self.conv(x))"
     (placed,) = place_layers([replace(missing, message="lacks it")], sides, (port, port))
     assert placed.reference_place.code == "x = block(x)"
-    told = "do at placed_net.py:16 (`return y`) what the reference does at placed_net.py:20: `return self.norm(self.conv(x))`"
+    told = "do at placed_net.py:20 (`return y`) what the reference does at placed_net.py:16: `return self.norm(self.conv(x))`"
     (placed,) = place_layers([replace(missing, message="lacks it", fix=told)], sides, (port, port))
     assert placed.reference_place.code == "return self.norm(self.conv(x))"
     (placed,) = place_layers(

@@ -19,7 +19,7 @@ from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.places import place_written
 from tipchain.live.request import LiveRequest
-from tipchain.numbers.tolerance import SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.weights.matching import match_models
 
 SHOWN = 4
@@ -46,16 +46,25 @@ class _Called:
 
 
 def check_buffers(
-    asked: LiveRequest, inputs: ModelInputs, pairs: Sequence[CallPair], draws: tuple[Draws, Draws], *, training: bool
+    asked: LiveRequest,
+    inputs: ModelInputs,
+    pairs: Sequence[CallPair],
+    draws: tuple[Draws, Draws],
+    *,
+    training: bool,
+    double: bool = True,
 ) -> tuple[list[LayerVerdict], list[Diagnosis]]:
     """Call both models once and return a verdict and a cause for each layer of which the call leaves a buffer otherwise.
 
-    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out.
+    The random numbers of a run are drawn again; buffers of the frameworks' norms are left out. What does not run in ``double``
+    runs in float32.
     """
-    sides, limit = asked.sides, SAME_SINGLE
-    model, port_model = models = asked.copied(0, training=training), asked.copied(1, training=training)
-    match = _names(models, asked.names)
-    ours, theirs = (_called(*one, match) for one in zip(sides, models, (inputs, inputs), draws, strict=True))
+    sides, limit = asked.sides, SAME_SINGLE if double else ROUGH
+    model, port_model = models = [asked.copied(number, training=training, double=double) for number in (0, 1)]
+    match = _names((model, port_model), asked.names)
+    ours, theirs = (
+        _called(*one, match, double=double) for one in zip(sides, models, (inputs, inputs), draws, strict=True)
+    )
     renamed = _by_values(ours, theirs, pairs, limit)
     theirs, ported = theirs.renamed(renamed), {own: port for port, own in renamed.items()}
     paths = {pair.reference.path: pair.port.path for pair in pairs}
@@ -71,7 +80,7 @@ def check_buffers(
         port = match.get(path, paths.get(path, path))
         if port in verdicts:
             continue
-        told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g} in float64"
+        told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g}"
         if ours.moved(name) != theirs.moved(name):
             stays = (
                 "one call changes its buffer `{}`, the reference's stays"
@@ -147,10 +156,12 @@ def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit:
     return found
 
 
-def _called(side: LiveSide, model: object, inputs: ModelInputs, draws: Draws, match: Mapping[str, str]) -> _Called:
+def _called(
+    side: LiveSide, model: object, inputs: ModelInputs, draws: Draws, match: Mapping[str, str], *, double: bool
+) -> _Called:
     before = _own_buffers(side, model, match)
-    with side.precision(double=True), side.randomness(draws.again()), side.recording(gradient=False):
-        call_model(side, model, bind(model, inputs), double=True)
+    with side.precision(double=double), side.randomness(draws.again()), side.recording(gradient=False):
+        call_model(side, model, bind(model, inputs), double=double)
     return _Called(before, _own_buffers(side, model, match))
 
 

@@ -71,10 +71,11 @@ def _judge_buffers(
     draws: tuple[Draws, Draws],
     *,
     training: bool,
+    double: bool = True,
 ) -> None:
     """Judge what one call leaves in the buffers of both models, where it changes some."""
     with results.erring("forward"):
-        verdicts, causes = check_buffers(asked, inputs, located.matching.pairs, draws, training=training)
+        verdicts, causes = check_buffers(asked, inputs, located.matching.pairs, draws, training=training, double=double)
         results.report.diagnoses.extend(causes)
         if verdicts:
             results.take_verdicts(verdicts)
@@ -107,8 +108,8 @@ def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located
         elif told.apart is None or not told.apart <= max(SAME_SINGLE, located.noise):
             _locate_again(asked, results, given, f"in {mode} mode", training=training)
         else:
-            if told.changed and double:
-                _judge_buffers(asked, results, located, given, told.draws, training=training)
+            if told.changed:
+                _judge_buffers(asked, results, located, given, told.draws, training=training, double=double)
             return told.draws
     return None
 

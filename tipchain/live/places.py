@@ -13,6 +13,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tipchain.explain.causes.lines import (
+    Code,
+    Frame,
+    at_line,
+    calls_of,
+    functions_in,
+    only_unlike,
+    opposite,
+    reads_alike,
+)
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, parsed
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -49,7 +59,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     if cause.fix.endswith("where it is called"):
         around, _, name = path.rpartition(".")
         quoted = port.forward(around, [name])
-    ours = _quoted_of(cause.message, reference.files, quoted)
+    ours = _quoted_of(f"{cause.message} {cause.fix}", reference.files, cause.place or quoted)
     ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
     attributes = ATTRIBUTE.findall(cause.fix)
     if cause.code == "buffer" and cause.evidence.startswith("with the reference's"):  # one that no checkpoint holds
@@ -59,11 +69,33 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         quoted = port.assigned(cause.port_path, name) or quoted
     if ours is None and quoted:
         ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
-    return replace(
-        cause,
-        place=quoted or port.constructed(path),
-        reference_place=cause.reference_place or ours or reference.constructed(cause.reference_path),
-    )
+    place, ours = cause.place or quoted, cause.reference_place or ours
+    if place is None and cause.code == "missing-call" and ours and (frame := at_line(ours.file, ours.line)):
+        # A call too few is told where the other's stands opposite.
+        against = opposite(frame, [code for file in port.files for code in functions_in(file)])
+        place = against[0].source if against else None
+    if place is None:
+        place, ours = port.constructed(path), ours or reference.constructed(cause.reference_path)
+        frame = at_line(place.file, place.line) if place else None
+        # An argument that is not given has another default, which is told where it would be given.
+        if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
+            place, ours = _built_otherwise(port, reference, (path, cause.reference_path), frame) or (place, ours)
+    return replace(cause, place=place, reference_place=ours or reference.constructed(cause.reference_path))
+
+
+def _built_otherwise(
+    port: _Finder, reference: _Finder, paths: tuple[str, str], frame: Frame | None
+) -> tuple[SourceLine | None, SourceLine | None] | None:
+    """Return the only statement that reads otherwise than the reference's in the innermost code that builds two layers.
+
+    That is the class around them, those around that, or else the files. None where ``frame``, which makes the port's, reads
+    otherwise, or more do.
+    """
+    levels, others = port.builders(paths[0]), reference.builders(paths[1])
+    if frame and not reads_alike(frame, others[-1]):
+        return None
+    apart = (only_unlike(*each) for each in (*zip(levels[:-1], others[:-1], strict=False), (levels[-1], others[-1])))
+    return next(((one[0].source, one[1].source) for one in apart if one), None)
 
 
 def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[object, object]]) -> list[Diagnosis]:
@@ -170,6 +202,17 @@ class _Finder:
             return begins
         return replace(begins, line=number + found[0], code=lines[found[0]].strip())
 
+    def builders(self, path: str) -> list[list[Code]]:
+        """Return the functions of the classes around a layer, of each class by themselves, and those of all files."""
+        found = []
+        while path:
+            path = path.rpartition(".")[0]
+            kinds = [(cls, file) for cls in _own_classes(self.layers.get(path)) if (file := _file(cls))]
+            every = [(cls.__qualname__, one) for cls, file in kinds for one in functions_in(file)]
+            found += [[one for owner, one in every if one.name.startswith(f"{owner}.")]] if kinds else []
+        found.append([one for file in self.files for one in functions_in(file)])
+        return [[one for one in codes if not one.name.endswith(".forward")] for codes in found]
+
     def written(self, codes: Sequence[str]) -> SourceLine | None:
         """Return the only line of the layers' files that is one of ``codes``; None where there is none, or several."""
         found = [
@@ -188,6 +231,11 @@ class _Finder:
             return place_callable(type(self.layers[path]))
         around, _, name = path.rpartition(".")
         node = self._assigned(around, name)
+        kind = type(self.layers[path]).__name__
+        if node is None or kind not in (_called(one) for one in ast.walk(node[1])):
+            called = [place for file in self.files for place in calls_of(file, kind)]
+            if len(called) == 1:  # in a function that builds layers
+                return called[0]
         return node[0] if node else self.constructed(around) if around else None
 
     def assigned(self, around: str, name: str) -> SourceLine | None:
@@ -288,7 +336,7 @@ def _named(node: ast.expr) -> str | None:
     return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)
 
 
-def _called(node: ast.expr) -> str:
+def _called(node: ast.AST) -> str:
     """Return the name of the class or function that an expression calls."""
     func = node.func if isinstance(node, ast.Call) else None
     return str(getattr(func, "attr", getattr(func, "id", "")))

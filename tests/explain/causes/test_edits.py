@@ -111,7 +111,7 @@ EDITS = {
     "copies": ("function", "tile", "tile", (ROWS,), lambda m, x: m.b(m.a(x).repeat(3, 1)), lambda m, x: m.b(m.a(x).repeat_interleave(3, 0))),
     "a layer for a function": ("function", "sigmoid", "write `sigmoid`", (ROWS,), lambda m, x: m.b(m.a(x).sigmoid()), lambda m, x: m.b(m.relu(m.a(x)))),
     "another tensor": (
-        "operand", "add", "as argument 1", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
+        "operand", "add", "give `add`", (SEQUENCE,), lambda m, x: m.norm(m.b(m.a(x)) + x), lambda m, x: m.norm((y := m.a(x)) * 0 + m.b(y) + y),
     ),
     "tensors of a list": ("operand-order", "concat", "in the order [1, 0]", (ROWS,), lambda m, x: cat([m.a(x), m.b(x)], 1) * 2, lambda m, x: cat([m.b(x), m.a(x)], 1) * 2),
     "a factor too few": ("missing-call", "multiply", "by 0.5", (SEQUENCE,), attend, lambda m, x: attend(m, x, scale=None)),

@@ -6,7 +6,7 @@ import inspect
 import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
@@ -25,6 +25,16 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     same_setting,
 )
+from tipchain.explain.causes.lines import (
+    Frame,
+    codes_of,
+    forwards,
+    innermost,
+    namesake,
+    only_unlike,
+    opposite,
+    reads_otherwise,
+)
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
     LAYER,
@@ -34,7 +44,6 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
-    place_and_line,
     signature_of,
     then,
     then_first,
@@ -47,7 +56,7 @@ from tipchain.explain.causes.tensors import own_tensors
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, arranged, glimpse
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.matching import common_path
-from tipchain.facts.functions import ALIASES, DEFAULTS, LIKES, NAMES, OF_TORCH, OPPOSITES
+from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
@@ -81,6 +90,7 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield _other_leaves(piece, walk)
     yield from _result_orders(piece, walk)
     yield from _other_turns(piece, walk)
+    yield from _written_before(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
@@ -583,6 +593,55 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         return
 
 
+def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls with a tensor as it was made, to which other code has written since: the reference's has stayed as it was."""
+    acts, taken = dict[int, Act](), list[tuple[Op, Op]]()
+    for op in (one for one in walk.ops if one.written is None):
+        if all(walk.matched[key] for key in walk.made(op)):
+            continue
+        for key in walk.given(op):
+            versions = [(key[0], number) for number in range(key[1])]
+            right = [one for one in versions if walk.matched.get(one)]
+            if not right:
+                continue
+            step = walk.partner(op)
+            meant = next((one for one in right if step and set(walk.matched[one]) & set(step.given)), right[0])
+            acts[op.number] = with_tensors(op.args, {key[0]: walk.tensor_of(meant)})
+            taken.append((op, walk.writes[key[0]][meant[1]]))
+    if taken:
+        op, writer = taken[0]
+        yield Hypothesis(
+            code="operand",
+            name=writer.name,
+            confirmed=True,
+            changes=len(acts),
+            acts=acts,
+            message=f"{called(writer)}{place_of(writer, piece)} writes to a tensor that {called(op)}{place_of(op, piece)} is given "
+            "later; the reference's stays as it was",
+            fix=f"make a new tensor{place_of(writer, piece)} and leave the old one as it is: `{writer.line}`",
+        )
+
+
+def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls of the layer that the reference calls, where another one makes the same of the same, and gets the gradient."""
+    ports = {ours: theirs for theirs, ours in (*piece.partners.items(), *piece.idle.items())}
+    layers = dict(piece.sides.port.layers(piece.port))
+    for op in (one for one in walk.ops if one.name == LAYER):
+        made = [walk.makers[number] for key in walk.made(op) for number in walk.matched[key] if number in walk.makers]
+        step = next((one for one in made if one.name == LAYER), None)
+        wanted = None if step is None else ports.get(step.said)
+        if step is not None and wanted in layers and wanted != op.path:
+            where, layer = place_of(op, piece), layers[wanted]
+            yield Hypothesis(
+                code="operand",
+                name=class_of(op.layer),
+                confirmed=True,
+                acts={op.number: called_as(layer)},
+                message=f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}",
+                fix=f"call `{wanted}` for {called(op)}{where}: `{op.line}`",
+            )
+
+
 def _opposite_mask(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield a call with the opposite of flags, where the reference gives the same function the opposite."""
     op, step = group[0].op, group[0].step
@@ -676,7 +735,7 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         makers.append(_maker_for(one.op, place, [each.op for each in group], walk))
     step, maker = extra[0], makers[0]
     statement = _nearest([op], step, walk)
-    at, line = statement
+    at, line = statement.place, statement.line
     where = f"in front of {called(group[0].ops[0])} at {at}"
     if maker is not None and statement in maker.frames and statement not in op.frames:
         where = f"after {called(maker)} at {at}"
@@ -710,7 +769,8 @@ def _missing_behind(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
             return
         acts[one.op.number] = constant(made)
     op, step = group[0].op, group[0].step
-    place, line = _nearest([op], step, walk)
+    statement = _nearest([op], step, walk)
+    place, line = statement.place, statement.line
     yield Hypothesis(
         code="missing-call",
         name=step.name,
@@ -848,13 +908,16 @@ def cut_gradients(piece: Piece, ops: Sequence[Op], outputs: Sequence[Array]) -> 
                     return original(*args, **kwargs)
 
             cut[op.number] = act
-            yield Hypothesis(
-                code="cut-gradient",
-                name=op.name,
-                acts={op.number: act},
-                message=f"{called(op)}{place_of(op, piece)} stops the gradient, the reference does not",
-                fix=f"don't cut the gradient at {op.place}: `{op.line}`",
-            )
+    for name, at in dict.fromkeys((op.name, op.place) for op in ops if op.number in cut):
+        several = [op for op in ops if op.number in cut and (op.name, op.place) == (name, at)]
+        message = f"{called(several[0])}{place_of(several[0], piece)} stops the gradient, the reference does not"
+        yield Hypothesis(
+            code="cut-gradient",
+            name=name,
+            acts={op.number: cut[op.number] for op in several},
+            message=_counted(message, several),
+            fix=f"don't cut the gradient at {at}: `{several[0].line}`",
+        )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
         yield from _detached_outputs(piece, outputs)
         yield from _missing_detaches(piece, ops)
@@ -952,14 +1015,22 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code, lead = named or ("parting", "")
     mine, others = _telling(op, step, ours, theirs, walk)
     at = next((one for one in (others, *reversed(theirs)) if one.place), None)
+    otherwise = _reads_otherwise(ours, theirs, piece)
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
-    elif mine is not op and others is step:
+    elif (
+        mine is not op
+        and others is step
+        and (otherwise is None or otherwise[0].begins == innermost(mine.frames).begins)
+    ):
         fix = f"remove {called(mine)}{place_of(mine, piece)}: `{mine.line}`"
     else:
-        (place, line), (other_place, other_line) = _statements(mine, at, first, walk, outermost=code == "call-order")
-        here = f" at {place}" if place != mine.place else place_of(mine, piece)
-        fix = f"do{here} (`{line}`) what the reference does at {other_place}: `{other_line}`"
+        here, there = otherwise or _statements(mine, at, first, walk, outermost=code == "call-order")
+        if here.reading == there.reading:
+            mine_in, theirs_in = (codes_of(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
+            here, there = only_unlike(mine_in, theirs_in) or (here, there)
+        where_at = f" at {here.place}" if here.place != mine.place else place_of(mine, piece)
+        fix = f"do{where_at} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     given = [walk.matched[key] for key in walk.given(op)]
     equal = bool(given) and all(set(one) & set(step.given) for one in given)
@@ -982,32 +1053,30 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|functional|F|einops)\.|\s")
-"""What lines of both frameworks that do the same differ in."""
+def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece: Piece) -> tuple[Frame, Frame] | None:
+    """Return the only statement of two stretches that reads otherwise than what stands opposite it, and that; else None."""
+    mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
+    codes, reference_codes = [*codes_of(mine), *forwards(piece.port)], codes_of(others)
+    found: dict[str, tuple[Frame, Frame]] = {}
+    if not all(namesake(one, codes) for one in reference_codes):  # then what differs may stand there
+        return None
+    for frame in others:
+        if against := reads_otherwise(frame, codes):
+            found.setdefault(against.place, (against, frame))
+    for frame in mine:
+        if against := reads_otherwise(frame, reference_codes):
+            found.setdefault(frame.begins, (frame, against))
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
-def reading(line: str) -> str:
-    """Return a line as both frameworks would write it: names of functions and settings, brackets."""
-    code = SPELLINGS.sub("", re.sub(r"\s#.*", "", line)).replace("'", '"')
-    words = re.sub(r"[A-Za-z_]\w*", lambda word: SPOKEN.get(word[0], word[0]), code)
-    return re.sub(r",\)", ")", words.translate(BRACKETS))
-
-
-SPOKEN = {**ALIASES, **OF_TORCH, **NAMES}
-"""One word for what the frameworks call otherwise."""
-BRACKETS = str.maketrans("[]", "()")
-
-
-def _statements(
-    op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, outermost: bool
-) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the statements around two calls that say what differs: ``file:line`` and line of each.
+def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, outermost: bool) -> tuple[Frame, Frame]:
+    """Return the statements around two calls that say what differs.
 
     Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
     the innermost, or ``outermost``, statement that reads otherwise.
     """
     if step is not parting.step and op is parting.op:  # a call too few
-        return _nearest([op, *walk.layout_before(parting.ops)], step, walk), place_and_line(step.frames)
+        return _nearest([op, *walk.layout_before(parting.ops)], step, walk), innermost(step.frames)
     taken, wanted = walk.stretch(parting)
     for key, takers in taken.items():
         maker, frames = walk.makers_of.get(key), takers[0].frames
@@ -1015,18 +1084,21 @@ def _statements(
         if not wanted.intersection(walk.matched[key]) and 0 < level < len(frames) and len(step.frames) >= level:
             return frames[-level], step.frames[-level]
     both = list(zip(op.frames, step.frames, strict=False))
-    apart = [(mine, other) for mine, other in both if reading(mine[1]) != reading(other[1])]
-    found = apart or both or [(place_and_line(op.frames), place_and_line(step.frames))]
+    apart = [(mine, other) for mine, other in both if mine.reading != other.reading]
+    found = apart or both or [(innermost(op.frames), innermost(step.frames))]
     return found[-1 if outermost else 0]
 
 
-def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> tuple[str, str]:
+def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
     """Return the statement that reads most like the reference's, of those around some calls and what makes their tensors."""
     makers = [walk.makers_of[key] for op in ops for key in walk.given(op) if key in walk.makers_of]
-    level, wanted = len(step.frames), reading(step.line)
+    level, wanted = len(step.frames), innermost(step.frames)
     every = dict.fromkeys(op.frames[-level] for op in (*ops, *makers) if 0 < level <= len(op.frames))
     every = every or dict.fromkeys(frame for op in (*ops, *makers) for frame in op.frames)
-    return max(every, key=lambda frame: SequenceMatcher(None, reading(frame[1]), wanted).ratio(), default=("", ""))
+    against = opposite(wanted, codes_of(every))
+    if against is not None and against[0].reading != wanted.reading:
+        return against[0]
+    return max(every, key=lambda frame: SequenceMatcher(None, frame.reading, wanted.reading).ratio(), default=Frame())
 
 
 def _telling(
@@ -1048,16 +1120,16 @@ def _telling(
             list(array.shape) for array in (walk.values[at].array for at in other.made) if array is not None
         ]
         right = same and all(walk.matched[key] for key in walk.made(one))
-        if not (right or (same and reading(one.line) == reading(other.line))):
+        if not (right or (same and innermost(one.frames).reading == innermost(other.frames).reading)):
             return one, other
-    if reading(op.line) != reading(step.line):
+    if innermost(op.frames).reading != innermost(step.frames).reading:
         return op, step
     counts = Counter(one.name for one in mine), Counter(one.name for one in others)
     alone = [one for one in mine if one.name in counts[0] - counts[1]]
     missed = [one for one in others if one.name in counts[1] - counts[0]]
     if not alone and not missed:
-        known = {reading(one.line) for one in theirs}
-        alone = [one for one in ours if one.name in CASTING and reading(one.line) not in known]
+        known = {innermost(one.frames).reading for one in theirs}
+        alone = [one for one in ours if one.name in CASTING and innermost(one.frames).reading not in known]
     if not alone and not missed:
         alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
     return (alone or [op])[0], (missed or [step])[0]

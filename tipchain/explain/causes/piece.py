@@ -16,18 +16,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import (
-    LAYER,
-    Act,
-    Frames,
-    Op,
-    Recorder,
-    Tap,
-    callers,
-    numpy_of,
-    place_and_line,
-    signature_of,
-)
+from tipchain.explain.causes.lines import Frames, callers, innermost
+from tipchain.explain.causes.program import LAYER, Act, Op, Recorder, Tap, numpy_of, signature_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise, values_of
@@ -76,12 +66,12 @@ class ReferenceCall:
     @property
     def place(self) -> str:
         """``file:line`` of the innermost statement."""
-        return place_and_line(self.frames)[0]
+        return innermost(self.frames).place
 
     @property
     def line(self) -> str:
         """The innermost statement's line."""
-        return place_and_line(self.frames)[1]
+        return innermost(self.frames).line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

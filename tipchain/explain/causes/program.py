@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import linecache
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType, ModuleType
-from typing import TypeAlias
+from types import ModuleType
 
 import numpy as np
 
+from tipchain.explain.causes.lines import Frames, callers, innermost
 from tipchain.facts.functions import ALIASES, CREATORS, INPLACE, PLAIN, SPECIAL
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
-Frames: TypeAlias = "tuple[tuple[str, str], ...]"
-"""Statements that called one another, innermost first: ``file:line`` and the line of each."""
 LAYER = "layer"
-_HERE, _PYTHON = Path(__file__).parents[2], Path(os.__file__).parent
-_OWN = Path(__file__).parent, _HERE / "facts"
 
 
 def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
@@ -68,12 +61,12 @@ class Op:
     @property
     def place(self) -> str:
         """``file:line`` of the innermost statement."""
-        return place_and_line(self.frames)[0]
+        return innermost(self.frames).place
 
     @property
     def line(self) -> str:
         """The innermost statement's line."""
-        return place_and_line(self.frames)[1]
+        return innermost(self.frames).line
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -356,27 +349,6 @@ def _within_bounds(getitem: Function) -> Function:
         return getitem(tensor, index)
 
     return checked
-
-
-def callers(framework: str = "paddle") -> Frames:
-    """Return ``file:line`` and line of all running statements that are not the framework's, innermost first."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
-    found: list[tuple[str, str]] = []
-    while frame is not None:
-        file = frame.f_code.co_filename
-        library = any(f"{os.sep}{one}{os.sep}" in file for one in (framework, "einops"))
-        own = Path(file).parent in _OWN or library or Path(file).parent == _PYTHON
-        if not own and Path(file).is_relative_to(_HERE):
-            break
-        if not own:
-            found.append((f"{Path(file).name}:{frame.f_lineno}", linecache.getline(file, frame.f_lineno).strip()))
-        frame = frame.f_back
-    return tuple(found)
-
-
-def place_and_line(frames: Frames) -> tuple[str, str]:
-    """Return the innermost statement's ``file:line`` and line, empty where there is none."""
-    return frames[0] if frames else ("", "")
 
 
 def numpy_of(tensor: Tensor) -> Array:

@@ -14,7 +14,15 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, missing_inputs, only_in_one
+from tipchain.explain.causes.edits import (
+    alike,
+    by_substitution,
+    cut_gradients,
+    edits,
+    missing_inputs,
+    only_in_one,
+    other_layers,
+)
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Trial,
@@ -25,6 +33,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     told_by_gradients,
 )
+from tipchain.explain.causes.lines import Frame, codes_of, namesake, only_unlike, reads_alike
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
@@ -154,6 +163,9 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         elif len(inside) == 1:
             (only,) = inside
             yield CallPair(reference=only.reference, port=call)
+        elif not call.path:  # both models, however little of them belongs together
+            whole = (one for one in located.reference.trace.calls if not one.path and one.turn == call.turn)
+            yield from (CallPair(reference=one, port=call) for one in whole)
         call = None if call.parent is None else trace.calls[call.parent]
 
 
@@ -512,6 +524,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     ops = trials.base.ops
     if piece.backward:
         yield cut_gradients(piece, ops, trials.base.outputs)
+        yield other_layers(piece, trials.walk)
     held = models[0].state_dict().items()
     state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
     yield by_tensors(piece, state)
@@ -532,6 +545,11 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     )
     others = ", ".join(dict.fromkeys(f"{other.hypothesis.code} `{other.hypothesis.name}`" for other in found[1:TOLD]))
     beside = f"{others} would explain as much" if others else ""
+    fix, source = BLANK.sub("", _fix(one, piece)), None
+    if one.code != "parting" and (apart := _source_of(one, trials)):
+        here, there = apart
+        fix += f"; {here.place} (`{here.line}`) reads otherwise than {there.place} (`{there.line}`) of the reference"
+        source = here.source
     place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
@@ -540,8 +558,19 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
-        fix=BLANK.sub("", _fix(one, piece)),
+        fix=fix,
+        place=source,
     )
+
+
+def _source_of(one: Hypothesis, trials: Trials) -> tuple[Frame, Frame] | None:
+    """Return the only statement that reads otherwise than the reference's, where that of the call reads like its own; else None."""
+    frames = next((op.frames for op in trials.base.ops if op.number in one.acts), ())
+    codes = codes_of(frame for step in trials.piece.truth.record.steps for frame in step.frames)
+    if not frames or not reads_alike(frames[0], codes):
+        return None
+    mine = codes_of(frames)
+    return only_unlike(mine, [other for one in mine if (other := namesake(one, codes))])
 
 
 def _fix(one: Hypothesis, piece: Piece) -> str:

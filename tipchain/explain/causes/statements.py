@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import copy
-import linecache
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
-from functools import cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS, ismodule
 from pathlib import Path
 from types import CodeType, FrameType
@@ -21,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.blame import is_users
-from tipchain.explain.causes.edits import SPELLINGS
+from tipchain.explain.causes.lines import SPELLINGS, Statement, last_name, statement_of
 from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.explain.locate.differences import MOST_AXES, distance, relative, relative_arranged, rms
@@ -41,8 +37,6 @@ MOST_RUNS = 12
 """Settings that are tried, each in a run of its own."""
 LARGEST_SETTING = 64
 """Elements of a setting at most: means and tables, not images."""
-LONGEST = 120
-"""Letters of a statement that a message has at most."""
 CALLS = ("__call__", "forward")
 """The methods of a transform."""
 COMPREHENSIONS = ("comp>", "genexpr>")
@@ -54,31 +48,10 @@ class _Nothing(Enum):
 
 
 _NOTHING = _Nothing.NOTHING
-LITERAL = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.USub, ast.Load)
-Passed = tuple[Sequence[bool], Mapping[str | None, bool]]
 Key = tuple[Any, ...]
 """An array by its shape, type and contents."""
 At = tuple[CodeType, int, int]
 """A step by its code, the line in it, and how often it ran before."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Statement:
-    """A statement of a file, or the body of a lambda.
-
-    Attributes:
-        line: where it begins.
-        text: what stands there.
-        loads: the names that it reads, with the attributes behind them: ``"self.mean"``.
-        stores: the names that it sets.
-        calls: of the arguments of the functions that it calls, by place and by name, whether they are computed in it.
-    """
-
-    line: int
-    text: str
-    loads: Sequence[str] = ()
-    stores: Sequence[str] = ()
-    calls: Mapping[str, Passed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,67 +111,6 @@ class Edit:
     values: Mapping[str, object]
 
 
-@cache
-def _statements(file: str) -> tuple[dict[int, Statement], dict[tuple[int | None, int | None], Statement]]:
-    """Return a file's statements by line, and the bodies of its lambdas by line and column."""
-    by_line: dict[int, Statement] = {}
-    lambdas: dict[tuple[int | None, int | None], Statement] = {}
-    with suppress(SyntaxError):
-        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
-            if isinstance(node, ast.Lambda):
-                lambdas[node.body.lineno, node.body.col_offset] = _statement(node.body, [node.body])
-            if not isinstance(node, ast.stmt):
-                continue
-            body = getattr(node, "body", None)
-            if not body:
-                by_line |= dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), _statement(node, [node]))
-                continue
-            # Of a statement with a body what it evaluates before: a condition, what a loop runs over, a context.
-            parts = [getattr(node, name, ()) for name in ("test", "iter", "target", "items", "subject")]
-            flat = [each for one in parts for each in (one if isinstance(one, list | tuple) else [one])]
-            made = _statement(node, flat, linecache.getline(file, node.lineno))
-            by_line |= dict.fromkeys(range(node.lineno, max(body[0].lineno, node.lineno + 1)), made)
-    return by_line, lambdas
-
-
-def _statement(node: ast.stmt | ast.expr, parts: Sequence[ast.AST], text: str = "") -> Statement:
-    loads: dict[str, None] = {}
-    stores: dict[str, None] = {}
-    calls: dict[str, Passed] = {}
-    for one in (one for part in parts for one in ast.walk(part)):
-        if isinstance(one, ast.Call):
-            named = {each.arg: _is_spelt(each.value) for each in one.keywords}
-            calls[_last(ast.unparse(one.func))] = [_is_spelt(each) for each in one.args], named
-        if isinstance(one, ast.Name | ast.Attribute):
-            dotted, stored = ast.unparse(one), not isinstance(one.ctx, ast.Load)
-            if all(part.isidentifier() for part in dotted.split(".")):
-                (stores if stored else loads)[dotted] = None
-                if stored and isinstance(node, ast.AugAssign):
-                    loads[dotted] = None
-    shown = " ".join((text or ast.unparse(node)).split())
-    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
-    return Statement(line=node.lineno, text=shown, loads=tuple(loads), stores=tuple(stores), calls=calls)
-
-
-def _is_spelt(node: ast.expr) -> bool:
-    """Tell whether an expression computes nothing: a literal, or what has a name."""
-    bare = isinstance(node, ast.Name | ast.Attribute | ast.Starred)
-    return bare or all(isinstance(one, LITERAL) for one in ast.walk(node))
-
-
-def _statement_of(code: CodeType, line: int) -> Statement | None:
-    by_line, lambdas = _statements(code.co_filename)
-    if code.co_name == "<lambda>" and hasattr(code, "co_positions"):  # Python 3.11
-        for begins, _, column, _ in code.co_positions():
-            if (begins, column) in lambdas:
-                return lambdas[begins, column]
-    return by_line.get(line)
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
-
-
 @dataclass(slots=True, eq=False)
 class CodeRun:
     """What the user's code did in one run.
@@ -253,7 +165,7 @@ class CodeRun:
         called = caller is not None and is_users(caller.f_code.co_filename) and not code.co_name.startswith("_")
         while caller is not None and not is_users(caller.f_code.co_filename):
             caller = caller.f_back
-        statement = None if caller is None else _statement_of(caller.f_code, caller.f_lineno)
+        statement = None if caller is None else statement_of(caller.f_code, caller.f_lineno)
         if caller is None or statement is None or not (called or transform):
             return None
         frame.f_trace_lines = False
@@ -269,7 +181,7 @@ class CodeRun:
     def _follow(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
         code = frame.f_code
         if event == "line" and frame.f_trace_lines:
-            statement, running = _statement_of(code, frame.f_lineno), self._open.get(frame)
+            statement, running = statement_of(code, frame.f_lineno), self._open.get(frame)
             if running is None or running.statement is not statement:
                 self._end(frame)
                 if statement is not None:
@@ -426,12 +338,12 @@ class _Values:
         for step in program.steps:
             for name, value in (*step.given.items(), *step.made.items()):
                 arrays = [program.arrays[key] for key in value.arrays]
-                self.names.setdefault(_last(name), set()).update(one.item() for one in arrays if one.size == 1)
+                self.names.setdefault(last_name(name), set()).update(one.item() for one in arrays if one.size == 1)
 
     def have(self, name: str, array: Array) -> bool:
         """Tell whether an array is among them; a number under its name, where there is such."""
         if array.size == 1:
-            known = self.names.get(_last(name)) or {one.item() for one in self.sizes.get(1, ())}
+            known = self.names.get(last_name(name)) or {one.item() for one in self.sizes.get(1, ())}
             return any(abs(one - array.item()) <= SAME_ENLARGED * abs(one) for one in known)
         return not array.size or any(self._same(one, array) for one in self.sizes.get(array.size, ()))
 
@@ -597,7 +509,8 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
         step, other, whole, share = mended
         settings = dict(_parts(whole))
         told = [
-            f"`{_last(name)}` is {_shown(one)}, the reference's {_shown(two)}" for name, (one, two) in settings.items()
+            f"`{last_name(name)}` is {_shown(one)}, the reference's {_shown(two)}"
+            for name, (one, two) in settings.items()
         ]
         return Diagnosis(
             code="argument",
@@ -606,7 +519,7 @@ def explain_parting(runs: TwoRuns, path: str, where: str) -> Diagnosis | None:
             evidence=f"the port was run with the reference's: {share:.2%} of the difference is gone",
             explained=share,
             fix="; ".join(
-                f"leave out `{_last(name)}`" if one is _NOTHING else f"set `{_last(name)}` to {_shown(one)}"
+                f"leave out `{last_name(name)}`" if one is _NOTHING else f"set `{last_name(name)}` to {_shown(one)}"
                 for name, (_, one) in settings.items()
             ),
             place=step.place,
@@ -710,7 +623,7 @@ def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, Cod
     known: dict[str, list[tuple[CodeStep, object]]] = {}
     for step in reference.program.steps:
         for name, setting in reference.settings(step):
-            known.setdefault(_last(name), []).append((step, setting))
+            known.setdefault(last_name(name), []).append((step, setting))
     tried: list[tuple[CodeStep, CodeStep, Settings]] = []
     seen: set[str] = set()
     for step in sorted(port.program.steps, key=lambda one: one.start):
@@ -718,7 +631,7 @@ def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, Cod
         ours = step
         for name, setting in port.settings(step):
             # The step of the same function, or else of the same words.
-            others = known.get(_last(name), ())
+            others = known.get(last_name(name), ())
             if not others or any(_equal(one, setting) for each, one in others if each.name == step.name):
                 continue
             alike, value = max(others, key=lambda one: _likeness(one[0], step))

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from tipchain.explain.causes.lines import codes_of, forwards, only_unlike
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import LAYER, Act, Op, has_own_backward, numpy_of
 from tipchain.explain.findings import Diagnosis, at_source, only_return, shown_path
@@ -624,6 +625,10 @@ def show(piece: Piece, walk: Walk) -> Diagnosis:
     after = walk.statements_after(theirs, ours)
     statements = f"the port's {walk.statement(theirs)}; the reference's {walk.statement(ours)}"
     fix = f"do at {theirs.place or f'`{theirs.name}`'} what the reference does at {ours.place or f'`{ours.said}`'}"
+    mine, others = (codes_of(frame for one in calls for frame in one.frames) for calls in (walk.ops, walk.steps))
+    if apart := only_unlike([*mine, *forwards(piece.port)], others):
+        here, there = apart
+        fix = f"do at {here.place} (`{here.line}`) what the reference does at {there.place}: `{there.line}`"
     own = next((op for op in walk.ops if has_own_backward(op)), None)
     if walk.ended_alike:
         statements = f"the values agree, and the gradients do not: {statements}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import accumulate, permutations
 from math import inf, prod, sqrt
 
 import numpy as np
@@ -21,6 +21,7 @@ from tipchain.explain.locate.verdicts import Closeness, Measured, classify, fram
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.weights.sides import join
 
 LARGE = 2**17
 """Elements of a weight from which on its gradient is projected: 1 MiB of float64, as much as a core's own cache holds."""
@@ -214,6 +215,12 @@ def large_weights(
     return ours, theirs
 
 
+def _is_own(name: str, path: str, called: Container[str]) -> bool:
+    """Tell whether no layer that is called holds a parameter within the layer of a path."""
+    holders = list(accumulate(name.split(".")[:-1], "{}.{}".format))
+    return not any(join(path, one) in called for one in holders)
+
+
 class SharedParameters:
     """Compares them once, before layers are run again and overwrite them.
 
@@ -247,15 +254,21 @@ class SharedParameters:
         sizes = [(one.apart, max(one.size, least)) for one in self._found]
         return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
 
-    def unlike(self, pairs: Iterable[CallPair], tolerance: float) -> Iterator[Shared]:
-        """Yield the parameters of layers' own, of one name on both sides, whose gradients differ or only one side has."""
+    def unlike(
+        self, pairs: Iterable[CallPair], tolerance: float, called: tuple[Container[str], Container[str]]
+    ) -> Iterator[Shared]:
+        """Yield the parameters of one name on both sides whose gradients differ or only one side has, of layers' own.
+
+        Those of a layer inside that is never ``called``, such as a list of parameters, count as a layer's own.
+        """
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         for pair in pairs:
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
-            if not all(call.layer._parameters for _, call in calls):  # noqa: SLF001  (both frameworks keep own ones so)
-                continue
-            trained, port_trained = ({name for name, _ in one.side.parameters(call.layer)} for one, call in calls)
-            own = sorted(name for name in trained & port_trained if "." not in name)
+            names, port_names = (
+                {name for name, _ in one.side.parameters(call.layer) if _is_own(name, call.path, paths)}
+                for (one, call), paths in zip(calls, called, strict=True)
+            )
+            own = sorted(names & port_names)
             if not own:
                 continue
             ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)

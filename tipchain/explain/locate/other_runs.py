@@ -393,7 +393,8 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
     made = []
     for (code, name), several in causes.items():
         (first, cause), *others = several
-        path = first.place
+        never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
+        path = first.port_path.rpartition(".")[0] if never else first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
         made.append(
             Diagnosis(
