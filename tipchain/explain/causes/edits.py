@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import combinations, permutations
+from itertools import combinations, permutations, takewhile
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,11 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
     yield from _element_order(piece, walk)
+    for op in () if walk.partings else walk.ops:  # a last call too many
+        ends = not any(walk.matched[key] or walk.consumers.get(key) for key in walk.made(op)) and op.written is None
+        place = _kept_argument(op, piece, walk) if ends else None
+        if place is not None and walk.matched_given(op, op.args[place]):
+            yield _without(op, {op.number: argument(place)}, piece)
 
 
 def alike(partings: Sequence[Parting]) -> list[list[Parting]]:
@@ -1013,17 +1018,11 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         same = False
     named = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     code, lead = named or ("parting", "")
-    mine, others = _telling(op, step, ours, theirs, walk)
-    at = next((one for one in (others, *reversed(theirs)) if one.place), None)
+    mine, other = _first_unlike(ours, theirs, walk) or (op, step)
+    at = next((one for one in (other, *reversed(theirs)) if one.place), None)
     otherwise = _reads_otherwise(ours, theirs, piece)
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
-    elif (
-        mine is not op
-        and others is step
-        and (otherwise is None or otherwise[0].begins == innermost(mine.frames).begins)
-    ):
-        fix = f"remove {called(mine)}{place_of(mine, piece)}: `{mine.line}`"
     else:
         here, there = otherwise or _statements(mine, at, first, walk, outermost=code == "call-order")
         if here.reading == there.reading:
@@ -1069,6 +1068,18 @@ def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
+def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Walk) -> tuple[Op, ReferenceCall] | None:
+    """Return the first calls of two stretches, as long as these call the same, that are written otherwise and make something else."""
+    both = zip(*(sorted(one, key=lambda call: call.number) for one in (ours, theirs)), strict=False)
+    for op, step in takewhile(lambda pair: pair[0].name == pair[1].name, both):
+        shapes = [list(one.shape) for one in walk.made(op).values()]
+        same = shapes == [list(array.shape) for at in step.made if (array := walk.values[at].array) is not None]
+        right = same and all(walk.matched[key] for key in walk.made(op))
+        if op.place and step.place and not right and innermost(op.frames).reading != innermost(step.frames).reading:
+            return op, step
+    return None
+
+
 def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, outermost: bool) -> tuple[Frame, Frame]:
     """Return the statements around two calls that say what differs.
 
@@ -1099,40 +1110,6 @@ def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
     if against is not None and against[0].reading != wanted.reading:
         return against[0]
     return max(every, key=lambda frame: SequenceMatcher(None, frame.reading, wanted.reading).ratio(), default=Frame())
-
-
-def _telling(
-    op: Op, step: ReferenceCall, ours: Sequence[Op], theirs: Sequence[ReferenceCall], walk: Walk
-) -> tuple[Op, ReferenceCall]:
-    """Return the calls whose lines say what differs: the first of two stretches that read otherwise or give other shapes.
-
-    Where the stretches call other functions, it is the call that one side alone makes, if the ends read alike.
-    """
-    mine = list({one.number: one for one in ours if one.line and one.name not in CASTING}.values())
-    others = list({one.number: one for one in theirs if one.line and one.name not in CASTING}.values())
-    mine.sort(key=lambda one: one.number)
-    others.sort(key=lambda one: one.number)
-    for one, other in zip(mine, others, strict=False):
-        if one.name != other.name:
-            break
-        shapes = [list(made.shape) for made in walk.made(one).values()]
-        same = shapes == [
-            list(array.shape) for array in (walk.values[at].array for at in other.made) if array is not None
-        ]
-        right = same and all(walk.matched[key] for key in walk.made(one))
-        if not (right or (same and innermost(one.frames).reading == innermost(other.frames).reading)):
-            return one, other
-    if innermost(op.frames).reading != innermost(step.frames).reading:
-        return op, step
-    counts = Counter(one.name for one in mine), Counter(one.name for one in others)
-    alone = [one for one in mine if one.name in counts[0] - counts[1]]
-    missed = [one for one in others if one.name in counts[1] - counts[0]]
-    if not alone and not missed:
-        known = {innermost(one.frames).reading for one in theirs}
-        alone = [one for one in ours if one.name in CASTING and innermost(one.frames).reading not in known]
-    if not alone and not missed:
-        alone, missed = [one for one in mine if one.name in LAYOUT], [one for one in others if one.name in LAYOUT]
-    return (alone or [op])[0], (missed or [step])[0]
 
 
 def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
