@@ -19,7 +19,7 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
-from tipchain.core.files import made_in, sha256_of
+from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
@@ -27,7 +27,6 @@ from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
-from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.inputs import Reading, imported_sources
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
@@ -91,8 +90,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
     """Record the stages of a job, one after another; ``emit`` hears of each one."""
     known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
-    apart = Path(job.folder), made_in(case.root, "data") / ENVELOPES
-    reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
+    reading = Reading(since=job.since, known=known, apart=[Path(job.folder)]) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
         framework = load_framework(job.side)

@@ -13,7 +13,7 @@ from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
-from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
+from tipchain.parity.envelope import BLUNT, Curve, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
 from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, tensor_paths
@@ -84,7 +84,7 @@ def record(bench: Bench) -> Recording:
     tensors: dict[str, Array] = {"loss": compared}
     if bench.framework.name == "torch":
         runs = bench.case.train.envelope.runs
-        tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun)
+        tensors["envelope"] = np.array([paired.rerun(number) for number in range(runs)])
     if bench.case.train.seeds > 1:
         # A seed decides on the samples' order, the same on both sides, and on the framework's own numbers: random layers are on.
         dataset = bench.dataset("train")
