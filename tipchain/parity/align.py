@@ -36,7 +36,7 @@ from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
 from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
-from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
+from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
 
@@ -137,7 +137,7 @@ class ReferenceCache:
             "has changed; --fresh records them anew"
         )
 
-    def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
+    def keep(self, judgement: Judged, marks: Mapping[str, str] | None, folder: Path) -> None:
         """Keep what torch has recorded of a stage, unless it changed what it rests on or could not be judged."""
         stage = judgement.stage
         if not marks or any(one.outcome is Outcome.ERROR for one in judgement.verdicts):
@@ -317,7 +317,7 @@ def run_case(
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
 
-        def listen(judgement: StageJudgement) -> None:
+        def listen(judgement: Judged) -> None:
             stages.ended(judgement.stage)
             with progress.hidden():
                 scribe.stage(judgement)
@@ -377,7 +377,7 @@ class _Scribe:
         self.stream, self.sides = stream, request.sides
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
         self.versions, self.where = installed_versions(), where
-        self.judged: list[StageJudgement] = []
+        self.judged: list[Judged] = []
         self.notes = request.notes
         facts = {
             "case": str(self.case.path),
@@ -390,7 +390,7 @@ class _Scribe:
         header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
         append(out / "alignment.log", "\n".join(header))
 
-    def stage(self, judgement: StageJudgement) -> None:
+    def stage(self, judgement: Judged) -> None:
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
         if self.stream is not None:
@@ -445,8 +445,8 @@ class _Scribe:
 
 
 def align(
-    request: AlignRequest, listener: Callable[[StageJudgement], None] = lambda _: None, progress: Progress | None = None
-) -> list[StageJudgement]:
+    request: AlignRequest, listener: Callable[[Judged], None] = lambda _: None, progress: Progress | None = None
+) -> list[Judged]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
     Raises:
@@ -454,11 +454,11 @@ def align(
     """
     since, progress = time.time(), progress or Progress(quiet=True)
     rules = request.rules or Rules.of(request.case)
-    pending, judged = list(request.stages), list[StageJudgement]()
+    pending, judged = list(request.stages), list[Judged]()
     sides: list[RecordingSide] = []
     cache: ReferenceCache | None = None
 
-    def tell(judgement: StageJudgement) -> None:
+    def tell(judgement: Judged) -> None:
         pending.remove(judgement.stage)
         judged.append(judgement)
         listener(judgement)
@@ -514,20 +514,20 @@ def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[Re
     progress.say(", ".join([mine, *others]))
 
 
-def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> StageJudgement:
+def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> Judged:
     failures = [
         Verdict(Outcome.ERROR, f"{stage}/{one.side}", message)
         for one in sides
         if (message := one.ended[stage]) is not None
     ]
     if failures:
-        return StageJudgement(stage=stage, verdicts=tuple(failures))
+        return Judged(stage=stage, verdicts=tuple(failures))
     if len(request.sides) < len(SIDES):
         return unjudged(stage, request.sides[0], f"only {request.sides[0]} was recorded", Outcome.SKIP)
     return judge_stage(stage, request.folder, rules)
 
 
-def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[StageJudgement]:
+def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[Judged]:
     """Judge the dumps in ``folder`` again, without running anything."""
     return [judge_stage(stage, folder, rules) for stage in stages]
 
@@ -615,9 +615,7 @@ def _spare(
     return replace(job, stages=left, since=since), cache
 
 
-def _keep(
-    cache: ReferenceCache, judgement: StageJudgement, sides: Sequence[RecordingSide], folder: Path
-) -> StageJudgement:
+def _keep(cache: ReferenceCache, judgement: Judged, sides: Sequence[RecordingSide], folder: Path) -> Judged:
     """Keep what torch has just recorded of a stage; the first stage that it has not notes that."""
     for one in sides:
         if one.side == "torch":

@@ -227,7 +227,7 @@ T = TypeVar("T")
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
-    judged = Judged(verdicts=())
+    judged = Judged()
     with ExitStack() as stack:
         wrong, tensors = "", None
         try:
@@ -235,10 +235,11 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         except RecordError as error:
             wrong = str(error)
         for prefix in _prefixes(dumps, tensors):
-            judged += _named(_judge_mode(dumps, rules, tensors, prefix), prefix)
+            part = _judge_mode(dumps, rules, tensors, prefix).below(prefix)
+            begin = f"{prefix[:-1]} mode: " if prefix else ""
+            judged += replace(part, notes=[begin + note for note in part.notes])
     if tensors is None:
-        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", wrong)
-        judged += Judged(verdicts=(verdict,))
+        judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", wrong)])
     return judged + judge_batches(dumps)
 
 
@@ -286,21 +287,6 @@ def _judge_mode(dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFil
     return judged
 
 
-def _named(judged: Judged, prefix: str) -> Judged:
-    """Put the prefix of a mode into the subjects, and its name into the notes."""
-    if not prefix:
-        return judged
-
-    def name(subject: str) -> str:
-        return f"{STAGE}/{prefix}{subject.removeprefix(f'{STAGE}/')}"
-
-    return Judged(
-        verdicts=tuple(replace(verdict, subject=name(verdict.subject)) for verdict in judged.verdicts),
-        tolerances={name(subject): tolerance for subject, tolerance in judged.tolerances.items()},
-        notes=tuple(f"{prefix[:-1]} mode: {note}" for note in judged.notes),
-    )
-
-
 def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
     """Compare gradients, parameters and buffers."""
     verdicts: list[Verdict] = []
@@ -310,7 +296,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
     for group in ("gradient", "parameter", "buffer"):
         base = rules.group(group)
         names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
-        verdicts += judging.one_sided(STAGE, dict.fromkeys(names), dict.fromkeys(theirs))
+        verdicts += judging.one_sided(dict.fromkeys(names), dict.fromkeys(theirs))
         scale, zeros = _scale(left, group, names)
         noise_scale = scale if group == "gradient" else noise_scale
         for name in names:
@@ -321,13 +307,13 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
                 verdict, bound = without_lost(verdict, left, right, name, bound, scale)
-            tolerances[f"backward/{name}"] = bound
+            tolerances[name] = bound
             verdicts.append(verdict)
         if names and group != "buffer" and not scale > 0:
             what = "gradients are" if group == "gradient" else "parameters stay as they were: all updates are"
             reason = f"all {what} zero or NaN in the reference, so the comparison proves nothing"
-            verdicts.append(Verdict(Outcome.ERROR, f"backward/{group}", reason))
-        rounded = [name for name in names if (known := tolerances.get(f"{STAGE}/{name}")) and known.reason == ROUNDING]
+            verdicts.append(Verdict(Outcome.ERROR, group, reason))
+        rounded = [name for name in names if (known := tolerances.get(name)) and known.reason == ROUNDING]
         if rounded:
             notes.append(
                 f"judged by torch's own rounding, {len(rounded)} {group}s: {', '.join(name.partition('/')[2] for name in rounded)}"
@@ -335,8 +321,8 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
         if zeros and scale > 0:
             notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
     if not verdicts:
-        verdicts.append(Verdict(Outcome.ERROR, "backward/tensors", "no gradients were recorded"))
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
+        verdicts.append(Verdict(Outcome.ERROR, "tensors", "no gradients were recorded"))
+    return Judged(verdicts=verdicts, tolerances=tolerances, notes=notes)
 
 
 def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
@@ -379,7 +365,6 @@ def _judge_tensor(
         scale: the model's largest RMS, 0 for none.
     """
     (verdict,) = compare({name: expected}, {name: actual}, strict)
-    verdict = replace(verdict, subject=f"{STAGE}/{name}")
     if verdict.outcome is not Outcome.FAIL or base.rtol is None or verdict.diff is None or not scale:
         return verdict, strict
     share = f"{verdict.diff.max_abs / scale:.2g} of the model's largest RMS, allowed {base.rtol:.2g}"

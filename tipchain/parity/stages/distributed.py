@@ -14,7 +14,7 @@ import tempfile
 import time
 import traceback
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
@@ -631,49 +631,41 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare several processes with one; what could not be run is a SKIP with the reason."""
     facts = details(dumps.port)
     if facts.get("skipped"):
-        verdict = Verdict(Outcome.SKIP, f"{STAGE}/processes", facts["skipped"])
-        return Judged(verdicts=(verdict,))
+        return Judged(verdicts=[Verdict(Outcome.SKIP, "processes", facts["skipped"])])
     processes = int(facts.get("processes") or 0)
     judged = _explain_losses(judging.judge_arrays(dumps, rules), dumps, processes)
     try:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
             judged = _excuse_losses(judged, left) + _judge_tensors(left, right, rules, processes)
     except RecordError as error:
-        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error))
-        judged += Judged(verdicts=(verdict,))
-    return judged + Judged(verdicts=tuple(_judge_ranks(facts)))
+        judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
+    return judged + Judged(verdicts=[_judge_ranks(facts)])
 
 
-def _judge_ranks(facts: Mapping[str, object]) -> Iterator[Verdict]:
+def _judge_ranks(facts: Mapping[str, object]) -> Verdict:
     """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
-    subject, found = f"{STAGE}/ranks", facts.get("diverged")
-    if not isinstance(found, Mapping):
-        yield Verdict(Outcome.ERROR, subject, "the processes' digests are not in the dump")
-        return
-    if not facts.get("tensors"):
-        yield Verdict(Outcome.ERROR, subject, "nothing was compared: no tensors")
-        return
-    if found.get("start"):
-        yield Verdict(
-            Outcome.FAIL,
-            subject,
-            f"before the first step {_named(found['start'])}: they do not come from rank 0 "
-            "(paddle.DataParallel leaves out a parameter with no_sync)",
+    parted, outcome = facts.get("diverged"), Outcome.FAIL
+    if not isinstance(parted, Mapping):
+        outcome, reason = Outcome.ERROR, "the processes' digests are not in the dump"
+    elif not facts.get("tensors"):
+        outcome, reason = Outcome.ERROR, "nothing was compared: no tensors"
+    elif parted.get("start"):
+        reason = (
+            f"before the first step {_named(parted['start'])}: they do not come from rank 0 "
+            "(paddle.DataParallel leaves out a parameter with no_sync)"
         )
-    elif found.get("end"):
-        yield Verdict(
-            Outcome.FAIL,
-            subject,
-            f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
-            "a rate of its own",
+    elif parted.get("end"):
+        reason = (
+            f"after {facts.get('steps')} steps {_named(parted['end'])}: each process updates them with gradients or "
+            "a rate of its own"
         )
     else:
-        yield Verdict(
-            Outcome.PASS,
-            subject,
+        outcome = Outcome.PASS
+        reason = (
             f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
-            "after the last",
+            "after the last"
         )
+    return Verdict(outcome, "ranks", reason)
 
 
 def _named(tensors: Mapping[str, list[int]]) -> str:
@@ -683,15 +675,13 @@ def _named(tensors: Mapping[str, list[int]]) -> str:
 
 
 def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
-    verdicts = []
-    for verdict in judged.verdicts:
-        key = verdict.subject.partition("/")[2]
-        hint = ""
-        if verdict.outcome is Outcome.FAIL and key in dumps.port.arrays and key in dumps.reference.arrays:
-            ratio = _ratio(dumps.port.arrays[key], dumps.reference.arrays[key])
-            hint = _hint(ratio, processes, "learning rate" if key.startswith("lr_") else "loss")
-        verdicts.append(replace(verdict, reason=verdict.reason + hint) if hint else verdict)
-    return replace(judged, verdicts=tuple(verdicts))
+    verdicts = list(judged.verdicts)
+    for number, verdict in enumerate(verdicts):
+        if verdict.outcome is Outcome.FAIL and verdict.diff is not None:
+            arrays = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
+            what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
+            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(_ratio(*arrays), processes, what))
+    return replace(judged, verdicts=verdicts)
 
 
 def _ratio(actual: Array, expected: Array) -> float:
@@ -730,7 +720,7 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
     update = max(filter(isfinite, updates), default=0.0)
     ours, theirs = (dict.fromkeys(one for one in side if one.startswith(COMPARED)) for side in (left, right))
-    verdicts += judging.one_sided(STAGE, ours, theirs)
+    verdicts += judging.one_sided(ours, theirs)
     for name in filter(theirs.__contains__, ours):
         group = name.partition("/")[0]
         bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
@@ -742,12 +732,12 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
             verdict = _excused(verdict, float(left[f"noise/{name}"]), size)
         failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
         reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
-        verdicts.append(replace(verdict, subject=f"{STAGE}/{name}", reason=reason))
-        tolerances[f"{STAGE}/{name}"] = bound
+        verdicts.append(replace(verdict, reason=reason))
+        tolerances[name] = bound
     if not update > 0:
         reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
-        verdicts.append(Verdict(Outcome.ERROR, f"{STAGE}/parameter", reason))
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+        verdicts.append(Verdict(Outcome.ERROR, "parameter", reason))
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _excuse_losses(judged: Judged, left: Tensors) -> Judged:
@@ -756,12 +746,12 @@ def _excuse_losses(judged: Judged, left: Tensors) -> Judged:
         return judged
     verdicts = []
     for verdict in judged.verdicts:
-        _, mark, step = verdict.subject.rpartition("/loss_")
+        _, mark, step = verdict.subject.rpartition("loss_")
         if mark:
             noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
             verdict = _excused(verdict, noise, abs(size))  # noqa: PLW2901
         verdicts.append(verdict)
-    return replace(judged, verdicts=tuple(verdicts))
+    return replace(judged, verdicts=verdicts)
 
 
 def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:

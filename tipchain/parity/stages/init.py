@@ -249,12 +249,12 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not verdicts:
         reason = "nothing was compared: the models have no parameters"
         verdicts["parameters"] = Verdict(Outcome.ERROR, "parameters", reason)
-    ordered = [name for name in [*expected, *actual, *verdicts] if name in verdicts]
-    return Judged(
-        verdicts=tuple(replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)),
-        tolerances={f"{dumps.stage}/{name}": tolerance for name, tolerance in tolerances.items()},
-        notes=tuple(_notes(random, expected)),
+    ordered = dict.fromkeys(name for name in [*expected, *actual, *verdicts] if name in verdicts)
+    few = [name for name in random if expected[name].values.size < 100]
+    note = (
+        f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
     )
+    return Judged(verdicts=[verdicts[name] for name in ordered], tolerances=tolerances, notes=[note] if few else [])
 
 
 def _parameters(record: Record) -> dict[str, _Parameter]:
@@ -419,12 +419,3 @@ def _named(name: str, looks: tuple[Look, Look], shapes: Mapping[str, Sequence[in
     """Return which schemes the values look like, where that can be told."""
     names = [name_scheme(name, look, shapes) for look in looks]
     return [f"{side} looks like {words}" for side, words in zip(("expected", "found"), names, strict=True) if words]
-
-
-def _notes(random: Sequence[str], expected: Mapping[str, _Parameter]) -> list[str]:
-    few = [name for name in random if expected[name].values.size < 100]
-    if not few:
-        return []
-    return [
-        f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
-    ]

@@ -58,28 +58,28 @@ CURVE = "lr"
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the curve, then those of parameters with rates of their own, and the momentum's where one moves."""
-    stage, reference, port = dumps.stage, dict(dumps.reference.arrays), dict(dumps.port.arrays)
+    reference, port = dict(dumps.reference.arrays), dict(dumps.port.arrays)
     if CURVE in reference and CURVE in port:
         # Who has no curve of its own follows the common one.
         for here, other in ((reference, port), (port, reference)):
             here |= {key: here[CURVE] for key in other if key.startswith(f"{CURVE}/") and key not in here}
-    given = rules.for_arrays(stage, {**port, **reference})
-    verdicts, tolerances = [], {}
-    for key in (*reference, *(key for key in port if key not in reference)):
-        rule, curve = given[key], reference.get(key)
-        if rule.rtol is not None and curve is not None:
-            rule = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
-        sides = tuple({key: side[key]} if key in side else {} for side in (reference, port))
-        (verdict,) = compare(sides[0], sides[1], rule)
-        verdicts.append(replace(_finish(verdict, reference, port, rule, dumps), subject=f"{stage}/{key}"))
-        tolerances[f"{stage}/{key}"] = rule
-    if not verdicts:
-        verdicts = [Verdict(Outcome.ERROR, f"{stage}/dump", "nothing was compared: no curve on either side")]
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+    tolerances = rules.for_arrays(dumps.stage, {**port, **reference})
+    for key, curve in reference.items():
+        rule = tolerances[key]
+        if rule.rtol is not None:
+            tolerances[key] = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
+    compared = compare(reference, port, tolerances)
+    return Judged(
+        verdicts=[_finish(one, reference, port, tolerances, dumps) for one in compared], tolerances=tolerances
+    )
 
 
 def _finish(
-    verdict: Verdict, reference: Mapping[str, Array], port: Mapping[str, Array], rule: Tolerance, dumps: Dumps
+    verdict: Verdict,
+    reference: Mapping[str, Array],
+    port: Mapping[str, Array],
+    tolerances: Mapping[str, Tolerance],
+    dumps: Dumps,
 ) -> Verdict:
     """Return the verdict with what is known about curves."""
     key = verdict.subject
@@ -89,7 +89,7 @@ def _finish(
         return replace(verdict, reason=reason)
     if verdict.diff is None or not verdict.diff.size or not np.isfinite(port[key]).all():
         return verdict
-    expected, actual = reference[key], port[key]
+    expected, actual, rule = reference[key], port[key], tolerances[key]
     if expected.ndim != 1:
         reason = f"no curve, one rate per step: shape {expected.shape}"
         return replace(verdict, outcome=Outcome.FAIL, reason=reason)

@@ -76,9 +76,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the metrics, those of synthetic outputs, and the counts by class."""
     judged = judging.judge(dumps, rules)
     wrong = {
-        verdict.subject.removeprefix("metric/")
-        for verdict in judged.verdicts
-        if verdict.outcome is Outcome.FAIL and verdict.diff is not None
+        verdict.subject for verdict in judged.verdicts if verdict.outcome is Outcome.FAIL and verdict.diff is not None
     }
     verdicts = tuple(_explained(verdict, dumps, wrong) for verdict in judged.verdicts)
     return replace(judged, verdicts=verdicts, notes=(*judged.notes, *_notes(dumps)))
@@ -86,7 +84,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
     """Return a failing verdict with words for where its difference comes from."""
-    key = verdict.subject.removeprefix("metric/")
+    key = verdict.subject
     if key not in wrong:
         return verdict
     if key in (RIGHT, SAMPLES):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -139,30 +139,25 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     labels = [key.removeprefix(MOVED) for key in reference if key.startswith(MOVED)]
     extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]
     if not labels:
-        return Judged(verdicts=(_verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
-    verdicts = [_verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
+        return Judged(verdicts=(Verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
+    verdicts = [Verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
     tolerances: dict[str, Tolerance] = {}
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(label.rpartition("/")[0], []).append(label)
-    unequal = _different_inputs(reference, port)
-    if unequal:
-        return Judged(verdicts=(_verdict(Outcome.ERROR, "inputs", unequal),))
-    for variant, members in groups.items():
-        found, bounds = _judge_variant(variant, members, dumps, rules)
-        verdicts += found
-        tolerances |= bounds
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
-
-
-def _different_inputs(reference: Mapping[str, Array], port: Mapping[str, Array]) -> str:
-    """Say which parameters did not start from equal values and gradients of equal shapes."""
     unequal = [
         key
         for key in reference
         if key.startswith((START, GRADIENT)) and key in port and not np.array_equal(reference[key], port[key])
     ]
-    return f"the sides did not start equal: {', '.join(unequal)}" if unequal else ""
+    if unequal:
+        reason = f"the sides did not start equal: {', '.join(unequal)}"
+        return Judged(verdicts=[Verdict(Outcome.ERROR, "inputs", reason)])
+    for variant, members in groups.items():
+        found, bounds = _judge_variant(variant, members, dumps, rules)
+        verdicts += found
+        tolerances |= bounds
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _judge_variant(
@@ -177,9 +172,9 @@ def _judge_variant(
             tuple(dumps.port.arrays[key].shape) for key in (MOVED + label, FREE + label) if key not in missing
         ]
         if missing:
-            verdicts.append(_verdict(Outcome.FAIL, label, "missing in the port"))
+            verdicts.append(Verdict(Outcome.FAIL, label, "missing in the port"))
         elif len(set(shapes)) > 1:
-            verdicts.append(_verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
+            verdicts.append(Verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
         else:
             left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
             rule = rules.for_arrays(STAGE, {label: left.moved})[label]
@@ -190,7 +185,7 @@ def _judge_variant(
                 touched[label.rpartition("/")[2]] = (left.decays, right.decays)
     if touched and not any(any(pair) for pair in touched.values()):
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
-        return [_verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
+        return [Verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
     if touched:
         verdicts.append(_judge_touched(_join(variant, "decayed"), touched))
     return verdicts, tolerances
@@ -212,11 +207,11 @@ def _movements(record: Record, label: str, dumps: Dumps) -> Movements:
 def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolerance) -> tuple[Verdict, Tolerance]:
     """Hold the movement that decay makes on one side against that on the other, row by row."""
     if not left.start.size:
-        return _verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
+        return Verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
     strange = [side for side, one in (("reference", left), ("port", right)) if not one.usable]
     if strange:
         reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
-        return replace(_verdict(Outcome.FAIL, label, reason), finite=False), rule
+        return Verdict(Outcome.FAIL, label, reason, finite=False), rule
     bounds = _bounds(left, rule)
     apart = np.abs(left.decay - right.decay).max(axis=2)
     shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)
@@ -241,7 +236,7 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
         )
     else:
         outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
-    return _verdict(outcome, label, reason, diff), bound
+    return Verdict(outcome, label, reason, diff=diff), bound
 
 
 def _bounds(left: Movements, rule: Tolerance) -> Array:
@@ -275,15 +270,11 @@ def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verd
     }
     if any(only.values()):
         words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
-        return _verdict(Outcome.FAIL, label, "; ".join(words))
+        return Verdict(Outcome.FAIL, label, "; ".join(words))
     spared = [name for name, (left, _) in touched.items() if not left]
     words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
-    return _verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
+    return Verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
 
 
 def _join(variant: str, name: str) -> str:
     return f"{variant}/{name}" if variant else name
-
-
-def _verdict(outcome: Outcome, label: str, reason: str, diff: TensorDiff | None = None) -> Verdict:
-    return Verdict(outcome, f"{STAGE}/{label}", reason, diff=diff)

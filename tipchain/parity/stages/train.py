@@ -16,7 +16,16 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, Curve, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
-from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, tensor_paths
+from tipchain.parity.stages.judging import (
+    BENCHMARK,
+    Dumps,
+    Judged,
+    Rules,
+    details,
+    judge_batches,
+    one_sided,
+    tensor_paths,
+)
 from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
@@ -180,7 +189,7 @@ class _Paired:
 # Judge training: the metrics, the losses against the reference's envelope, and the metrics of several seeds.
 
 
-CURVE = "train/loss_curve"
+CURVE = "loss_curve"
 SEEDS = "seeds/"
 LEAST = 2
 """Losses that must tell something: the first alone is of no update."""
@@ -198,7 +207,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     batches = judge_batches(dumps)
     if dumps.reference.side == BENCHMARK:
         note = "published numbers have no losses to compare the port's with"
-        return metrics + batches + Judged(verdicts=(), notes=(note,))
+        return metrics + batches + Judged(notes=(note,))
     return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
 
 
@@ -208,12 +217,12 @@ def _judge_random(dumps: Dumps) -> Judged:
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
-        return Judged(verdicts=(Verdict(Outcome.FAIL, "train/random", reason),))
+        return Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
     note = (
         "both sides were trained on the samples of the evaluation set: the training sets give other values at every read, "
         "each its own"
     )
-    return Judged(verdicts=(), notes=(note,) if any(random) else ())
+    return Judged(notes=(note,) if any(random) else ())
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
@@ -222,13 +231,17 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
         note = f"no such file: {', '.join(missing)}; the metrics alone were compared"
-        return Judged(verdicts=(), notes=(note,))
+        return Judged(notes=(note,))
     try:
         with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
-            verdicts = [_judge_curve(left, right, rules.factor), *_judge_seeds(left, right, dumps, rules.margin)]
+            verdicts = [_judge_curve(left, right, rules.factor), *one_sided(_seeds(left), _seeds(right))]
+            samples = details(dumps.reference).get("samples")
+            for key in filter(_seeds(right).__contains__, _seeds(left)):
+                runs = left[key].tolist(), right[key].tolist()
+                verdicts.append(_judge_runs(key, runs, samples if isinstance(samples, int) else 0, rules.margin))
     except (RecordError, KeyError) as error:
         verdicts = [Verdict(Outcome.ERROR, CURVE, f"the losses were not compared: {error}")]
-    return Judged(verdicts=tuple(verdicts))
+    return Judged(verdicts=verdicts)
 
 
 def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
@@ -277,18 +290,8 @@ def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float)
     )
 
 
-def _judge_seeds(
-    left: Mapping[str, Array], right: Mapping[str, Array], dumps: Dumps, margin: float
-) -> Iterator[Verdict]:
-    """Yield a verdict about each metric that several seeds ended with."""
-    samples = details(dumps.reference).get("samples")
-    for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):
-        if key in left and key in right:
-            runs = left[key].tolist(), right[key].tolist()
-            yield _judge_runs(f"train/{key}", runs, samples if isinstance(samples, int) else 0, margin)
-        else:
-            words = "missing in the port" if key in left else "not in the reference"
-            yield Verdict(Outcome.FAIL, f"train/{key}", words)
+def _seeds(tensors: Mapping[str, Array]) -> list[str]:
+    return [name for name in tensors if name.startswith(SEEDS)]
 
 
 def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
@@ -321,9 +324,9 @@ def _coarse(dumps: Dumps, metrics: Judged) -> Judged:
     samples = details(dumps.reference).get("samples")
     allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
     if not isinstance(samples, int) or samples <= 0 or not 100 / samples > allowed:
-        return Judged(verdicts=())
+        return Judged()
     note = (
         f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
         "other seeds may well differ by more (train.seeds compares several)"
     )
-    return Judged(verdicts=(), notes=(note,))
+    return Judged(notes=(note,))

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -267,8 +267,8 @@ class _Orders:
                 yield f"epoch {number} has {some(twice.tolist())} more than once and lacks {some(missing.tolist()) if missing.size else 'none'}"
 
 
-def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdict]:
-    """Yield verdicts on batches, permutations, shuffling and repetition."""
+def judge_orders(reference: Record, port: Record) -> list[Verdict]:
+    """Judge batches, permutations, shuffling and repetition."""
     sides = _Orders.of(reference), _Orders.of(port)
     facts = details(reference)
     judged = {
@@ -277,8 +277,7 @@ def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdic
         "shuffle": _judge_manner(*sides, facts.get("shuffle")),
         "repeat": _judge_repeat(*sides),
     }
-    for name, (outcome, reason) in judged.items():
-        yield Verdict(outcome, f"{stage}/{name}", reason)
+    return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
 
 
 def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
@@ -391,31 +390,23 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         if left != right:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
-            named.append(Verdict(Outcome.ERROR, f"{dumps.stage}/{name}", reason))
-    judged = _judge_values(dumps, rules) + Judged(verdicts=(*judge_files(dumps), *named))
+            named.append(Verdict(Outcome.ERROR, name, reason))
+    verdicts = [*judge_files(dumps), *named]
     if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        judged += Judged(verdicts=tuple(judge_orders(dumps.stage, dumps.reference, dumps.port)))
-    return judged + Judged(verdicts=tuple(_judge_draws(dumps)), notes=tuple(_notes(dumps)))
+        verdicts += judge_orders(dumps.reference, dumps.port)
+    return _judge_values(dumps, rules) + Judged(verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps))
 
 
 def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the samples that both sides gave in order; where data sets are random there is nothing to compare."""
-    verdict = None
+    verdicts = []
     random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
-        verdict = Verdict(
-            Outcome.FAIL, f"{dumps.stage}/values", f"of one and the same sample: expected {words[0]}, actual {words[1]}"
-        )
-
-    def samples(record: Record) -> Record:
-        kept = {key: one for key, one in record.arrays.items() if key.startswith(VALUES)}
-        if any(random):
-            kept = {key: one for key, one in kept.items() if "dataloader_" not in key}
-        return replace(record, arrays=kept)
-
-    some = replace(dumps, reference=samples(dumps.reference), port=samples(dumps.port))
-    return judging.judge_arrays(some, rules) + Judged(verdicts=(verdict,) if verdict else ())
+        reason = f"of one and the same sample: expected {words[0]}, actual {words[1]}"
+        verdicts.append(Verdict(Outcome.FAIL, "values", reason))
+    samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
+    return judging.judge_arrays(samples, rules) + Judged(verdicts=verdicts)
 
 
 def _has(record: Record, builder: str) -> bool:
@@ -426,7 +417,7 @@ def _has(record: Record, builder: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quantity:
-    """A random number that both sides drew many times; ``name`` is the end of its verdict's subject."""
+    """A random number that both sides drew many times; ``name`` is its verdict's subject."""
 
     name: str
     expected: Array
@@ -485,7 +476,7 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
             reason, finite = "NaN or Inf among the draws", False
         if reason:
-            verdicts.append(Verdict(outcome, f"{dumps.stage}/{name}", reason, finite=finite))
+            verdicts.append(Verdict(outcome, name, reason, finite=finite))
             continue
         # A constant that one side holds as float32 and the other as a Python number is the same constant.
         both = np.concatenate([left[name], right[name]]).astype(np.float64)
@@ -499,13 +490,12 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
     tests = [one.p_values() for one in quantities]
     adjusted = iter(adjust([p for found in tests for p in found]))
     for quantity, found in zip(quantities, tests, strict=True):
-        subject = f"{dumps.stage}/{quantity.name}"
         p = min((next(adjusted) for _ in found), default=1.0)
         if p <= alpha:
             reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(Outcome.FAIL, subject, reason))
+            verdicts.append(Verdict(Outcome.FAIL, quantity.name, reason))
         else:
-            verdicts.append(Verdict(Outcome.PASS, subject, quantity.describe()))
+            verdicts.append(Verdict(Outcome.PASS, quantity.name, quantity.describe()))
     return verdicts
 
 
