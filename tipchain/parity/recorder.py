@@ -108,7 +108,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
-def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
+def open_bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
     """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
     needs, seen = job.needs[stage], case.for_stage(stage)
     if needs.names:
@@ -139,7 +139,7 @@ def _record_stage(
     try:
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
-        bench = _bench(job, case, framework, benches, stage)
+        bench = open_bench(job, case, framework, benches, stage)
         save_recording(job, bench, stage, record(stage, bench), device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}

@@ -16,7 +16,7 @@ import traceback
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -43,11 +43,12 @@ from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
 from tipchain.numbers.compare import largest
-from tipchain.numbers.dumps import load_record, save_record
+from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.inputs import users_files
+from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, NOISE_RUNS, without_lost
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
@@ -180,74 +181,33 @@ PATIENCE_S = 5.0
 """Seconds that a process may take to listen, or to end by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerJob:
-    """What the processes do together.
-
-    Attributes:
-        batch: dump of the global batch, inputs and label.
-        weights: weight file of the Paddle side.
-        device: ``cpu``, or ``gpu`` for a GPU of each process's own.
-        folder: where the reports go.
-        names: Paddle's name by torch's, as the conversion of the weights found them.
-    """
-
-    case: str
-    batch: str
-    weights: str
-    device: str
-    threads: int
-    folder: str
-    train_data: str
-    eval_data: str
-    reseed: int = 0
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-def report_path(folder: Path, rank: int) -> Path:
-    """Return where the process ``rank`` leaves its report."""
-    return folder / f"rank_{rank}.json"
-
-
-def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
+def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     """Do this process's share of the work, and return its report."""
-    framework = load_framework("paddle")
-    case = load_case(job.case, job.reseed).for_stage(STAGE)
-    case = replace(case, weights=replace(case.weights, names=job.names))
+    framework, case = load_framework("paddle"), load_case(job.case, job.reseed)
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
     framework.configure(
         parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
     )
     paddle = framework.paddle  # type: ignore[union-attr]
-    if rank:
-        _await_listener(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
+    if rank:  # rank 0 listens first: Paddle tries a refused connection again only after three seconds
+        port, deadline = int(os.environ["PADDLE_MASTER"].rpartition(":")[2]), time.monotonic() + PATIENCE_S
+        while not listens(port) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
     paddle.distributed.init_parallel_env()
-    bench = Bench(
-        framework=framework,
-        case=case,
-        weights=Path(job.weights),
-        inputs={},
-        train_data=Path(job.train_data),
-        eval_data=Path(job.eval_data),
-        epochs=1,
-        folder=Path(job.folder),
-    )
+    bench = open_bench(job, case, framework, {}, STAGE)
     settings = case.distributed
-    model = bench.model(training=settings.training) if rank == 0 else _untouched(bench, settings.training)
+    if rank:  # initial values of its own
+        model = framework.build(bench.builder("model"), bench.case.model_args)
+        framework.set_training(model, settings.training)
+    else:
+        model = bench.model(training=settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
     start = digests(model)
-    steps = train(bench, model, network, share(load_record(Path(job.batch)).arrays, rank, processes))
+    steps = train(bench, model, network, share(bench.inputs, rank, processes))
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
     return {**asdict(steps), "start": start, "end": digests(model)}
-
-
-def _await_listener(port: int) -> None:
-    """Wait until rank 0 listens: Paddle tries a refused connection again only after three seconds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not listens(port) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
 
 
 def listens(port: int) -> bool:
@@ -265,13 +225,6 @@ def listens(port: int) -> bool:
     return False
 
 
-def _untouched(bench: Bench, training: bool) -> object:
-    """Return the model with initial values of its own."""
-    model = bench.framework.build(bench.builder("model"), bench.case.model_args)
-    bench.framework.set_training(model, training)
-    return model
-
-
 def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:
     """Return the samples of the global batch that are this process's: equal shares, in order."""
     return {
@@ -283,7 +236,7 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
 def main(argv: Sequence[str]) -> NoReturn:
     """Do the job in ``argv[0]`` and end the process; what goes wrong stands in this process's report."""
     end_with_parent()
-    job = parse_as(WorkerJob, json.loads(Path(argv[0]).read_text()))
+    job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
     try:
         report = run(job, rank, processes)
@@ -292,7 +245,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
         traceback.print_exc()
         report = {"error": blame(error)}
-    atomic_write(report_path(Path(job.folder), rank), json.dumps(report))
+    atomic_write(Path(job.folder) / f"rank_{rank}.json", json.dumps(report))
     leave_group(1 if "error" in report else 0)
 
 
@@ -362,7 +315,7 @@ class WorkerGroup:
         logs: folder that gets what they print, as ``distributed_rank<n>.log``.
     """
 
-    def __init__(self, job: WorkerJob, *, processes: int, timeout_s: float, logs: Path) -> None:
+    def __init__(self, job: RecordingJob, *, processes: int, timeout_s: float, logs: Path) -> None:
         self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
         spec = self.folder / "job.json"
         spec.write_text(json.dumps(as_json(job)))
@@ -371,7 +324,11 @@ class WorkerGroup:
             LOOPBACK,
             "--start_port",
             str(free_port(processes)),
-            *_devices(job.device, processes),
+            *(
+                ("--gpus", ",".join(map(str, range(processes))))
+                if job.device.startswith("gpu")
+                else ("--nproc_per_node", str(processes))
+            ),
             "--log_dir",
             str(self.folder / "log"),
             sys.executable,
@@ -397,7 +354,10 @@ class WorkerGroup:
             GroupError: a process raised or died, or they took longer than their time.
         """
         deadline = time.monotonic() + self.timeout_s
-        while (code := self.process.exitcode) is None and not self._all_succeeded():
+        # The launcher looks only once a second whether all have done their work.
+        while (code := self.process.exitcode) is None and not all(
+            report is not None and "error" not in report for report in map(self._report, range(self.processes))
+        ):
             if time.monotonic() > deadline:
                 self.stop()
                 raise GroupError(
@@ -429,25 +389,18 @@ class WorkerGroup:
                 end()
                 self.process.join(PATIENCE_S)
 
-    def _all_succeeded(self) -> bool:
-        """Tell whether all ranks have done their work; the launcher looks only once a second."""
-        reports = [self._report(rank) for rank in range(self.processes)]
-        return all(report is not None and "error" not in report for report in reports)
-
     def _report(self, rank: int) -> Mapping[str, object] | None:
-        path = report_path(self.folder, rank)
+        path = self.folder / f"rank_{rank}.json"
         report: JsonObject | None = json.loads(path.read_text()) if path.is_file() else None
         return report
 
     def _waiting(self) -> str:
         """Say which ranks had done their work when the time was over."""
-        done = [rank for rank in range(self.processes) if self._report(rank) is not None]
+        reports = {rank: self._report(rank) for rank in range(self.processes)}
         errors = [
-            f"; rank {rank}: {report['error']}"
-            for rank in done
-            if (report := self._report(rank)) is not None and "error" in report
+            f"; rank {rank}: {report['error']}" for rank, report in reports.items() if report and "error" in report
         ]
-        waiting = [str(rank) for rank in range(self.processes) if rank not in done]
+        waiting = [str(rank) for rank, report in reports.items() if report is None]
         return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
 
     def _complaint(self, rank: int) -> str:
@@ -474,29 +427,14 @@ def free_port(count: int) -> int:
     """
     for _ in range(100):
         first = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
-        if _all_free(range(first, first + count)):
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind((LOOPBACK, port))
             return first
     raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")
 
 
-def _all_free(ports: Iterable[int]) -> bool:
-    with ExitStack() as stack:
-        for port in ports:
-            one = stack.enter_context(socket.socket())
-            try:
-                one.bind((LOOPBACK, port))
-            except OSError:
-                return False
-    return True
-
-
-def _devices(device: str, processes: int) -> list[str]:
-    if device.startswith("gpu"):
-        return ["--gpus", ",".join(map(str, range(processes)))]
-    return ["--nproc_per_node", str(processes)]
-
-
-def _environment(job: WorkerJob) -> dict[str, str]:
+def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the launcher's environment: nothing of another launch, the threads shared, gloo on the loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDLE_")}
     if not kept.get("CUDA_VISIBLE_DEVICES", "-"):
@@ -516,16 +454,40 @@ def _environment(job: WorkerJob) -> dict[str, str]:
 def record(bench: Bench) -> Recording:
     """Losses, rates, parameters and buffers of n steps; the port's from several processes, the reference's from one."""
     settings, place = bench.case.distributed, getattr(bench.framework, "place", "cpu")
-    reason = _too_few_gpus(bench, place)
-    if reason:
+    processes = settings.processes
+    count = bench.framework.paddle.device.cuda.device_count() if place.startswith("gpu") else processes  # type: ignore[union-attr]
+    if count < processes:
+        reason = (
+            f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
+        )
         return Recording(arrays={}, reference={}, details={"skipped": reason})
     bench.forget()
     batch = fake_batch(bench.case, settings.global_batch(batch_size(bench.case)))
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
-        job = _job(bench, folder, place)
-        with WorkerGroup(job, processes=settings.processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
+        job = RecordingJob(
+            side="paddle",
+            case=str(bench.case.path.resolve()),
+            reseed=bench.case.reseed,
+            stages=(STAGE,),
+            device=place.partition(":")[0],
+            threads=max(1, core_count() // processes),
+            folder=name,
+            needs={
+                STAGE: StageNeeds(
+                    inputs=str(folder / "batch.npy"),
+                    weights=str(bench.weights),
+                    names=dict(bench.case.weights.names),
+                    digests={},
+                )
+            },
+            train_data=str(bench.train_data),
+            eval_data=str(bench.eval_data),
+            epochs=1,
+            commit="",
+        )
+        with WorkerGroup(job, processes=processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
             model = bench.model(training=settings.training)
             if settings.training:
                 _refuse_statistics(model)
@@ -538,35 +500,25 @@ def record(bench: Bench) -> Recording:
         port = load_file(folder / STATE)
     reference = after | update_rms(before, after)
     rules = Rules.of(bench.case)
-    judged = _judge_tensors(reference, port, rules, settings.processes)
-    ours, theirs = _arrays(steps), _arrays(_mean(reports))
-    losses = compare(ours, theirs, rules.for_arrays(STAGE, ours))
-    if any(one.outcome is Outcome.FAIL for one in (*judged.verdicts, *losses)):
+    judged = _judge_tensors(reference, port, rules, processes)
+    mean_losses = np.mean([report["losses"] for report in reports], axis=0)
+    expected, actual = _arrays(steps.losses, steps.rates), _arrays(mean_losses, reports[0]["rates"])
+    losses = compare(expected, actual, rules.for_arrays(STAGE, expected))
+    if any(verdict.outcome is Outcome.FAIL for verdict in (*judged.verdicts, *losses)):
         reference |= rounding(bench, batch, steps, after)
     return Recording(
-        arrays=theirs,
-        reference=ours,
+        arrays=actual,
+        reference=expected,
         tensors=port | update_rms(before, port),
         reference_tensors=reference,
         details={
-            "processes": settings.processes,
+            "processes": processes,
             "steps": settings.iterations,
             "batch_size": len(next(iter(batch.values()))),
             "tensors": len(reports[0]["end"]),
             "diverged": {when: diverged([report[when] for report in reports]) for when in ("start", "end")},
         },
     )
-
-
-def _too_few_gpus(bench: Bench, place: str) -> str:
-    """Return why this cannot run on GPUs, or nothing."""
-    if not place.startswith("gpu"):
-        return ""
-    processes = bench.case.distributed.processes
-    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[union-attr]
-    if count >= processes:
-        return ""
-    return f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
 
 
 def _refuse_statistics(model: Model) -> None:
@@ -584,31 +536,9 @@ def _refuse_statistics(model: Model) -> None:
         )
 
 
-def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
-    cores = core_count()
-    return WorkerJob(
-        case=str(bench.case.path.resolve()),
-        batch=str(folder / "batch.npy"),
-        weights=str(bench.weights),
-        device=place.partition(":")[0],
-        threads=max(1, cores // bench.case.distributed.processes),
-        folder=str(folder),
-        train_data=str(bench.train_data),
-        eval_data=str(bench.eval_data),
-        reseed=bench.case.reseed,
-        names=dict(bench.case.weights.names),
-    )
-
-
-def _mean(reports: Sequence[JsonObject]) -> Steps:
-    """Return the processes' steps as one: mean losses, and the rates of rank 0."""
-    losses = np.mean([report["losses"] for report in reports], axis=0)
-    return Steps(losses=tuple(losses.tolist()), rates=tuple(reports[0]["rates"]))
-
-
-def _arrays(steps: Steps) -> dict[str, Array]:
-    losses = {f"loss_{number}": np.array([loss]) for number, loss in enumerate(steps.losses)}
-    return losses | {f"lr_{number}": np.array([rate]) for number, rate in enumerate(steps.rates)}
+def _arrays(losses: Iterable[float], rates: Iterable[float]) -> dict[str, Array]:
+    arrays = {f"loss_{number}": np.array([loss]) for number, loss in enumerate(losses)}
+    return arrays | {f"lr_{number}": np.array([rate]) for number, rate in enumerate(rates)}
 
 
 def diverged(digests: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
