@@ -53,8 +53,9 @@ def record(bench: Bench) -> Recording:
         del model, criterion  # before there is another
     assert tensors is not None
     if bench.framework.name == "torch" and bench.noise:
-        for name, value in record_noise(bench, tensors).items():
-            tensors[name] = value
+        for mode in modes:
+            for name, value in _gradient_noise(bench, mode, _prefix(bench, mode), tensors).items():
+                tensors[name] = value
     details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
     return Recording(arrays=arrays, tensors=tensors, details=details)
 
@@ -115,8 +116,11 @@ def _iterate(
         tensors[f"{prefix}parameter/{name}"] = value
     for name, value in framework.buffers(model, names):
         tensors[f"{prefix}buffer/{name}"] = value
-    for name, value in _update_rms(bench, model, parameters) if moves else ():
-        tensors[f"{prefix}update_rms/{name}"] = value
+    if moves:  # the root mean square of each update
+        bench.restore(model)
+        for name, before in framework.parameters(model, names, shared=True):
+            squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
+            tensors[f"{prefix}update_rms/{name}"] = np.array(np.sqrt(squares / max(before.size, 1)))
     return {**losses, **rates}
 
 
@@ -130,26 +134,11 @@ def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     return bench.framework.widened(model), checked_loss(criterion, name, build)
 
 
-def _update_rms(bench: Bench, model: Model, parameters: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """Yield the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
-    bench.restore(model)
-    for name, before in bench.framework.parameters(model, bench.case.weights.names, shared=True):
-        squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
-        yield name, np.array(np.sqrt(squares / max(before.size, 1)))
-
-
-def record_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return by how much each first gradient in ``tensors`` moves at most where the weights start a little apart, in each mode.
+def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return by how much each first gradient in ``tensors`` moves at most where the weights start a little apart.
 
     A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
     """
-    noise: dict[str, Array] = {}
-    for mode in bench.case.backward.modes:
-        noise |= _gradient_noise(bench, mode, _prefix(bench, mode), tensors)
-    return noise
-
-
-def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
     from tipchain.frameworks.torch_ import perturb
 
     framework, names = bench.framework, bench.case.weights.names
@@ -182,26 +171,19 @@ def _surroundings(bench: Bench) -> Iterator[None]:
 
 def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
-    for images, label in _batches(bench, log):
-        if bench.case.backward.dtype == DOUBLE:
-            yield [bench.framework.widened(image) for image in images], bench.framework.widened(label)
-        else:
-            yield images, label
-
-
-def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[object], object]]:
-    settings = bench.case.backward
+    settings, size = bench.case.backward, bench.case.train.batch_size
+    widened = bench.framework.widened if settings.dtype == DOUBLE else lambda tensor: tensor
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
-            yield bench.fake_inputs(), bench.fake_label()
+            yield list(map(widened, bench.fake_inputs())), widened(bench.fake_label())
         return
-    dataset, size = bench.steady_dataset()[0], bench.case.train.batch_size
+    dataset = bench.steady_dataset()[0]
     starts = range(0, settings.iterations * size, size)
     wanted = [[(start + number) % len(dataset) for number in range(size)] for start in starts]
     for image, label, files in bench.framework.batches(dataset, wanted):
         if log is not None:
             log.add(files, bench.framework.array(label))
-        yield [image], label
+        yield [widened(image)], widened(label)
 
 
 def _differences(left: Array, right: Array) -> Iterator[Array]:
@@ -227,35 +209,32 @@ T = TypeVar("T")
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
-    judged = Judged()
+    judged, records = Judged(), (dumps.reference, dumps.port)
     with ExitStack() as stack:
-        wrong, tensors = "", None
+        tensors, paths = None, tensor_paths(dumps)
+        missing = ", ".join(str(path) for path in paths if not path.is_file())
+        wrong = f"no such file: {missing}; gradients were not compared"
         try:
-            tensors = _open(dumps, stack)
+            if not missing:
+                left, right = (stack.enter_context(TensorFile(path)) for path in paths)
+                tensors = left, right
         except RecordError as error:
             wrong = str(error)
-        for prefix in _prefixes(dumps, tensors):
-            part = _judge_mode(dumps, rules, tensors, prefix).below(prefix)
+        keys = [key for names in (*(record.arrays for record in records), *(tensors or ())) for key in names]
+        for prefix in ("", *(mode for mode in PREFIXES if any(key.startswith(mode) for key in keys))):
+            reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in records)
+            # A rule that names the mode goes before one that names none.
+            own = rules.own.get(STAGE, {})
+            own = {**(_Part(own, prefix) if prefix else {}), **_Part(own, ""), **(_Part(own, prefix) if prefix else {})}
+            of_mode = replace(rules, own={**rules.own, STAGE: own})
+            part = judging.judge_arrays(replace(dumps, reference=reference, port=port), of_mode)
+            if tensors is not None:
+                part += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), of_mode)
             begin = f"{prefix[:-1]} mode: " if prefix else ""
-            judged += replace(part, notes=[begin + note for note in part.notes])
+            judged += replace(part.below(prefix), notes=[begin + note for note in part.notes])
     if tensors is None:
         judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", wrong)])
     return judged + judge_batches(dumps)
-
-
-def _open(dumps: Dumps, stack: ExitStack) -> tuple[TensorFile, TensorFile]:
-    paths = tensor_paths(dumps)
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        raise RecordError(f"no such file: {', '.join(map(str, missing))}; gradients were not compared")
-    left, right = (stack.enter_context(TensorFile(path)) for path in paths)
-    return left, right
-
-
-def _prefixes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> list[str]:
-    """Return what the keys of each mode begin with that either side recorded."""
-    keys = [key for names in (dumps.reference.arrays, dumps.port.arrays, *(tensors or ())) for key in names]
-    return ["", *(one for one in PREFIXES if any(key.startswith(one) for key in keys))]
 
 
 class _Part(NamedTensors[T]):
@@ -271,20 +250,6 @@ class _Part(NamedTensors[T]):
         if name not in self._names:
             raise KeyError(name)
         return self._values[self._prefix + name]
-
-
-def _judge_mode(dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFile] | None, prefix: str) -> Judged:
-    """Judge one mode; its subjects come without the prefix."""
-    reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in (dumps.reference, dumps.port))
-    # A rule that names the mode goes before one that names none.
-    own = rules.own.get(STAGE, {})
-    named = {**(_Part(own, prefix) if prefix else {})}
-    own = {**named, **{key: value for key, value in _Part(own, "").items() if key not in named}}
-    rules = replace(rules, own={**rules.own, STAGE: own})
-    judged = judging.judge_arrays(replace(dumps, reference=reference, port=port), rules)
-    if tensors is not None:
-        judged += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), rules)
-    return judged
 
 
 def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
@@ -333,7 +298,8 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     if group == "buffer":
         return 0.0, []
     kind = "update_rms" if group == "parameter" else group
-    rms = {name: _rms(left[f"{kind}/{name.partition('/')[2]}"]) for name in names}
+    tensors = {name: np.asarray(left[f"{kind}/{name.partition('/')[2]}"]).ravel() for name in names}
+    rms = {name: float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1))) for name, flat in tensors.items()}
     # What is NaN or infinite fails by itself; it measures nothing.
     scale = max(filter(isfinite, rms.values()), default=0.0)
     if group == "parameter":
@@ -410,8 +376,3 @@ def without_lost(
     )
     bound = Tolerance(method="max", threshold=NOISE_FACTOR * scale, reason=ROUNDING)
     return replace(verdict, outcome=Outcome.SKIP, reason=reason + advice, share=None), bound
-
-
-def _rms(array: object) -> float:
-    flat = np.asarray(array).ravel()
-    return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))

@@ -44,7 +44,8 @@ def record(bench: Bench) -> Recording:
     for number in range(settings.seeds):
         framework.seed(bench.case.seed + number)
         model = framework.build(bench.builder("model"), bench.case.model_args)
-        for name, array in _tensors(bench, model):
+        tensors = (read(model, bench.case.weights.names) for read in (framework.parameters, framework.buffers))
+        for name, array in chain.from_iterable(tensors):
             shapes[name] = list(array.shape)
             flat = array.reshape(-1)
             values.setdefault(name, []).append(flat[places(flat.size, settings.values)])
@@ -55,11 +56,6 @@ def record(bench: Bench) -> Recording:
     arrays |= {f"range/{name}": np.stack(found) for name, found in ranges.items()}
     details = {"shapes": shapes, "seeds": settings.seeds, "alpha": settings.alpha}
     return Recording(arrays=arrays, details=details)
-
-
-def _tensors(bench: Bench, model: object) -> Iterator[tuple[str, Array]]:
-    names = bench.case.weights.names
-    yield from chain(bench.framework.parameters(model, names), bench.framework.buffers(model, names))
 
 
 def places(size: int, wanted: int) -> Array:
@@ -241,7 +237,11 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         if mismatch:
             verdicts[name] = mismatch
         elif expected[name].fixed and actual[name].fixed:
-            tolerances[name] = _tolerance(name, expected[name], rules)
+            own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
+            # A constant must be equal, and an index beside the right one is another place.
+            whole = expected[name].constant or expected[name].values.dtype.kind in "biu"
+            usual = rules.group(name, "init") if own or not whole else EXACT
+            tolerances[name] = rules.override or usual
             verdicts[name] = _judge_fixed(name, expected[name], actual[name], tolerances[name])
         else:
             random.append(name)
@@ -270,40 +270,26 @@ def _parameters(record: Record) -> dict[str, _Parameter]:
 
 
 def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]) -> Verdict | None:
-    """Return the verdict about a parameter that cannot be compared, or None."""
-    reason, finite = "", True
+    """Return the verdict about a parameter that cannot be compared, or starts otherwise whatever its distribution."""
     if name not in actual:
-        reason = "missing in the port"
-    elif name not in expected:
+        return Verdict(Outcome.FAIL, name, "missing in the port")
+    if name not in expected:
         reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
-    elif not expected[name].values.size and expected[name].shape == actual[name].shape:
-        return Verdict(Outcome.ERROR, name, f"nothing was compared: the tensor is empty, shape {expected[name].shape}")
-    else:
-        reason = _other_kind(expected[name], actual[name])
-        finite = expected[name].finite and actual[name].finite
-    return Verdict(Outcome.FAIL, name, reason, finite=finite) if reason else None
-
-
-def _other_kind(left: _Parameter, right: _Parameter) -> str:
-    """Return why two parameters cannot start alike, whatever their distributions; empty if they can."""
-    if left.shape != right.shape:
-        return f"shapes differ: expected {left.shape}, actual {right.shape}"
-    if left.fixed != right.fixed:
-        always = " in every model"
-        return f"expected {left}{always * left.fixed}, actual {right}{always * right.fixed}"
+        return Verdict(Outcome.FAIL, name, reason)
+    left, right = expected[name], actual[name]
     strange = [side for side, one in (("reference", left), ("port", right)) if not one.finite]
-    if strange and not left.fixed:
-        return f"NaN or Inf among the initial values of the {' and the '.join(strange)}"
-    return ""
-
-
-def _tolerance(name: str, expected: _Parameter, rules: Rules) -> Tolerance:
-    """Return how close values must be that are the same in every model; a constant must be equal."""
-    own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
-    if rules.override is not None:
-        return rules.override
-    whole = expected.values.dtype.kind in "biu"  # an index beside the right one is another place
-    return rules.group(name, "init") if own or not (expected.constant or whole) else EXACT
+    if left.shape != right.shape:
+        reason = f"shapes differ: expected {left.shape}, actual {right.shape}"
+    elif not left.values.size:
+        return Verdict(Outcome.ERROR, name, f"nothing was compared: the tensor is empty, shape {left.shape}")
+    elif left.fixed != right.fixed:
+        always = " in every model"
+        reason = f"expected {left}{always * left.fixed}, actual {right}{always * right.fixed}"
+    elif strange and not left.fixed:
+        reason = f"NaN or Inf among the initial values of the {' and the '.join(strange)}"
+    else:
+        return None
+    return Verdict(Outcome.FAIL, name, reason, finite=not strange)
 
 
 def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance: Tolerance) -> Verdict:
@@ -347,7 +333,8 @@ def _judge_random(
         seeds = math.ceil(needed * len(expected[name].values) / kept)
         reason = f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
         verdicts[name] = Verdict(Outcome.SKIP, name, reason)
-    p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
+    tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
+    p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
     shapes = {name: one.shape for name, one in expected.items()}
     for number, (name, (left, right)) in enumerate(samples.items()):
         looks = look_at(left), look_at(right)
@@ -362,12 +349,6 @@ def _judge_random(
             Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         )
     return verdicts
-
-
-def _compare(left: Array, right: Array) -> list[float]:
-    """Return the p-values of the `TESTS` tests."""
-    moments = [test(left, right) for test in (compare_mean, compare_spread, compare_tails)]
-    return [*moments, compare_distribution(left, right)[1]]
 
 
 def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:

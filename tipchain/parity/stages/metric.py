@@ -11,16 +11,7 @@ from tipchain.explain.causes.metrics import ClassifierProbe, make_probe
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import (
-    Bench,
-    EvaluationOutputs,
-    Recording,
-    as_arrays,
-    count_classes,
-    is_classification,
-    measure,
-    run_evaluation,
-)
+from tipchain.parity.stages.bench import Bench, Recording, as_arrays, count_classes, measure, run_evaluation
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
@@ -33,23 +24,18 @@ def record(bench: Bench) -> Recording:
     found = run_evaluation(bench, bench.eval_model())
     details: dict[str, Json] = {"samples": found.samples, "nan": found.nan}
     arrays = dict(found.metrics)
-    if not _is_classifier(bench, found):
+    values = found.output, found.label
+    tensors = [bench.framework.array(value) for value in values if bench.framework.is_tensor(value)]
+    counts = count_classes(*tensors) if len(tensors) == len(values) else None
+    if counts is None:
         return Recording(arrays=arrays, details={**details, "classes": None})
-    output, label = (bench.framework.array(value) for value in (found.output, found.label))
+    output = tensors[0]
     probe = make_probe(output.shape[1])
     arrays |= {f"code/{key}": value for key, value in as_arrays(_try(bench, probe)).items()}
-    counts = count_classes(output, label)
-    assert counts is not None
     arrays |= {"counts/right": counts[0], "counts/samples": counts[1]}
     return Recording(
         arrays=arrays, details={**details, "classes": output.shape[1], "ties": _try(bench, probe, ties=True)}
     )
-
-
-def _is_classifier(bench: Bench, found: EvaluationOutputs) -> bool:
-    if not all(bench.framework.is_tensor(value) for value in (found.output, found.label)):
-        return False
-    return is_classification(bench.framework.array(found.output), bench.framework.array(found.label))
 
 
 def _try(bench: Bench, probe: ClassifierProbe, *, ties: bool = False) -> dict[str, float]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
-from tipchain.frameworks import Updates
 from tipchain.numbers.compare import TensorDiff, diff_arrays
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
@@ -43,27 +42,18 @@ def record(bench: Bench) -> Recording:
             arrays[f"start/{name}"] = sample(start[name]).reshape(-1)
             arrays[f"gradient/{name}"] = np.stack([sample(one[name]).reshape(-1) for one in gradients])
         for kind, values in (("moved", start), ("free", multiplied(start, 0.0))):
-            rows: dict[str, list[Array]] = {name: [] for name in shapes}
+            moved: dict[str, list[Array]] = {name: [] for name in shapes}
             for size in GRADIENTS:
                 updates = open_variant(bench, model, prefix, args, settings.decay_learning_rate)
-                for name, moved in _record_movements(updates, values, gradients, size).items():
-                    rows[name].append(moved)
-            arrays |= {f"{kind}/{prefix}{name}": np.stack(row) for name, row in rows.items()}
+                for gradient in gradients:
+                    update(updates, values, multiplied(gradient, size))
+                    for name, rows in moved.items():
+                        # The difference of two float32 is exact in float64.
+                        difference = sample(updates.value(name)).astype(np.float64) - sample(values[name])
+                        rows.append(difference.reshape(-1))
+            sizes = (len(GRADIENTS), UPDATES, -1)
+            arrays |= {f"{kind}/{prefix}{name}": np.stack(rows).reshape(sizes) for name, rows in moved.items()}
     return Recording(arrays=arrays, details={"learning_rate": settings.decay_learning_rate, "sizes": GRADIENTS})
-
-
-def _record_movements(
-    updates: Updates, start: Mapping[str, Array], gradients: list[dict[str, Array]], size: float
-) -> dict[str, Array]:
-    """Return how far each parameter moves from ``start`` in each update: shape ``[updates, elements]``."""
-    moved: dict[str, list[Array]] = {name: [] for name in start}
-    for one in gradients:
-        update(updates, start, multiplied(one, size))
-        for name, rows in moved.items():
-            # The difference of two float32 is exact in float64.
-            difference = sample(updates.value(name)).astype(np.float64) - sample(start[name])
-            rows.append(difference.reshape(-1))
-    return {name: np.stack(rows) for name, rows in moved.items()}
 
 
 # How each side moves a parameter.
@@ -212,7 +202,9 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
     if strange:
         reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
         return Verdict(Outcome.FAIL, label, reason, finite=False), rule
-    bounds = _bounds(left, rule)
+    bounds = (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+    if rule.threshold is not None:
+        bounds = np.full(left.rounding.shape, rule.threshold)
     apart = np.abs(left.decay - right.decay).max(axis=2)
     shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)
     size, number = np.unravel_index(int(np.argmax(shares)), apart.shape)
@@ -229,7 +221,7 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
         )
     elif equal:
         outcome, reason = Outcome.PASS, f"max {diff.max_abs:.3g} · allowed {bound}"
-    elif not _free_agree(left, right):
+    elif not (np.abs(left.free - right.free).max(axis=2) <= left.rounding).all():
         outcome, reason = (
             Outcome.ERROR,
             ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
@@ -237,19 +229,6 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
     else:
         outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
     return Verdict(outcome, label, reason, diff=diff), bound
-
-
-def _bounds(left: Movements, rule: Tolerance) -> Array:
-    """Return the allowed difference of every row: rtol of the decay's largest movement there, and rounding."""
-    if rule.threshold is not None:
-        return np.full(left.rounding.shape, rule.threshold)
-    bounds: Array = (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
-    return bounds
-
-
-def _free_agree(left: Movements, right: Movements) -> bool:
-    allowed = left.rounding
-    return bool((np.abs(left.free - right.free).max(axis=2) <= allowed).all())
 
 
 def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Tolerance, number: int) -> str:

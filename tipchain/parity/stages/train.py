@@ -15,7 +15,7 @@ from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.envelope import BLUNT, Curve, compare_curves
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
+from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
 from tipchain.parity.stages.judging import (
     BENCHMARK,
     Dumps,
@@ -78,7 +78,8 @@ def evaluate_trained(bench: Bench, model: object) -> tuple[dict[str, Array], dic
     """
     bench.framework.set_training(model, training=False)
     with bench.framework.shared_statistics(model):
-        return evaluate(bench, model)
+        found = run_evaluation(bench, model)
+    return found.metrics, {"samples": found.samples, "nan": found.nan}
 
 
 def record(bench: Bench) -> Recording:

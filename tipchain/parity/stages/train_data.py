@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import Bench, Recording, split
+from tipchain.parity.stages.bench import Bench, Recording, like, split
 from tipchain.parity.stages.data import judge_files
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
@@ -144,21 +143,10 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def number_samples(dataset: Dataset) -> object:
-    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name.
-
-    It is of a subclass of its type, so that loaders find all that they may ask of it.
-    """
+def number_samples(dataset: Dataset) -> Dataset:
+    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name."""
     first = dataset[0]
-
-    def read_item(_: object, index: int) -> tuple[object, ...]:
-        return (*first[:2], str(int(index)))
-
-    kind = type(dataset)
-    numbered = copy.copy(dataset)
-    # torch asks for __getitems__ first, where a data set has one.
-    numbered.__class__ = type(kind.__name__, (kind,), {"__getitem__": read_item, "__getitems__": None})
-    return numbered
+    return like(dataset, lambda index: (*first[:2], str(int(index))))
 
 
 def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
