@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -82,14 +82,12 @@ def _range(flat: Array) -> Array:
     return np.array([flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64)
 
 
-# In the words of papers: what random initial values look like, and which scheme gives such values.
+# What random initial values look like.
 
 
 UNIFORM, NORMAL, TRUNCATED = "uniform", "normal", "normal truncated at 2 std"
 ENOUGH = 200
 """Fewer values than this do not tell one kind of distribution from another."""
-USUAL_STDS = (0.01, 0.02, 1.0)
-"""Standard deviations that papers give as numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,48 +135,6 @@ def _kind(size: int, fourth: float, reach: float) -> str:
     if abs(fourth - 2.366) <= max(0.12, 5 / math.sqrt(size)) and reach < 2.5:
         return TRUNCATED
     return NORMAL if abs(fourth - 3) <= max(0.2, 16 / math.sqrt(size)) else ""
-
-
-def name_scheme(name: str, look: Look, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return the usual schemes that would give values of this look, joined with "or"; empty if none would.
-
-    Args:
-        name: the parameter's name; a bias goes by the fans of the weight beside it.
-        look: what its values look like.
-        shapes: shapes of all parameters, in torch's layout.
-    """
-    if look.kind and abs(look.mean) <= 0.1 * look.std:
-        found = [words for words, std in _schemes(name, look.kind, shapes) if abs(look.std / std - 1) <= look.doubt]
-        return " or ".join(found[:2])
-    return ""
-
-
-def _schemes(name: str, kind: str, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, float]]:
-    """Yield words and standard deviation of each scheme. Sources: He 2015, Glorot 2010, LeCun 1998."""
-    shape = shapes.get(name, ())
-    bias = len(shape) < 2
-    if bias:
-        shape = shapes.get(name.replace("bias", "weight"), ())
-    if len(shape) >= 2:
-        field = math.prod(shape[2:])
-        fan_in, fan_out = shape[1] * field, shape[0] * field
-        if kind == UNIFORM:
-            words = "uniform within 1/sqrt(fan_in)" if bias else "kaiming_uniform with a=sqrt(5)"
-            yield f"{words} (torch's default)", 1 / math.sqrt(3 * fan_in)
-        if not bias:
-            law = UNIFORM if kind == UNIFORM else NORMAL
-            yield f"kaiming_{law} of gain sqrt(2) over fan_in {fan_in}", math.sqrt(2 / fan_in)
-            yield f"kaiming_{law} of gain sqrt(2) over fan_out {fan_out}", math.sqrt(2 / fan_out)
-            yield f"xavier_{law} of gain 1", math.sqrt(2 / (fan_in + fan_out))
-            yield f"kaiming_{law} of gain 1 over fan_in {fan_in}", 1 / math.sqrt(fan_in)
-            yield f"kaiming_{law} of gain 1 over fan_out {fan_out}", 1 / math.sqrt(fan_out)
-    if kind == UNIFORM:
-        yield "uniform in [-1, 1)", 1 / math.sqrt(3)
-    for std in USUAL_STDS:
-        if kind == TRUNCATED:
-            yield f"normal of std {std:g} cut at 2 std", std * 0.8796
-        if kind == NORMAL:
-            yield f"normal of std {std:g}", std
 
 
 # Judge initial values: what is the same in every model exactly, what is random as distributions.
@@ -335,7 +291,6 @@ def _judge_random(
         verdicts[name] = Verdict(Outcome.SKIP, name, reason)
     tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
     p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
-    shapes = {name: one.shape for name, one in expected.items()}
     for number, (name, (left, right)) in enumerate(samples.items()):
         looks = look_at(left), look_at(right)
         size = f"{len(expected[name].values)} models, {left.size} values"
@@ -344,7 +299,7 @@ def _judge_random(
             reason = f"std {looks[0].std:.4g} expected, {looks[1].std:.4g} found, {looks[0]} · {size}"
             verdicts[name] = Verdict(Outcome.PASS, name, reason)
             continue
-        found = "; ".join(filter(None, (*_differences(looks, mine, alpha), *_named(name, looks, shapes))))
+        found = "; ".join(_differences(looks, mine, alpha))
         verdicts[name] = Verdict(
             Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         )
@@ -394,9 +349,3 @@ def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: flo
     return found or [
         f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"
     ]
-
-
-def _named(name: str, looks: tuple[Look, Look], shapes: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return which schemes the values look like, where that can be told."""
-    names = [name_scheme(name, look, shapes) for look in looks]
-    return [f"{side} looks like {words}" for side, words in zip(("expected", "found"), names, strict=True) if words]
