@@ -1,7 +1,6 @@
 """A case's run: record both sides in processes of their own, then compare, judge and report.
 
-Recording and judging meet as files: a side may come from another machine, and a finished run can be judged again
-(`judge_folder`). Of torch's side, what rests on nothing that changed is not recorded again.
+Recording and judging meet as files: a side may come from another machine, and a finished run can be judged again. Of torch's side, what rests on nothing that changed is not recorded again.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
@@ -211,10 +210,7 @@ def _machine() -> dict[str, object]:
     }
 
 
-# A case's run: record both sides in processes of their own, then compare, judge and report.
-#
-# Recording and judging meet as files: a side may come from another machine, and a finished run can be
-# judged again (`judge_folder`).
+# A case's run.
 
 
 DUMPS = {"torch": "--reference", "paddle": "--port"}
@@ -286,9 +282,6 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
     return tuple(wanted) or tuple(possible)
 
 
-# A case's run from its start to its report.
-
-
 STAGE_SECONDS = ".stage_seconds.json"
 """What stages took when they last ran, the basis for the time that is left; nothing else rests on it."""
 
@@ -325,7 +318,7 @@ def run_case(
         try:
             align(request, listen, progress)
         except MissingFrameworkError as error:
-            scribe.refuse(str(error))
+            append(out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {error}".splitlines()))
             raise
         except KeyboardInterrupt:
             return scribe.report(interrupted=True)
@@ -396,14 +389,16 @@ class _Scribe:
         if self.stream is not None:
             print(f"== {judgement.stage}", file=self.stream, flush=True)
         write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
-        publish(self.folder, self.out / LATEST, stage_files(judgement.stage, self.sides))
+        latest = self.out / LATEST
+        latest.mkdir(parents=True, exist_ok=True)
+        for name in stage_files(judgement.stage, self.sides):  # each in one step; what is absent here is removed there
+            if (self.folder / name).is_file():
+                link(self.folder / name, latest / name)
+            else:
+                (latest / name).unlink(missing_ok=True)
         append(
             self.out / "alignment.log", f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}"
         )
-
-    def refuse(self, message: str) -> None:
-        """Note in ``alignment.log`` why nothing was run."""
-        append(self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines()))
 
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order."""
@@ -527,11 +522,6 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     return judge_stage(stage, request.folder, rules)
 
 
-def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[Judged]:
-    """Judge the dumps in ``folder`` again, without running anything."""
-    return [judge_stage(stage, folder, rules) for stage in stages]
-
-
 def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
     """Return those of ``stages`` of which ``folder`` has at least one dump."""
     return tuple(stage for stage in stages if any((folder / dump_name(stage, side)).is_file() for side in SIDES))
@@ -563,11 +553,14 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
 
 def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str, at: str) -> RecordingJob:
     case = request.case
+    # torch is not asked where the port is held against itself, or against a published number.
+    published = {"train"} if case.train.benchmark is not None else set()
+    unasked = published.union(SOLO) if side == "torch" else ()
     return RecordingJob(
         side=side,
         case=str(case.path.resolve()),
         reseed=case.reseed,
-        stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
+        stages=tuple(stage for stage in stages if stage not in unasked),
         device=request.device,
         threads=request.threads or default_threads(len(request.recorded_sides)),
         folder=str(request.folder.resolve()),
@@ -577,13 +570,8 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         epochs=case.epochs(request.mode),
         seeds=case.seeds(request.mode),
         commit=at,
-        noise=not _records_both(request),
+        noise=request.recorded_sides != SIDES,  # where both sides are at hand, torch can be asked for more
     )
-
-
-def _records_both(request: AlignRequest) -> bool:
-    """Tell whether both sides are at hand, so that torch can be asked for more."""
-    return request.recorded_sides == SIDES
 
 
 def _start(
@@ -608,7 +596,7 @@ def _spare(
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
-    if request.fresh or request.device != "cpu" or not _records_both(request):
+    if request.fresh or request.device != "cpu" or request.recorded_sides != SIDES:
         return job, None
     cache = ReferenceCache.of(request.case, job, stages)
     left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
@@ -630,26 +618,6 @@ def default_threads(sides: int) -> int:
     cores = core_count()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
-
-
-def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
-    """Tell whether torch is not asked: the port is held against itself, or against a published number."""
-    published = stage == "train" and request.case.train.benchmark is not None
-    return side == "torch" and (stage in SOLO or published)
-
-
-# Bring a run's files to `LATEST`.
-
-
-def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
-    """Put the named files of ``folder`` into ``latest``, each in one step; what is absent there is removed."""
-    latest.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        source, target = folder / name, latest / name
-        if not source.is_file():
-            target.unlink(missing_ok=True)
-            continue
-        link(source, target)
 
 
 def link(source: Path, target: Path) -> None:

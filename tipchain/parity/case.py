@@ -459,15 +459,9 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     )
     for number, stage in enumerate(found):
         if stage not in STAGES:
-            raise CaseError(
-                "is not a known stage",
-                file=reader.file,
-                key="stages",
-                found=stage,
-                expected=", ".join(STAGES),
-                line=reader.document.line(("stages", str(number))),
-                hint=did_you_mean(str(stage), STAGES),
-            )
+            hint = did_you_mean(str(stage), STAGES)
+            place = ("stages", str(number))
+            raise reader.error(place, "is not a known stage", found=stage, expected=", ".join(STAGES), hint=hint)
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)

@@ -347,12 +347,6 @@ when it is freed, and another of its size does not fit where it was: torch's rec
 """
 
 
-def has_large_weights(job: RecordingJob) -> bool:
-    """Return whether a weight file of the job has `LARGE_WEIGHTS` or more."""
-    files = {Path(one.weights) for one in job.needs.values() if one.weights}
-    return any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
-
-
 def model_environment() -> dict[str, str]:
     """Return the environment of a process that runs a case's models: the processor's kernels, memory kept for reuse.
 
@@ -365,9 +359,10 @@ def model_environment() -> dict[str, str]:
 
 def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
-    threads = str(job.threads)
+    threads, files = str(job.threads), {Path(needs.weights) for needs in job.needs.values() if needs.weights}
+    large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
     return {
-        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if has_large_weights(job) else {}),
+        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
         **model_environment(),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,

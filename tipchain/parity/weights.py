@@ -77,6 +77,7 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
 
 
 def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
+    """Draw a layer's parameters; those of other layers where they begin as one number, or switch off what they multiply."""
     nn = torch.nn
     with torch.no_grad():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
@@ -92,23 +93,14 @@ def _initialize_module(torch: ModuleType, module: Model, generator: object) -> N
                 module.bias.normal_(0.0, 0.1, generator=generator)
         else:
             for parameter in module.parameters(recurse=False):
-                _draw_constant(parameter, generator)
-
-
-def _draw_constant(parameter: Tensor, generator: object) -> None:
-    """Draw a trained parameter that begins as one number, if that is one, or so small that it switches off what it multiplies.
-
-    So is one that its model leaves as the memory was (``torch.empty``), which may hold anything, NaN too.
-    """
-    if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
-        return
-    if not bool((parameter.abs() <= UNINITIALIZED).all()):
-        parameter.normal_(0.0, 0.1, generator=generator)
-        return
-    number = float(parameter.reshape(-1)[0])
-    telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)
-    if telling and bool((parameter == number).all()):
-        parameter.normal_(round(number), 0.1, generator=generator)
+                if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
+                    continue
+                number = float(parameter.reshape(-1)[0])
+                telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)
+                if not bool((parameter.abs() <= UNINITIALIZED).all()):  # as the memory was (torch.empty), NaN too
+                    parameter.normal_(0.0, 0.1, generator=generator)
+                elif telling and bool((parameter == number).all()):
+                    parameter.normal_(round(number), 0.1, generator=generator)
 
 
 def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
@@ -182,12 +174,19 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
             model(image)
             labels.append(label)
     handle.remove()
-    weight, bias = ridge_head(
-        _per_sample(torch.cat(features).numpy(), len(torch.cat(labels)), case),
-        torch.cat(labels).numpy(),
-        int(head.out_features),
-        penalty=RIDGE,
-    )
+    inputs, classes = torch.cat(features).numpy(), torch.cat(labels).numpy()
+    rows, uneven = divmod(len(inputs), len(classes))
+    if uneven or inputs.ndim != 2:
+        raise WeightsError(
+            "the last Linear cannot be fitted",
+            file=case.path,
+            key="weights.fit_head",
+            found=f"inputs of shape {inputs.shape} for {len(classes)} samples",
+            expected="as many rows for every sample",
+        )
+    # One row for each sample: the mean of its rows, where the model averages what comes after the head.
+    means = inputs.reshape(len(classes), rows, -1).mean(axis=1)
+    weight, bias = ridge_head(means, classes, int(head.out_features), penalty=RIDGE)
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         if head.bias is not None:
@@ -218,21 +217,6 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
             parameter.div_(called[-1][1])
     for handle in handles:
         handle.remove()
-
-
-def _per_sample(features: Array, samples: int, case: Case) -> Array:
-    """Return one row for each sample: the mean of its rows, where the model averages what comes after the head."""
-    rows, left = divmod(len(features), samples)
-    if left or features.ndim != 2:
-        raise WeightsError(
-            "the last Linear cannot be fitted",
-            file=case.path,
-            key="weights.fit_head",
-            found=f"inputs of shape {features.shape} for {samples} samples",
-            expected="as many rows for every sample",
-        )
-    means: Array = features.reshape(samples, rows, -1).mean(axis=1)
-    return means
 
 
 def ridge_head(features: Array, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
