@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -608,17 +608,12 @@ def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
     verdicts = list(judged.verdicts)
     for number, verdict in enumerate(verdicts):
         if verdict.outcome is Outcome.FAIL and verdict.diff is not None:
-            arrays = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
+            actual, expected = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
+            known = expected.size and actual.size and expected.flat[0]
+            ratio = float(actual.flat[0]) / float(expected.flat[0]) if known else nan
             what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
-            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(_ratio(*arrays), processes, what))
+            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
     return replace(judged, verdicts=verdicts)
-
-
-def _ratio(actual: Array, expected: Array) -> float:
-    if not np.size(actual) or not np.size(expected):
-        return float("nan")
-    one, other = float(np.ravel(actual)[0]), float(np.ravel(expected)[0])
-    return one / other if other else float("nan")
 
 
 def _hint(ratio: float, processes: int, what: str) -> str:
@@ -646,9 +641,11 @@ def _hint(ratio: float, processes: int, what: str) -> str:
 def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
-    hint = _hint(_update_ratio(left, right), processes, "update")
-    updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
-    update = max(filter(isfinite, updates), default=0.0)
+    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
+    update = max(filter(isfinite, updates.values()), default=0.0)
+    # How many times as large as the reference's a port's update is, for the parameter in the middle.
+    ratios = [float(right[name]) / rms for name, rms in updates.items() if name in right and rms > 0]
+    hint = _hint(median(ratios) if ratios else nan, processes, "update")
     ours, theirs = (dict.fromkeys(one for one in side if one.startswith(COMPARED)) for side in (left, right))
     verdicts += judging.one_sided(ours, theirs)
     for name in filter(theirs.__contains__, ours):
@@ -696,15 +693,6 @@ def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
     if NOISE_FACTOR * noise <= BLUNT * size:
         return replace(verdict, outcome=Outcome.PASS, reason=reason, share=None)
     return replace(verdict, outcome=Outcome.SKIP, reason=f"rounding hides every difference: {reason}", share=None)
-
-
-def _update_ratio(left: Tensors, right: Tensors) -> float:
-    """Return how many times as large as the reference's a port's update is, for the parameter in the middle."""
-    pairs = [
-        (float(left[name]), float(right[name])) for name in left if name.startswith("update_rms/") and name in right
-    ]
-    ratios = [actual / expected for expected, actual in pairs if expected > 0]
-    return median(ratios) if ratios else float("nan")
 
 
 if __name__ == "__main__":

@@ -275,7 +275,8 @@ Batches = Mapping[str, Mapping[str, Array]]
 def record(bench: Bench) -> Recording:
     """Outputs of both engines as the port's dump, those of the eager model in eval mode as the reference's."""
     settings, model = bench.case.inference, bench.eval_model()
-    batches = {f"batch={size}": _inputs(bench, size) for size in settings.batch_sizes}
+    sizes = settings.batch_sizes
+    batches = {f"batch={size}": {k: v for k, v in fake_batch(bench.case, size).items() if k != LABEL} for size in sizes}
     # What the training engine makes of the batches, in the exported program's order; the first is run twice.
     expected: dict[str, list[Array]] = {}
     names: list[str] = []
@@ -306,10 +307,6 @@ def record(bench: Bench) -> Recording:
         "moved": _moved(bench, model, batches, arrays, reference) if repeats else {},
     }
     return Recording(arrays=arrays, reference=reference, details=details)
-
-
-def _inputs(bench: Bench, size: int) -> dict[str, Array]:
-    return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
 
 
 def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
@@ -345,16 +342,14 @@ def _moved(
 
 
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
-    if not bench.case.inference.onnx:
-        return {PADDLE: _run_paddle_inference(bench, folder, batches)}
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
-        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: EngineEnd(skipped=reason)}
+        left_out = {ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {}
+        return {PADDLE: _run_paddle_inference(bench, folder, batches), **left_out}
     log = bench.folder / "inference_onnx.log"
     with OnnxProcess(folder, opset=bench.case.inference.opset, batches=batches, log=log) as process:
-        engines = {PADDLE: _run_paddle_inference(bench, folder, batches)}
-        return {**engines, ONNX: process.result()}
+        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: process.result()}
 
 
 def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> EngineEnd:

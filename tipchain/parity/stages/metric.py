@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from tipchain.core.json_text import Json
 from tipchain.errors import Outcome
 from tipchain.explain.causes.metrics import ClassifierProbe, make_probe
@@ -96,13 +98,10 @@ def _source(key: str, dumps: Dumps, wrong: set[str]) -> str:
 
 def _code(key: str, dumps: Dumps) -> str:
     """Say what the differing numbers for equal inputs are."""
-    values = [_number(side.arrays[key]) for side in (dumps.reference, dumps.port)]
-    return "" if None in values else f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
-
-
-def _number(array: object) -> float | None:
-    size = getattr(array, "size", 0)
-    return float(array.reshape(-1)[0]) if size == 1 else None  # type: ignore[attr-defined]
+    values = [np.ravel(side.arrays[key]) for side in (dumps.reference, dumps.port)]
+    if any(value.size != 1 for value in values):
+        return ""
+    return f"on equal inputs {values[0][0]:.6g} expected, {values[1][0]:.6g} actual"
 
 
 def _classes(dumps: Dumps) -> str:

@@ -13,7 +13,7 @@ from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
-from tipchain.parity.envelope import BLUNT, Curve, compare_curves
+from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
 from tipchain.parity.stages.judging import (
@@ -246,28 +246,31 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
 
 
 def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
-    def verdict(outcome: Outcome, reason: str, *, finite: bool = True) -> Verdict:
-        return Verdict(outcome, CURVE, reason, finite=finite)
-
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
     if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
         shapes = f"losses of shape {reference.shape}, runs of shape {runs.shape}"
-        return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
+        return Verdict(Outcome.ERROR, CURVE, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
-        return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
+        return Verdict(Outcome.FAIL, CURVE, f"losses expected: {reference.shape}, actual: {port.shape}")
     if not np.isfinite(reference).all():
         step = int(np.argmin(np.isfinite(reference)))
         reason = f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
-        return verdict(Outcome.ERROR, reason)
+        return Verdict(Outcome.ERROR, CURVE, reason)
     if not reference.any():
-        return verdict(Outcome.ERROR, "proves nothing: the reference's losses are all zero")
+        return Verdict(Outcome.ERROR, CURVE, "proves nothing: the reference's losses are all zero")
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
-        finite = bool(np.isfinite(port).all())
-        return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor), finite=finite)
+        step, worst = curve.outside, curve.worst
+        text = (
+            f"leaves the envelope of {len(runs)} runs at step {step}: expected {reference[step]:.9g}, actual "
+            f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
+            f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; "
+            f"{WHERE[min(step, 2)].format(step - 1)}"
+        )
+        return Verdict(Outcome.FAIL, CURVE, text, finite=bool(np.isfinite(port).all()))
     if curve.told < LEAST:
         reason = f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
-        return verdict(Outcome.ERROR, f"proves nothing: {reason}")
+        return Verdict(Outcome.ERROR, CURVE, f"proves nothing: {reason}")
     worst = curve.worst
     text = (
         f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {len(runs)} runs, allowed "
@@ -276,19 +279,7 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     rest = len(curve.differences) - curve.told
     if rest:
         text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
-    return verdict(Outcome.PASS, text)
-
-
-def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float) -> str:
-    step = curve.outside
-    assert step is not None
-    where = WHERE[min(step, 2)].format(step - 1)
-    worst = curve.worst
-    return (
-        f"leaves the envelope of {runs} runs at step {step}: expected {reference[step]:.9g}, actual "
-        f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
-        f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; {where}"
-    )
+    return Verdict(Outcome.PASS, CURVE, text)
 
 
 def _seeds(tensors: Mapping[str, Array]) -> list[str]:

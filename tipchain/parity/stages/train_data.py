@@ -175,7 +175,13 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
             looks.append(
                 describe_image(bench.framework.array(image) if bench.framework.is_tensor(image) else np.asarray(image))
             )
-    arrays = {f"draw/{name}": _stack(bench, name, [one[name] for one in drawn]) for name in drawn[0]}
+    arrays = {}
+    for name in drawn[0]:
+        values = [parameters[name] for parameters in drawn]
+        lengths = sorted({value.size for value in values})
+        if len(lengths) > 1:
+            raise _wrong(bench, "augmentation", f"{name!r}", f"{lengths} numbers", "equally many in every draw")
+        arrays[f"draw/{name}"] = np.stack(values)
     common = [name for name in looks[0] if all(name in one for one in looks)] if looks else []
     return arrays | {f"pixels/{name}": np.array([one[name] for one in looks]) for name in common}
 
@@ -186,13 +192,6 @@ def _as_numbers(bench: Bench, name: object, value: object) -> Array:
     except (TypeError, ValueError) as error:
         raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
     return found
-
-
-def _stack(bench: Bench, name: str, values: list[Array]) -> Array:
-    lengths = sorted({value.size for value in values})
-    if len(lengths) > 1:
-        raise _wrong(bench, "augmentation", f"{name!r}", f"{lengths} numbers", "equally many in every draw")
-    return np.stack(values)
 
 
 def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) -> UsageError:
@@ -241,13 +240,8 @@ class _Orders:
             return IN_ORDER
         return ONCE if len({tuple(epoch.tolist()) for epoch in self.epochs}) < len(self.epochs) else ANEW
 
-    @property
-    def repeated(self) -> bool:
-        """Whether some epoch has a sample twice."""
-        return any(len(np.unique(epoch)) < len(epoch) for epoch in self.epochs)
-
-    def faults(self) -> Iterator[str]:
-        """Yield which samples each epoch has twice, and which it misses beyond what its batches leave out."""
+    def repeats(self) -> Iterator[str]:
+        """Yield which samples each epoch has twice, and which it misses then."""
         for number, epoch in enumerate(self.epochs):
             counts = np.bincount(epoch, minlength=self.length)
             twice, missing = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
@@ -269,10 +263,9 @@ def judge_orders(reference: Record, port: Record) -> list[Verdict]:
 
 
 def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
-    if not all(sizes.size for one in (expected, actual) for sizes in one.sizes):
-        sides = [
-            name for name, one in (("reference", expected), ("port", actual)) if not all(s.size for s in one.sizes)
-        ]
+    named = ("reference", expected), ("port", actual)
+    sides = [name for name, side in named if not all(sizes.size for sizes in side.sizes)]
+    if sides:
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
         if not np.array_equal(left, right):
@@ -283,10 +276,8 @@ def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tup
     uneven = bool(expected.length % whole)
     if drop_last is not None and uneven and dropped is not bool(drop_last):
         which = "leave out" if dropped else "keep"
-        return (
-            Outcome.FAIL,
-            f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}",
-        )
+        reason = f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}"
+        return Outcome.FAIL, reason
     return Outcome.PASS, f"{_batches(sizes)}, in {len(expected.sizes)} epochs"
 
 
@@ -308,20 +299,17 @@ def _cause(length: int, left: Array, right: Array) -> str:
 
 
 def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
-    if expected.repeated and actual.repeated:
-        left, right = (np.concatenate(one.epochs).astype(np.float64) for one in (expected, actual))
+    drawn, wrong = list(expected.repeats()), list(actual.repeats())
+    if drawn and wrong:
+        left, right = (np.concatenate(side.epochs).astype(np.float64) for side in (expected, actual))
         p = compare_distribution(left, right)[1]
         if p <= CHANCE:
             return Outcome.FAIL, f"both sides draw samples with replacement, but not equally often: p {p:.1g}"
         return Outcome.PASS, "both sides draw samples with replacement, equally often as far as can be seen"
-    wrong = list(actual.faults())
     if wrong:
         return Outcome.FAIL, f"expected every sample at most once in an epoch, actual: {'; '.join(wrong)}"
-    if expected.repeated:
-        return (
-            Outcome.FAIL,
-            f"expected samples drawn with replacement ({next(expected.faults())}), actual each at most once",
-        )
+    if drawn:
+        return Outcome.FAIL, f"expected samples drawn with replacement ({drawn[0]}), actual each at most once"
     seen = [sorted({len(epoch) for epoch in one.epochs}) for one in (expected, actual)]
     if seen[0] != seen[1]:
         shown = [" or ".join(map(str, one)) for one in seen]
@@ -334,10 +322,8 @@ def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[
     shuffled = [manner != IN_ORDER for manner in manners]
     few = math.lgamma(min(map(len, expected.epochs)) + 1) < -math.log(CHANCE)
     if few and manners != (IN_ORDER, IN_ORDER):
-        return (
-            Outcome.SKIP,
-            f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do",
-        )
+        reason = f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do"
+        return Outcome.SKIP, reason
     if manners[0] != manners[1]:
         return Outcome.FAIL, f"expected {manners[0]}, actual {manners[1]}"
     if shuffle is not None and shuffled[0] is not bool(shuffle):
