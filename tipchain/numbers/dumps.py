@@ -235,7 +235,16 @@ class _Writer:
         if dtype.str in self.dtypes:
             return b"h" + bytes([self.dtypes[dtype.str]])
         self.dtypes[dtype.str] = slot = 2 + len(self.dtypes)
-        return _dtype(dtype) + b"q" + bytes([slot])
+        code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
+        width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
+        if dtype.kind == "O":
+            code, order, flags = b"O8", b"|", 63
+        if dtype.kind in "US":
+            width, align = _length(dtype.itemsize), _length(dtype.alignment)
+        return (
+            b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
+            b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tbq" + bytes([slot])
+        )
 
     def array(self, array: Array) -> None:
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -273,19 +282,6 @@ def _key(key: object, where: str) -> bytes:
     if isinstance(key, int) and -(2**31) <= key < 2**31:
         return b"J" + struct.pack("<i", key)
     raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
-
-
-def _dtype(dtype: np.dtype[np.generic]) -> bytes:
-    code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
-    width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
-    if dtype.kind == "O":
-        code, order, flags = b"O8", b"|", 63
-    if dtype.kind in "US":
-        width, align = _length(dtype.itemsize), _length(dtype.alignment)
-    return (
-        b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
-        b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tb"
-    )
 
 
 def _length(n: int) -> bytes:

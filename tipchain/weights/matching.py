@@ -451,7 +451,15 @@ class _Matching:
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
-        refuse(_unsupported(paddle))
+        refuse(
+            [
+                f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
+                "and how torch would store it is not known"
+                for layer in paddle
+                if layer.kind.startswith(UNSUPPORTED)
+                for slot in layer.slots
+            ]
+        )
         first: dict[int, str] = {}
         ties = {
             name: first.setdefault(id(tensor), name)
@@ -671,16 +679,6 @@ def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
     return found
-
-
-def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
-    return [
-        f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
-        "and how torch would store it is not known"
-        for layer in paddle
-        if layer.kind.startswith(UNSUPPORTED)
-        for slot in layer.slots
-    ]
 
 
 @dataclass(frozen=True, slots=True)
