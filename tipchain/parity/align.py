@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -306,7 +306,7 @@ def run_case(
     # An old "passed" must not outlive the start of a run.
     for stage in request.stages:
         (out / LATEST / log_name(stage)).unlink(missing_ok=True)
-    stages = Stages(request.stages, _stage_seconds(out))
+    stages = Stages(request.stages, _by_stage(out / STAGE_SECONDS, float))
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
 
@@ -322,15 +322,17 @@ def run_case(
             raise
         except KeyboardInterrupt:
             return scribe.report(interrupted=True)
-    atomic_write(out / STAGE_SECONDS, json.dumps(_stage_seconds(out) | stages.took))
+    atomic_write(out / STAGE_SECONDS, json.dumps(_by_stage(out / STAGE_SECONDS, float) | stages.took))
     return scribe.report()
 
 
-def _stage_seconds(out: Path) -> dict[str, float]:
-    """Return what stages took when they last ran below ``out``."""
+T = TypeVar("T")
+
+
+def _by_stage(path: Path, kind: Callable[[Any], T]) -> dict[str, T]:
+    """Return what a file says of each stage; nothing where it is not there, or damaged."""
     try:
-        found = json.loads((out / STAGE_SECONDS).read_text())
-        return {str(stage): float(seconds) for stage, seconds in found.items()}
+        return {str(stage): kind(fact) for stage, fact in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -354,33 +356,27 @@ def keep_report(report: RunReport, request: AlignRequest, out: Path) -> None:
 
 def read_verdicts(out: Path) -> dict[str, Outcome]:
     """Return how each stage ended when it was judged last below ``out``; nothing where that is not known."""
-    try:
-        found = json.loads((out / LATEST / VERDICTS).read_text())
-        return {str(stage): Outcome(outcome) for stage, outcome in found.items()}
-    except (OSError, ValueError, AttributeError):
-        return {}
+    return _by_stage(out / LATEST / VERDICTS, Outcome)
 
 
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
     def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
-        self.request = request
-        self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
-        self.stream, self.sides = stream, request.sides
+        self.request, self.out, self.stream, self.where = request, out, stream, where
+        self.case, self.folder = request.case, request.folder
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
-        self.versions, self.where = installed_versions(), where
+        self.versions = installed_versions()
         self.judged: list[Judged] = []
-        self.notes = request.notes
         facts = {
             "case": str(self.case.path),
-            "mode": self.mode.value,
+            "mode": request.mode.value,
             "device": request.device,
-            "commit": self.where["commit"],
+            "commit": where["commit"],
             **self.versions,
             "tf32": "off",
         }
-        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
+        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in request.notes))
         append(out / "alignment.log", "\n".join(header))
 
     def stage(self, judgement: Judged) -> None:
@@ -391,7 +387,9 @@ class _Scribe:
         write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
         latest = self.out / LATEST
         latest.mkdir(parents=True, exist_ok=True)
-        for name in stage_files(judgement.stage, self.sides):  # each in one step; what is absent here is removed there
+        for name in stage_files(
+            judgement.stage, self.request.sides
+        ):  # each in one step; what is absent here is removed there
             if (self.folder / name).is_file():
                 link(self.folder / name, latest / name)
             else:
@@ -402,29 +400,29 @@ class _Scribe:
 
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order."""
-        sides = self.case.sides
+        request = self.request
         judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
         ended = {one.stage for one in judged}
         left = [
             Verdict(Outcome.SKIP, f"{stage}/run", "interrupted before it was judged")
-            for stage in self.request.stages
+            for stage in request.stages
             if interrupted and stage not in ended
         ]
-        decay = "optimizer" in ended and "regularization" not in self.request.stages
+        decay = "optimizer" in ended and "regularization" not in request.stages
         apart = ["optimizer: weight decay was not compared: the stage regularization does that"] if decay else []
         report = RunReport(
             title=str(self.case.path),
-            mode=self.mode.value,
+            mode=request.mode.value,
             run=os.path.relpath(self.folder.parent),
             started=self.started.isoformat(timespec="seconds"),
             seconds=time.perf_counter() - self.clock,
             versions=self.versions,
             where=self.where,
-            models={"reference": sides["torch"].model, "port": sides["paddle"].model},
+            models={"reference": self.case.sides["torch"].model, "port": self.case.sides["paddle"].model},
             verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
-            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
+            notes=(*request.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
             interrupted=interrupted,
-            stages=choose_stages(self.case, self.mode, ()),
+            stages=choose_stages(self.case, request.mode, ()),
         )
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
@@ -480,8 +478,12 @@ def align(
             for stage, reason in prepared.failures.items():
                 tell(unjudged(stage, "needs", reason))
             at = commit(request.case.root)
-            jobs = [_job(request, prepared, pending, side, at) for side in request.recorded_sides]
-            cache = _start(request, jobs, pending, since, sides) if pending else None
+            # The port begins before anybody looks for what torch has recorded before.
+            for side in sorted(request.recorded_sides, key=SIDES.index, reverse=True) if pending else ():
+                job = _job(request, prepared, pending, side, at)
+                if side == "torch":
+                    job, cache = _spare(request, job, pending, since)
+                sides.insert(0, RecordingSide(job, pending, request.timeout_s))
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
@@ -537,13 +539,12 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
     for side, path in dumps.items():
         if not path.exists():
             raise UsageError(f"{DUMPS[side]}: no such file or folder: {path}")
+        names = ", ".join(dump_name(stage, side) for stage in stages)
         if path.is_file() and len(stages) > 1:
-            names = ", ".join(dump_name(stage, side) for stage in stages)
             raise UsageError(
                 f"{DUMPS[side]}: {path} is one file for {len(stages)} stages\n  expected: a folder with {names}"
             )
         if path.is_dir() and not any((path / dump_name(stage, side)).is_file() for stage in stages):
-            names = ", ".join(dump_name(stage, side) for stage in stages)
             raise UsageError(f"{DUMPS[side]}: {path} has no dump\n  expected: {names}")
         for stage in stages if path.is_file() else ():
             wrong = foreign(path, load_record(path), stage, side)
@@ -572,21 +573,6 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         commit=at,
         noise=request.recorded_sides != SIDES,  # where both sides are at hand, torch can be asked for more
     )
-
-
-def _start(
-    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str], since: float, sides: list[RecordingSide]
-) -> ReferenceCache | None:
-    """Start recording on each side that has anything to record, and add it to ``sides``, the port first.
-
-    The port begins before anybody looks for what torch has recorded before.
-    """
-    cache = None
-    for job in sorted(jobs, key=lambda one: SIDES.index(one.side), reverse=True):
-        if job.side == "torch":
-            job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
-        sides.insert(0, RecordingSide(job, stages, request.timeout_s))
-    return cache
 
 
 def _spare(

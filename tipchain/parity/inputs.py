@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
@@ -154,7 +154,9 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
 
 def _digest_videos(folder: Path) -> str:
     digest, left = hashlib.sha256(), HASHED_BYTES
-    for path in chain((split_file(folder, split) for split in SPLITS), _frames(folder)):
+    videos = (video for split in SPLITS for video in read_split(folder, split))
+    frames = (video.frame(number) for video in videos for number in range(1, video.frames + 1))
+    for path in chain((split_file(folder, split) for split in SPLITS), frames):
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -165,12 +167,6 @@ def _digest_videos(folder: Path) -> str:
         if left < 0:
             break
     return digest.hexdigest()
-
-
-def _frames(folder: Path) -> Iterator[Path]:
-    for split in SPLITS:
-        for video in read_split(folder, split):
-            yield from (video.frame(number) for number in range(1, video.frames + 1))
 
 
 # The files that this process has imported and read, and what a file is known by.

@@ -646,9 +646,9 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     # How many times as large as the reference's a port's update is, for the parameter in the middle.
     ratios = [float(right[name]) / rms for name, rms in updates.items() if name in right and rms > 0]
     hint = _hint(median(ratios) if ratios else nan, processes, "update")
-    ours, theirs = (dict.fromkeys(one for one in side if one.startswith(COMPARED)) for side in (left, right))
-    verdicts += judging.one_sided(ours, theirs)
-    for name in filter(theirs.__contains__, ours):
+    expected, actual = ({name: None for name in side if name.startswith(COMPARED)} for side in (left, right))
+    verdicts += judging.one_sided(expected, actual)
+    for name in filter(actual.__contains__, expected):
         group = name.partition("/")[0]
         bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
         (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)

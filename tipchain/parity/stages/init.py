@@ -96,14 +96,12 @@ class Look:
 
     Attributes:
         kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
-        doubt: how far, as a share, the standard deviation may be from that of the distribution.
     """
 
     mean: float
     std: float
     kurtosis: float
     kind: str
-    doubt: float
 
     def __str__(self) -> str:
         return self.kind or (f"kurtosis {self.kurtosis:.2f}" if math.isfinite(self.kurtosis) else "one value")
@@ -117,12 +115,10 @@ def look_at(values: Array) -> Look:
     """
     mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
     if not std > 0:
-        return Look(mean=mean, std=std, kurtosis=math.nan, kind="", doubt=0.0)
+        return Look(mean=mean, std=std, kurtosis=math.nan, kind="")
     fourth = kurtosis(values)
     reach = float(np.max(np.abs(values - mean))) / std
-    # The standard error of a standard deviation is sqrt((kurtosis - 1) / 4n) of it.
-    doubt = max(0.01, 4 * math.sqrt(max(fourth - 1, 0.1) / (4 * values.size)))
-    return Look(mean=mean, std=std, kurtosis=fourth, kind=_kind(values.size, fourth, reach), doubt=doubt)
+    return Look(mean=mean, std=std, kurtosis=fourth, kind=_kind(values.size, fourth, reach))
 
 
 def _kind(size: int, fourth: float, reach: float) -> str:

@@ -93,12 +93,12 @@ def draw(shapes: Mapping[str, tuple[int, ...]], seed: int, number: int) -> dict[
 
     More than `MOST_DRAWN` elements repeat themselves.
     """
-    return {name: _drawn(shape, [seed, number, zlib.crc32(name.encode())]) for name, shape in shapes.items()}
-
-
-def _drawn(shape: tuple[int, ...], seeds: list[int]) -> Array:
-    drawn = np.random.default_rng(seeds).standard_normal(min(math.prod(shape), MOST_DRAWN), dtype=np.float32)
-    return np.resize(drawn, shape)
+    arrays = {}
+    for name, shape in shapes.items():
+        generator = np.random.default_rng([seed, number, zlib.crc32(name.encode())])
+        drawn = generator.standard_normal(min(math.prod(shape), MOST_DRAWN), dtype=np.float32)
+        arrays[name] = np.resize(drawn, shape)
+    return arrays
 
 
 def multiplied(arrays: Mapping[str, Array], factor: float) -> dict[str, Array]:

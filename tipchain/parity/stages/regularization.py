@@ -243,12 +243,13 @@ def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Toleran
 
 def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verdict:
     """Compare which parameters decay touches at all."""
+    sides = ("reference", True), ("port", False)
     only = {
-        "reference": [name for name, (left, right) in touched.items() if left and not right],
-        "port": [name for name, (left, right) in touched.items() if right and not left],
+        side: [name for name, (left, right) in touched.items() if left != right and left is first]
+        for side, first in sides
     }
-    if any(only.values()):
-        words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+    words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+    if words:
         return Verdict(Outcome.FAIL, label, "; ".join(words))
     spared = [name for name, (left, _) in touched.items() if not left]
     words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
