@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, redirect_stderr, suppress
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +22,7 @@ from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent, start_process
+from tipchain.core.machine import end_with_parent
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
@@ -459,7 +460,6 @@ def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
     for path, job in zip(paths, jobs, strict=True):
         path.write_text(json.dumps(as_json(job)))
     if paths:
-        # NumPy's threads, of which a few small products need none, would keep a process from being copied.
         words = [sys.executable, "-m", "tipchain.parity.weights", *map(str, paths)]
         done = subprocess.run(
             words,
@@ -467,7 +467,7 @@ def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
             text=True,
             errors="replace",
             check=False,
-            env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},
+            env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},  # a few small products need no threads
         )
     for path in paths:
         ended = path.with_suffix(".log")
@@ -569,42 +569,28 @@ def state_digest(state: Mapping[str, object]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Make the weights that the job files in ``argv`` describe; of several, each in a copy of this process.
+    """Make the weights that the job files in ``argv`` describe, one after another.
 
-    How a copy ended stands beside its job file: its exit code in a line, then what it printed.
+    How each ended stands beside its job file: an exit code in a line, then what was printed.
     """
     end_with_parent()
-    jobs = {Path(one): parse_as(_Job, json.loads(Path(one).read_text())) for one in argv}
-    if len(jobs) == 1:
-        return _make_one(*jobs.values())
-    for side in SIDES:
-        if any(side == "torch" or side in job.sides for job in jobs.values()):
-            with suppress(MissingFrameworkError):  # which each copy tells
-                load_framework(side)
-    for path, job in jobs.items():
-        log = path.with_suffix(".log")
-        process = start_process(_end_as_made, job, log=log)
-        process.join()
-        log.write_text(f"{process.exitcode}\n{log.read_text(errors='replace')}")
+    for name in argv:
+        job = parse_as(_Job, json.loads(Path(name).read_text()))
+        with redirect_stderr(StringIO()) as printed:
+            code = guarded(_make_for_reader, job, said=str)
+        Path(name).with_suffix(".log").write_text(f"{code}\n{printed.getvalue()}")
     return 0
 
 
-def _end_as_made(job: _Job) -> None:
-    raise SystemExit(_make_one(job))
-
-
-def _make_one(job: _Job) -> int:
-    def work() -> int:
-        try:
-            with serving(stage="making the weights"):
-                make(job)
-        except OSError as error:
-            if users_fault(error) is not None:
-                raise
-            raise TipchainError(f"{job.folder}: {error}") from error
-        return 0
-
-    return guarded(work, said=str)
+def _make_for_reader(job: _Job) -> int:
+    try:
+        with serving(stage="making the weights"):
+            make(job)
+    except OSError as error:
+        if users_fault(error) is not None:
+            raise
+        raise TipchainError(f"{job.folder}: {error}") from error
+    return 0
 
 
 # What stages need before a side can be recorded: fake inputs, data folders, weights.
