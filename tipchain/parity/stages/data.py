@@ -29,33 +29,6 @@ RAW = "raw"
 Step = tuple[str, Callable[[Nested], Nested]]
 
 
-def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, object]]:
-    """Return ``transform_<sample>/<name>`` for the first samples, and facts for judging.
-
-    Args:
-        bench: the side.
-        images: what the data set gives for these samples, in order; the last transform must give the same.
-
-    Raises:
-        UsageError: the builder gives something else, or a transform gives no array of numbers.
-    """
-    builder = bench.optional_builder("transforms")
-    if builder is None:
-        return {}, {}
-    load, steps = _checked(builder(bench.eval_data, "val", **bench.case.data.args))
-    arrays: dict[str, Array] = {}
-    gap = ""
-    for number, image in enumerate(images):
-        value = load(number)
-        arrays[f"transform_{number}/{RAW}"] = _as_array(bench.framework, value, RAW)
-        for name, step in steps:
-            value = step(value)
-            arrays[f"transform_{number}/{name}"] = _as_array(bench.framework, value, name)
-        last = arrays[f"transform_{number}/{steps[-1][0]}"]
-        gap = gap or _gap(number, image, last)
-    return arrays, {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
-
-
 def _checked(found: object) -> tuple[Callable[[int], object], list[Step]]:
     expected = "expected: `(load, [(name, transform), ...])`"
     if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
@@ -110,9 +83,20 @@ def record(bench: Bench) -> Recording:
         arrays[f"label_{number}"] = bench.framework.array(label)
         files.extend(names)
         first.extend(images[: settings.transform_samples - len(first)])
-    traced, facts = trace_transforms(bench, first)
-    details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices), **facts}
-    return Recording(arrays={**arrays, **traced}, details=details)
+    details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices)}
+    if (builder := bench.optional_builder("transforms")) is None:
+        return Recording(arrays=arrays, details=details)
+    load, steps = _checked(builder(bench.eval_data, "val", **settings.args))
+    gap = ""
+    for number, image in enumerate(first):
+        value = load(number)
+        arrays[f"transform_{number}/{RAW}"] = last = _as_array(bench.framework, value, RAW)
+        for name, step in steps:
+            value = step(value)
+            arrays[f"transform_{number}/{name}"] = last = _as_array(bench.framework, value, name)
+        gap = gap or _gap(number, image, last)  # the last transform must give what the data set gives
+    facts = {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
+    return Recording(arrays=arrays, details={**details, **facts})
 
 
 # Judge what each named transform makes of the first samples: the first that differs is named, and in what.

@@ -16,7 +16,7 @@ import traceback
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
 from statistics import median
@@ -59,16 +59,10 @@ from tipchain.weights.files import view_of
 # Some training steps on one batch: the same code for one process and for each of several.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What some training steps gave, by step: losses before the update, and the rates of the updates."""
-
-    losses: tuple[float, ...]
-    rates: tuple[float, ...]
-
-
-def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> Steps:
+def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> tuple[list[float], list[float]]:
     """Train on ``batch`` for as many steps as the case's ``distributed`` says; the schedule moves on with each.
+
+    Return by step the losses before the update, and the rates of the updates.
 
     Args:
         bench: the case's Paddle side.
@@ -89,7 +83,7 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         trainer.step()
         trainer.step_schedule()
         losses.append(float(scalar(framework.array(loss))[0]))
-    return Steps(losses=tuple(losses), rates=tuple(rates))
+    return losses, rates
 
 
 def state(bench: Bench, model: object) -> dict[str, Array]:
@@ -110,7 +104,9 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
     return result
 
 
-def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapping[str, Array]) -> dict[str, Array]:
+def rounding(
+    bench: Bench, batch: Mapping[str, Array], losses: Sequence[float], after: Mapping[str, Array]
+) -> dict[str, Array]:
     """Return how far one process comes from what it gave, where its weights start a little apart.
 
     They are ``loss_noise`` ``[steps]`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
@@ -119,7 +115,7 @@ def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapp
     Args:
         bench: the case's Paddle side.
         batch: the global batch.
-        steps: what one process gave on it.
+        losses: what one process gave on it.
         after: the tensors at its end, as ``parameter/NAME`` and ``buffer/NAME``.
     """
     framework, names = bench.framework, bench.case.weights.names
@@ -141,9 +137,9 @@ def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapp
     for number in range(NOISE_RUNS):
         bench.nudge(model, number)
         found = gradients()
-        losses = np.abs(np.subtract(train(bench, model, model, batch).losses, steps.losses))
-        moved["losses"] = np.array(steps.losses)
-        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), losses)
+        apart = np.abs(np.subtract(train(bench, model, model, batch)[0], losses))
+        moved["losses"] = np.array(losses)
+        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), apart)
         found |= state(bench, model)
         for name, array in {**first, **after}.items():
             group, _, bare = name.partition("/")
@@ -204,10 +200,10 @@ def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
         model = bench.model(training=settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
     start = digests(model)
-    steps = train(bench, model, network, share(bench.inputs, rank, processes))
+    losses, rates = train(bench, model, network, share(bench.inputs, rank, processes))
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
-    return {**asdict(steps), "start": start, "end": digests(model)}
+    return {"losses": losses, "rates": rates, "start": start, "end": digests(model)}
 
 
 def listens(port: int) -> bool:
@@ -492,7 +488,7 @@ def record(bench: Bench) -> Recording:
             if settings.training:
                 _refuse_statistics(model)
             before = state(bench, model)
-            steps = train(bench, model, model, batch)
+            losses, rates = train(bench, model, model, batch)
             after = state(bench, model)
             reports = group.reports()
         from safetensors.numpy import load_file
@@ -502,10 +498,10 @@ def record(bench: Bench) -> Recording:
     rules = Rules.of(bench.case)
     judged = _judge_tensors(reference, port, rules, processes)
     mean_losses = np.mean([report["losses"] for report in reports], axis=0)
-    expected, actual = _arrays(steps.losses, steps.rates), _arrays(mean_losses, reports[0]["rates"])
-    losses = compare(expected, actual, rules.for_arrays(STAGE, expected))
-    if any(verdict.outcome is Outcome.FAIL for verdict in (*judged.verdicts, *losses)):
-        reference |= rounding(bench, batch, steps, after)
+    expected, actual = _arrays(losses, rates), _arrays(mean_losses, reports[0]["rates"])
+    compared = compare(expected, actual, rules.for_arrays(STAGE, expected))
+    if any(verdict.outcome is Outcome.FAIL for verdict in (*judged.verdicts, *compared)):
+        reference |= rounding(bench, batch, losses, after)
     return Recording(
         arrays=actual,
         reference=expected,
@@ -563,7 +559,16 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if facts.get("skipped"):
         return Judged(verdicts=[Verdict(Outcome.SKIP, "processes", facts["skipped"])])
     processes = int(facts.get("processes") or 0)
-    judged = _explain_losses(judging.judge_arrays(dumps, rules), dumps, processes)
+    judged = judging.judge_arrays(dumps, rules)
+    verdicts = list(judged.verdicts)
+    for number, verdict in enumerate(verdicts):
+        if verdict.outcome is Outcome.FAIL and verdict.diff is not None:
+            actual, expected = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
+            known = expected.size and actual.size and expected.flat[0]
+            ratio = float(actual.flat[0]) / float(expected.flat[0]) if known else nan
+            what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
+            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
+    judged = replace(judged, verdicts=verdicts)
     try:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
             judged = _excuse_losses(judged, left) + _judge_tensors(left, right, rules, processes)
@@ -602,18 +607,6 @@ def _named(tensors: Mapping[str, list[int]]) -> str:
     shown = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in list(tensors.items())[:5]]
     more = f" and {len(tensors) - 5} more" if len(tensors) > 5 else ""
     return f"{len(tensors)} tensors differ from rank 0's: {', '.join(shown)}{more}"
-
-
-def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
-    verdicts = list(judged.verdicts)
-    for number, verdict in enumerate(verdicts):
-        if verdict.outcome is Outcome.FAIL and verdict.diff is not None:
-            actual, expected = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
-            known = expected.size and actual.size and expected.flat[0]
-            ratio = float(actual.flat[0]) / float(expected.flat[0]) if known else nan
-            what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
-            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
-    return replace(judged, verdicts=verdicts)
 
 
 def _hint(ratio: float, processes: int, what: str) -> str:

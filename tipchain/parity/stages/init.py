@@ -92,7 +92,7 @@ ENOUGH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a sample looks like.
+    """The moments of a sample, and what they tell.
 
     Attributes:
         kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
@@ -103,34 +103,26 @@ class Look:
     kurtosis: float
     kind: str
 
+    @classmethod
+    def of(cls, values: Array) -> Look:
+        """Return the look of finite ``values``, at least one."""
+        mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        if not std > 0:
+            return cls(mean=mean, std=std, kurtosis=math.nan, kind="")
+        fourth, doubt, kind = kurtosis(values), 1 / math.sqrt(values.size), ""
+        reach = float(np.max(np.abs(values - mean))) / std
+        if values.size >= ENOUGH:
+            # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
+            if abs(fourth - 1.8) <= max(0.1, 4 * doubt) and reach < 1.9:
+                kind = UNIFORM
+            elif abs(fourth - 2.366) <= max(0.12, 5 * doubt) and reach < 2.5:
+                kind = TRUNCATED
+            elif abs(fourth - 3) <= max(0.2, 16 * doubt):
+                kind = NORMAL
+        return cls(mean=mean, std=std, kurtosis=fourth, kind=kind)
+
     def __str__(self) -> str:
         return self.kind or (f"kurtosis {self.kurtosis:.2f}" if math.isfinite(self.kurtosis) else "one value")
-
-
-def look_at(values: Array) -> Look:
-    """Return what ``values`` look like.
-
-    Args:
-        values: finite values ``[n]``, n > 0.
-    """
-    mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
-    if not std > 0:
-        return Look(mean=mean, std=std, kurtosis=math.nan, kind="")
-    fourth = kurtosis(values)
-    reach = float(np.max(np.abs(values - mean))) / std
-    return Look(mean=mean, std=std, kurtosis=fourth, kind=_kind(values.size, fourth, reach))
-
-
-def _kind(size: int, fourth: float, reach: float) -> str:
-    """Return the kind of distribution, by kurtosis and by the largest deviation in standard deviations."""
-    if size < ENOUGH:
-        return ""
-    if abs(fourth - 1.8) <= max(0.1, 4 / math.sqrt(size)) and reach < 1.9:
-        return UNIFORM
-    # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
-    if abs(fourth - 2.366) <= max(0.12, 5 / math.sqrt(size)) and reach < 2.5:
-        return TRUNCATED
-    return NORMAL if abs(fourth - 3) <= max(0.2, 16 / math.sqrt(size)) else ""
 
 
 # Judge initial values: what is the same in every model exactly, what is random as distributions.
@@ -169,7 +161,7 @@ class _Parameter:
     def __str__(self) -> str:
         if self.constant:
             return f"{self.ranges[0, 0]:.6g} everywhere"
-        look = look_at(self.values.ravel()) if self.finite else None
+        look = Look.of(self.values.ravel()) if self.finite else None
         shown = f"std {look.std:.3g}, {look}" if look else "NaN or Inf"
         return f"{'the same values' if self.fixed else 'random values'} ({shown})"
 
@@ -288,7 +280,7 @@ def _judge_random(
     tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
     p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
     for number, (name, (left, right)) in enumerate(samples.items()):
-        looks = look_at(left), look_at(right)
+        looks = Look.of(left), Look.of(right)
         size = f"{len(expected[name].values)} models, {left.size} values"
         mine = p_values[TESTS * number : TESTS * (number + 1)]
         if min(mine) > alpha:

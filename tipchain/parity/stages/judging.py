@@ -312,8 +312,15 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
         traceback.print_exc()
         return unjudged(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
     verdicts = [deviate(verdict, rules.deviations) for verdict in judged.verdicts]
-    lost = _lost_deviations(stage, verdicts, rules.deviations)
-    return replace(judged, verdicts=(*verdicts, *lost), notes=(*notes, *judged.notes))
+    subjects = {verdict.subject for verdict in verdicts}
+    for deviation in rules.deviations:
+        if deviation.subject.partition("/") == (stage, "/", CHECKS.get(stage)):
+            continue  # of the live models, which are judged later
+        if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
+            reason = "known_deviations names it, but nothing of that name was compared"
+            reason += suggestion(deviation.subject, subjects)
+            verdicts.append(Verdict(Outcome.ERROR, deviation.subject, reason))
+    return replace(judged, verdicts=tuple(verdicts), notes=(*notes, *judged.notes))
 
 
 def case_of(folder: Path) -> Path | None:
@@ -377,17 +384,3 @@ def deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
             reason = f"the known deviation is gone: {deviation.reason}; remove it from known_deviations"
             return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     return verdict
-
-
-def _lost_deviations(
-    stage: str, verdicts: Iterable[Verdict], deviations: Iterable[KnownDeviation]
-) -> Iterator[Verdict]:
-    """Yield an ERROR for every known deviation of the stage that no verdict is about."""
-    subjects = {verdict.subject for verdict in verdicts}
-    for deviation in deviations:
-        if deviation.subject.partition("/") == (stage, "/", CHECKS.get(stage)):
-            continue  # of the live models, which are judged later
-        if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
-            reason = "known_deviations names it, but nothing of that name was compared"
-            reason += suggestion(deviation.subject, subjects)
-            yield Verdict(Outcome.ERROR, deviation.subject, reason)

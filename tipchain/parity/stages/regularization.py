@@ -10,11 +10,10 @@ import numpy as np
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import TensorDiff, diff_arrays
-from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import Dumps, Judged, Rules
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, update, variants
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
@@ -70,19 +69,13 @@ class Movements:
 
     Attributes:
         start: where it began, ``[elements]``.
-        gradients: the gradients of size 1, ``[updates, elements]``.
-        sizes: what they were multiplied by; the first is 0.
         moved: how far it moved, ``[sizes, updates, elements]``.
         free: how far it moved from zero, where nothing decays.
-        rate: the learning rate.
     """
 
     start: Array
-    gradients: Array
-    sizes: tuple[float, ...]
     moved: Array
     free: Array
-    rate: float
 
     @property
     def usable(self) -> bool:
@@ -130,8 +123,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]
     if not labels:
         return Judged(verdicts=(Verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
-    verdicts = [Verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
-    tolerances: dict[str, Tolerance] = {}
+    judged = Judged(verdicts=[Verdict(Outcome.FAIL, label, "not in the reference") for label in extra])
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(label.rpartition("/")[0], []).append(label)
@@ -144,18 +136,15 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         reason = f"the sides did not start equal: {', '.join(unequal)}"
         return Judged(verdicts=[Verdict(Outcome.ERROR, "inputs", reason)])
     for variant, members in groups.items():
-        found, bounds = _judge_variant(variant, members, dumps, rules)
-        verdicts += found
-        tolerances |= bounds
-    return Judged(verdicts=verdicts, tolerances=tolerances)
+        judged += _judge_variant(variant, members, dumps, rules)
+    return judged
 
 
-def _judge_variant(
-    variant: str, labels: list[str], dumps: Dumps, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance]]:
+def _judge_variant(variant: str, labels: list[str], dumps: Dumps, rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     touched: dict[str, tuple[bool, bool]] = {}
+    subject = f"{variant}/decayed" if variant else "decayed"
     for label in labels:
         missing = [key for key in (MOVED + label, FREE + label) if key not in dumps.port.arrays]
         shapes = [tuple(dumps.reference.arrays[MOVED + label].shape)] + [
@@ -166,7 +155,11 @@ def _judge_variant(
         elif len(set(shapes)) > 1:
             verdicts.append(Verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
         else:
-            left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
+            start = np.asarray(dumps.reference.arrays[START + label.rpartition("/")[2]], dtype=np.float64)
+            left, right = (
+                Movements(start=start, moved=record.arrays[MOVED + label], free=record.arrays[FREE + label])
+                for record in (dumps.reference, dumps.port)
+            )
             rule = rules.for_arrays(STAGE, {label: left.moved})[label]
             verdict, bound = _judge_parameter(label, left, right, rule)
             verdicts.append(verdict)
@@ -175,23 +168,10 @@ def _judge_variant(
                 touched[label.rpartition("/")[2]] = (left.decays, right.decays)
     if touched and not any(any(pair) for pair in touched.values()):
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
-        return [Verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
+        return Judged(verdicts=[Verdict(Outcome.SKIP, subject, reason)])
     if touched:
-        verdicts.append(_judge_touched(_join(variant, "decayed"), touched))
-    return verdicts, tolerances
-
-
-def _movements(record: Record, label: str, dumps: Dumps) -> Movements:
-    name = label.rpartition("/")[2]
-    facts = details(dumps.reference)
-    return Movements(
-        start=np.asarray(dumps.reference.arrays[START + name], dtype=np.float64),
-        gradients=np.asarray(dumps.reference.arrays[GRADIENT + name], dtype=np.float64),
-        sizes=tuple(float(size) for size in facts["sizes"]),
-        moved=np.asarray(record.arrays[MOVED + label]),
-        free=np.asarray(record.arrays[FREE + label]),
-        rate=float(facts["learning_rate"]),
-    )
+        verdicts.append(_judge_touched(subject, touched))
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolerance) -> tuple[Verdict, Tolerance]:
@@ -254,7 +234,3 @@ def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verd
     spared = [name for name, (left, _) in touched.items() if not left]
     words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
     return Verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
-
-
-def _join(variant: str, name: str) -> str:
-    return f"{variant}/{name}" if variant else name

@@ -209,7 +209,14 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if dumps.reference.side == BENCHMARK:
         note = "published numbers have no losses to compare the port's with"
         return metrics + batches + Judged(notes=(note,))
-    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
+    samples, notes = details(dumps.reference).get("samples"), []
+    allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
+    if isinstance(samples, int) and samples > 0 and 100 / samples > allowed:
+        notes.append(
+            f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
+            "other seeds may well differ by more (train.seeds compares several)"
+        )
+    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + Judged(notes=notes)
 
 
 def _judge_random(dumps: Dumps) -> Judged:
@@ -309,16 +316,3 @@ def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: in
             more = f"{found.more:,} more" if found.more is not None else "too many more"
             coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
             return Verdict(Outcome.SKIP, subject, f"not enough runs: {more} a side needed; {facts}{coarse}")
-
-
-def _coarse(dumps: Dumps, metrics: Judged) -> Judged:
-    """Remark where one sample of the evaluation set is more than the metrics' tolerance."""
-    samples = details(dumps.reference).get("samples")
-    allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
-    if not isinstance(samples, int) or samples <= 0 or not 100 / samples > allowed:
-        return Judged()
-    note = (
-        f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
-        "other seeds may well differ by more (train.seeds compares several)"
-    )
-    return Judged(notes=(note,))

@@ -253,11 +253,15 @@ def judge_orders(reference: Record, port: Record) -> list[Verdict]:
     """Judge batches, permutations, shuffling and repetition."""
     sides = _Orders.of(reference), _Orders.of(port)
     facts = details(reference)
+    again = ["the same order" if np.array_equal(side.epochs[0], side.repeat) else "another order" for side in sides]
+    repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
+    if again[0] != again[1]:
+        repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
     judged = {
         "batches": _judge_batches(*sides, facts.get("drop_last")),
         "permutation": _judge_permutation(*sides),
         "shuffle": _judge_manner(*sides, facts.get("shuffle")),
-        "repeat": _judge_repeat(*sides),
+        "repeat": repeat,
     }
     return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
 
@@ -269,8 +273,17 @@ def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tup
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
         if not np.array_equal(left, right):
-            reason = f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}"
-            return Outcome.FAIL, reason + _cause(expected.length, left, right)
+            reason, rest = (
+                f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}",
+                expected.length % int(left.max()),
+            )
+            for shorter, longer, words in (
+                (left, right, "the port keeps a smaller last batch that the reference leaves out"),
+                (right, left, "the port leaves out a smaller last batch that the reference keeps"),
+            ):
+                if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
+                    reason += f": {words} (drop_last)"
+            return Outcome.FAIL, reason
     sizes = expected.sizes[0]
     dropped, whole = expected.length > int(sizes.sum()), int(sizes.max())
     uneven = bool(expected.length % whole)
@@ -283,19 +296,6 @@ def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tup
 
 def _batches(sizes: Array) -> str:
     return f"{sizes.size} batches of {int(sizes.max())}, the last of {int(sizes[-1])}"
-
-
-def _cause(length: int, left: Array, right: Array) -> str:
-    """Return a likely cause of other batches, to be put behind the fact."""
-    whole = int(left.max())
-    rest = length % whole
-    for shorter, longer, words in (
-        (left, right, "the port keeps a smaller last batch that the reference leaves out"),
-        (right, left, "the port leaves out a smaller last batch that the reference keeps"),
-    ):
-        if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
-            return f": {words} (drop_last)"
-    return ""
 
 
 def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
@@ -338,14 +338,6 @@ def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[
     return Outcome.PASS, f"both sides give samples {manners[0]}"
 
 
-def _judge_repeat(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
-    repeats = [np.array_equal(one.epochs[0], one.repeat) for one in (expected, actual)]
-    words = ["the same order" if one else "another order" for one in repeats]
-    if repeats[0] != repeats[1]:
-        return Outcome.FAIL, f"epoch 0 again after the same seed: expected {words[0]}, actual {words[1]}"
-    return Outcome.PASS, f"epoch 0 again after the same seed: {words[0]} on both sides"
-
-
 # Judge training data: samples by value, orders by their properties, augmentation by distributions.
 
 
@@ -365,22 +357,19 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
             named.append(Verdict(Outcome.ERROR, name, reason))
-    verdicts = [*judge_files(dumps), *named]
-    if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        verdicts += judge_orders(dumps.reference, dumps.port)
-    return _judge_values(dumps, rules) + Judged(verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps))
-
-
-def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare the samples that both sides gave in order; where data sets are random there is nothing to compare."""
-    verdicts = []
     random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"of one and the same sample: expected {words[0]}, actual {words[1]}"
-        verdicts.append(Verdict(Outcome.FAIL, "values", reason))
+        named.append(Verdict(Outcome.FAIL, "values", reason))
+    # Where data sets are random there is nothing to compare but the rest.
     samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
-    return judging.judge_arrays(samples, rules) + Judged(verdicts=verdicts)
+    verdicts = [*judge_files(dumps), *named]
+    if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
+        verdicts += judge_orders(dumps.reference, dumps.port)
+    return judging.judge_arrays(samples, rules) + Judged(
+        verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps)
+    )
 
 
 def _has(record: Record, builder: str) -> bool:
