@@ -157,20 +157,15 @@ class ReferenceCache:
                     "marks": {**self.marks.get(stage, {}), **marks},
                 }
                 atomic_write(entry / "entry.json", json.dumps(content) + "\n")
-                self._shrink()
+                taken = 0  # those that served least recently go
+                for one in sorted(self.folder.glob("*/*/entry.json"), key=lambda one: -one.stat().st_mtime):
+                    taken += sum(file.stat().st_size for file in one.parent.iterdir())
+                    if taken > KEPT_BYTES:
+                        one.unlink()
+                        shutil.rmtree(one.parent, ignore_errors=True)
         except OSError as error:  # a full or read-only disk costs time, no result
             shutil.rmtree(entry, ignore_errors=True)
             print(f"{entry}: not kept: {error}", file=sys.stderr)
-
-    def _shrink(self) -> None:
-        """Remove the entries that served least recently, until the others take no more than `KEPT_BYTES`."""
-        entries = sorted(self.folder.glob("*/*/entry.json"), key=lambda one: -one.stat().st_mtime)
-        taken = 0
-        for one in entries:
-            taken += sum(file.stat().st_size for file in one.parent.iterdir())
-            if taken > KEPT_BYTES:
-                one.unlink()
-                shutil.rmtree(one.parent, ignore_errors=True)
 
 
 def _files(entry: Path, names: Sequence[str]) -> dict[str, list[int]]:

@@ -33,24 +33,18 @@ def make_inputs(case: Case, number: int = 0) -> dict[str, Array]:
         case: the case.
         number: which of the shapes to take, for inputs that have several; the label comes with the first alone.
     """
-    arrays: dict[str, Array] = {}
-    for name, spec in case.inputs.items():
-        if name != LABEL or number == 0:
-            arrays[name] = make_input(spec, number)
-    return arrays
+    specs = case.inputs.items()
+    return {name: make_input(spec, number) for name, spec in specs if name != LABEL or number == 0}
 
 
 def make_all_inputs(case: Case) -> dict[str, dict[str, Array]]:
-    """Return the fake inputs of every set of shapes: the usual ones under ``""``, others under what `suffix` says."""
+    """Return the fake inputs of every set of shapes: the usual ones under ``""``, others such as ``@1x3x256x256``."""
     count = max((len(spec.shapes) for spec in case.inputs.values()), default=1)
     sets = {"": make_inputs(case)}
-    return sets | {suffix(case, number): make_inputs(case, number) for number in range(1, count)}
-
-
-def suffix(case: Case, number: int) -> str:
-    """Return what tells the outputs of the ``number``-th shapes from others', such as ``@1x3x256x256``."""
-    shapes = [spec.shapes[number] for spec in case.inputs.values() if len(spec.shapes) > 1]
-    return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
+    for number in range(1, count):
+        shapes = [spec.shapes[number] for spec in case.inputs.values() if len(spec.shapes) > 1]
+        sets["@" + ",".join("x".join(map(str, shape)) for shape in shapes)] = make_inputs(case, number)
+    return sets
 
 
 def make_input(spec: InputSpec, number: int = 0) -> Array:

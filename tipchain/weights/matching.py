@@ -500,7 +500,7 @@ class _Matching:
         constant = [
             leaf
             for leaf in structure.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(port[leaf][1])
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(port[leaf][1])
         ]
         self.kept += [_own_name(*port[leaf]) for leaf in constant]
         structure.missing = [leaf for leaf in structure.missing if leaf not in constant]
@@ -724,8 +724,7 @@ class _Named:
         return cls(slots, tied, left, tuple(slot for _, slot in free if slot.fixed))
 
 
-def does_nothing(slot: TensorSlot) -> bool:
-    """Tell whether a tensor is an untrained factor 1 or bias 0, absent in torch."""
+def _is_neutral(slot: TensorSlot) -> bool:
     neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
     return neutral is not None and all(
         part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts

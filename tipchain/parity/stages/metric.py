@@ -79,21 +79,14 @@ def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
         words = _classes(dumps)
     elif key.startswith(CODE):
         words = _code(key, dumps)
+    elif (code := f"{CODE}{key}") not in dumps.reference.arrays or code not in dumps.port.arrays:
+        words = ""
+    elif code in wrong:
+        words = f"the metric's code differs: {_code(code, dumps)}"
     else:
-        words = _source(key, dumps, wrong)
+        said, counts = "the metric's code gives the same on equal inputs, so the evaluation differs", _classes(dumps)
+        words = f"{said}: {counts}" if counts else said
     return replace(verdict, reason=f"{verdict.reason}; {words}") if words else verdict
-
-
-def _source(key: str, dumps: Dumps, wrong: set[str]) -> str:
-    """Say which of both differs, for a metric of the evaluation."""
-    code = f"{CODE}{key}"
-    if code not in dumps.reference.arrays or code not in dumps.port.arrays:
-        return ""
-    if code in wrong:
-        return f"the metric's code differs: {_code(code, dumps)}"
-    said = "the metric's code gives the same on equal inputs, so the evaluation differs"
-    counts = _classes(dumps)
-    return f"{said}: {counts}" if counts else said
 
 
 def _code(key: str, dumps: Dumps) -> str:
