@@ -273,9 +273,8 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
     """Return the folders of the training and the evaluation data."""
     if data_path is not None:
         return data_path, data_path
-    train, evaluation = (
-        case.root / data_folder(kind, case.data.set) for kind in (case.train_data(mode), case.eval_data(mode))
-    )
+    kinds = case.train_data(mode), case.eval_data(mode)
+    train, evaluation = (case.root / data_folder(kind, case.data.set) for kind in kinds)
     return train, evaluation
 
 

@@ -268,7 +268,9 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             if name not in right:
                 continue
             strict = tensor_bound(group, base, scale, left[name])
-            noise = _noise(left, name, noise_scale)
+            # By which share of the largest RMS rounding moves a gradient, and with it its parameter.
+            noise = left.get(f"gradient_noise/{name.partition('/')[2]}", 0.0)
+            noise = float(noise) / noise_scale if noise_scale > 0 and isfinite(noise) else 0.0
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
                 verdict, bound = without_lost(verdict, left, right, name, bound, scale)
@@ -305,15 +307,6 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     if group == "parameter":
         return scale, []
     return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
-
-
-def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
-    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter."""
-    key = f"gradient_noise/{name.partition('/')[2]}"
-    if key not in left or not scale > 0:
-        return 0.0
-    found = float(left[key]) / scale
-    return found if isfinite(found) else 0.0
 
 
 def _judge_tensor(

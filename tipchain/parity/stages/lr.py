@@ -94,9 +94,14 @@ def _finish(
         reason = f"no curve, one rate per step: shape {expected.shape}"
         return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     if verdict.outcome is Outcome.FAIL:
-        if _close(expected, actual, rule).all():
+        apart = np.flatnonzero(~_close(expected, actual, rule)).tolist()
+        if not apart:
             return verdict  # of another kind of dtype
-        return replace(verdict, reason=f"{explain(expected, actual, rule)} · {verdict.reason}")
+        first, last = apart[0], apart[-1]
+        words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
+        if last + 1 < len(expected):
+            words.append(f"equal from step {last + 1} on")
+        return replace(verdict, reason=" · ".join([*words, verdict.reason]))
     if key == CURVE and np.ptp(expected) == 0:
         reason = (
             f"proves nothing: the reference's rate is {expected[0]:.9g} at each of {len(expected)} steps; "
@@ -107,16 +112,6 @@ def _finish(
         per = details(dumps.reference).get("per", "step")
         return replace(verdict, reason=f"{len(expected)} rates, one per {per} · {verdict.reason}")
     return verdict
-
-
-def explain(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Return the first step at which two curves of one length differ, with both rates."""
-    apart = np.flatnonzero(~_close(expected, actual, rule))
-    first, last = int(apart[0]), int(apart[-1])
-    words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
-    if last + 1 < len(expected):
-        words.append(f"equal from step {last + 1} on")
-    return " · ".join(words)
 
 
 def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:
