@@ -124,15 +124,10 @@ def read_losses(text: str, pattern: str, name: str = "the log", first: int | Non
     found = [match[1] for match in map(re.compile(pattern).search, text.splitlines()) if match][:first]
     if not found:
         raise NoLossesError(f"{name}: no line has a loss like {pattern!r}")
-    return Losses(values=np.array([float(one) for one in found]), unit=max(map(_unit, found)))
-
-
-def _unit(text: str) -> float:
-    """Return one in the last digit of a printed number; 0 for what is none."""
-    if not np.isfinite(float(text)):
-        return 0.0
-    digits, _, exponent = text.lower().partition("e")
-    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    units = [0.0]
+    for digits, _, exponent in (text.lower().partition("e") for text in found if np.isfinite(float(text))):
+        units.append(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
+    return Losses(values=np.array([float(text) for text in found]), unit=max(units))
 
 
 def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:

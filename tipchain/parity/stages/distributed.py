@@ -568,13 +568,18 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             ratio = float(actual.flat[0]) / float(expected.flat[0]) if known else nan
             what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
             verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
-    judged = replace(judged, verdicts=verdicts)
     try:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
-            judged = _excuse_losses(judged, left) + _judge_tensors(left, right, rules, processes)
+            tensors = _judge_tensors(left, right, rules, processes)
+            # Losses pass that are no further apart than one process from itself.
+            for number, verdict in enumerate(verdicts if "loss_noise" in left else ()):
+                _, mark, step = verdict.subject.rpartition("loss_")
+                if mark:
+                    noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
+                    verdicts[number] = _excused(verdict, noise, abs(size))
     except RecordError as error:
-        judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
-    return judged + Judged(verdicts=[_judge_ranks(facts)])
+        tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
+    return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])
 
 
 def _judge_ranks(facts: Mapping[str, object]) -> Verdict:
@@ -658,20 +663,6 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
         reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
         verdicts.append(Verdict(Outcome.ERROR, "parameter", reason))
     return Judged(verdicts=verdicts, tolerances=tolerances)
-
-
-def _excuse_losses(judged: Judged, left: Tensors) -> Judged:
-    """Let losses pass that are no further apart than one process from itself."""
-    if "loss_noise" not in left:
-        return judged
-    verdicts = []
-    for verdict in judged.verdicts:
-        _, mark, step = verdict.subject.rpartition("loss_")
-        if mark:
-            noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
-            verdict = _excused(verdict, noise, abs(size))  # noqa: PLW2901
-        verdicts.append(verdict)
-    return replace(judged, verdicts=verdicts)
 
 
 def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:

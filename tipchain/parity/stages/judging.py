@@ -287,7 +287,13 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
     wrong = [text for side in paths if (text := foreign(paths[side], records[side], stage, side))]
     if wrong:
         return unjudged(stage, "dump", "; ".join(wrong))
-    differing = _different_inputs(records["torch"], records["paddle"])
+    told = (record.meta.get("inputs") for record in records.values())
+    left, right = (inputs if isinstance(inputs, Mapping) else {} for inputs in told)
+    differing = [
+        f"{name} (torch {str(left[name])[:12]}, paddle {str(right[name])[:12]})"
+        for name in left
+        if name in right and left[name] != right[name]
+    ]
     if differing:
         return unjudged(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
     notes = tuple(
@@ -297,8 +303,8 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
     )
     commits = {side: records[side].meta.get("commit") for side in paths}
     if all(commits.values()) and len(set(commits.values())) > 1:
-        told = ", ".join(f"{side} {commits[side]}" for side in paths)
-        notes = (*notes, f"the dumps were recorded at different commits: {told}")
+        both = ", ".join(f"{side} {commits[side]}" for side in paths)
+        notes = (*notes, f"the dumps were recorded at different commits: {both}")
     dumps = Dumps(
         stage=stage,
         reference=records["torch"],
@@ -354,18 +360,6 @@ def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
     if found[0] in sides and found[1] == stage:
         return None
     return f"{path.name} holds the {found[0]} side's {found[1]} dump, not the {side} side's of {stage}"
-
-
-def _different_inputs(reference: Record, port: Record) -> list[str]:
-    """Return what the two dumps' inputs differ in, by name; only what both sides tell is compared."""
-    left, right = reference.meta.get("inputs") or {}, port.meta.get("inputs") or {}
-    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
-        return []
-    return [
-        f"{name} (torch {str(left[name])[:12]}, paddle {str(right[name])[:12]})"
-        for name in left
-        if name in right and left[name] != right[name]
-    ]
 
 
 def deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
