@@ -18,7 +18,7 @@ from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.align import AlignRequest
 from tipchain.parity.case import load_case
-from tipchain.parity.stages.judging import StageJudgement
+from tipchain.parity.stages.judging import Judged
 from tipchain.parity.stages.tensors import save_tensors
 from tipchain.parity.weights import Prepared
 
@@ -60,7 +60,7 @@ class Recorder:
     failure: str = ""
     details: dict = field(default_factory=dict)
 
-    def align(self, request) -> list[StageJudgement]:
+    def align(self, request) -> list[Judged]:
         request.folder.mkdir()
         reason = self.failure
         outcome = Outcome.ERROR if reason else Outcome.SKIP
@@ -76,7 +76,7 @@ class Recorder:
             save_record(path, {"logits": np.ones(3)}, meta=meta)
             save_tensors(path.with_suffix(".safetensors"), {})
         verdict = Verdict(outcome=outcome, subject="forward/torch", reason=reason or "torch alone")
-        return [StageJudgement(stage="forward", verdicts=(verdict,))]
+        return [Judged(stage="forward", verdicts=(verdict,))]
 
 
 def make(made, tmp_path, monkeypatch, recorder: Recorder):

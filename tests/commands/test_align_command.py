@@ -19,7 +19,7 @@ from tipchain.cli import main
 from tipchain.errors import Outcome
 from tipchain.live.worker import Launched
 from tipchain.numbers.verdicts import Verdict
-from tipchain.parity.stages.judging import StageJudgement
+from tipchain.parity.stages.judging import Judged
 
 CASE = """\
 id: net
@@ -44,9 +44,9 @@ LIVE = {"stages": {"forward": "FAIL"}, "reasons": {}, "diagnoses": [CAUSE]}
 EQUAL = {"stages": {"preflight": "PASS", "forward": "PASS", "backward": "PASS", "loss": "PASS"}, "diagnoses": []}
 
 
-def judged(stage: str, outcome: Outcome) -> StageJudgement:
+def judged(stage: str, outcome: Outcome) -> Judged:
     verdict = Verdict(outcome=outcome, subject=f"{stage}/x", reason="because", share=0.5)
-    return StageJudgement(stage=stage, verdicts=(verdict,))
+    return Judged(stage=stage, verdicts=(verdict,))
 
 
 @pytest.fixture

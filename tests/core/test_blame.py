@@ -301,7 +301,7 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
     def run(_stage, _bench):
         users()
 
-    monkeypatch.setattr(recorder, "_bench", lambda *_: None)
+    monkeypatch.setattr(recorder, "open_bench", lambda *_: None)
     monkeypatch.setattr(recorder, "record", run)
     job = recording_job("data")
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
@@ -318,7 +318,7 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
         raise OSError(28, "No space left on device", "dump.npy")
 
     job = recording_job("data")
-    monkeypatch.setattr(recorder, "_bench", full)
+    monkeypatch.setattr(recorder, "open_bench", full)
     monkeypatch.setattr(tipchain.core.blame, "is_users", lambda _: False)
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
     assert ended["message"] == "data: [Errno 28] No space left on device: 'dump.npy'"

@@ -26,7 +26,7 @@ from tipchain.parity.align import AlignRequest, ReferenceCache, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import MARKED_BYTES, mark
 from tipchain.parity.recorder import StageNeeds
-from tipchain.parity.stages.judging import StageJudgement
+from tipchain.parity.stages.judging import Judged
 
 ROOT = Path(__file__).resolve().parents[2]
 READING = """
@@ -209,9 +209,7 @@ def test_what_surrounds_the_job_is_a_part_of_the_key(tiny, change, monkeypatch, 
     assert ReferenceCache.of(load_case(case), job_of(tiny), ("forward",)).keys["forward"] != known
 
 
-JUDGED = StageJudgement(
-    stage="forward", verdicts=(Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="differs"),)
-)
+JUDGED = Judged(stage="forward", verdicts=(Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="differs"),))
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     check_targets(args)
     from tipchain.core.machine import installed_versions
     from tipchain.numbers.tolerance import Tolerance
-    from tipchain.parity.align import judge_folder, present_stages
+    from tipchain.parity.align import present_stages
     from tipchain.parity.case import load_case
-    from tipchain.parity.stages.judging import Rules, case_of
+    from tipchain.parity.stages.judging import Rules, case_of, judge_stage
     from tipchain.report.model import RunReport, rediagnose
     from tipchain.report.write import with_page, write_report
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         rules = Rules(own={}, strict=args.strict, override=override)
     else:
         remarks, rules = [], Rules.of(load_case(path), strict=args.strict, override=override)
-    judged = judge_folder(folder, stages, rules)
+    judged = [judge_stage(stage, folder, rules) for stage in stages]
     verdicts = tuple(verdict for judgement in judged for verdict in judgement.verdicts)
     found = rediagnose(folder, verdicts)
     report = RunReport(

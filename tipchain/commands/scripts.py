@@ -189,11 +189,11 @@ def _check(args: argparse.Namespace, stage: str) -> int:
         title=str(case.path),
         mode=mode.value,
         run=os.path.relpath(out / LATEST),
-        verdicts=judged.verdicts,
+        verdicts=tuple(judged.verdicts),
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - clock,
         versions=installed_versions(),
-        notes=judged.notes,
+        notes=tuple(judged.notes),
         stages=choose_stages(case, mode, ()),
     )
     request = AlignRequest(

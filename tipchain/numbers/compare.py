@@ -256,14 +256,17 @@ class _Scan:
         left, right = expected.reshape(-1), actual.reshape(-1)
         self.count = left.size
         with np.errstate(all="ignore"):
-            if left.dtype.kind == "c" or right.dtype.kind == "c":
-                for start in range(0, self.count, PIECE):
-                    stop = min(start + PIECE, self.count)
-                    self._careful_piece(left[start:stop], right[start:stop], start)
-            elif _is_wide(left.dtype, right.dtype):
-                self._run_wide(left, right)
-            else:
+            if "c" not in (left.dtype.kind, right.dtype.kind) and not _is_wide(left.dtype, right.dtype):
                 self._run_floats(left, right)
+                return self
+            for start in range(0, self.count, PIECE):
+                e, a = left[start : start + PIECE], right[start : start + PIECE]
+                if "c" in (e.dtype.kind, a.dtype.kind):
+                    self._careful_piece(e, a, start)
+                    continue
+                gap, size = _gaps(e, a)
+                if self._add(gap, size, start, float(np.add.reduce(gap))):
+                    self._add_ratio(gap, e.astype(np.float64))
         return self
 
     def _run_floats(self, expected: Array, actual: Array) -> None:
@@ -343,13 +346,6 @@ class _Scan:
             ratio = float(np.max(wide, initial=0.0, where=nonzero))
         self.relative = max(self.relative, ratio)
 
-    def _run_wide(self, expected: Array, actual: Array) -> None:
-        for start in range(0, self.count, PIECE):
-            stop = min(start + PIECE, self.count)
-            gap, size = _gaps(expected[start:stop], actual[start:stop])
-            if self._add(gap, size, start, float(np.add.reduce(gap))):
-                self._add_ratio(gap, expected[start:stop].astype(np.float64))
-
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, or that is complex."""
         gap, size = _gaps(e, a)
@@ -367,9 +363,7 @@ class _Scan:
                 counts[n] += int(np.count_nonzero(mask))
         finite = ~(nan_e | inf_e)
         self.size = max(self.size, float(np.max(size, initial=0.0, where=finite)))
-        self._add_careful(gap, np.where(finite, size, 0.0), start)
-
-    def _add_careful(self, gap: Array, size: Array, start: int) -> None:
+        size = np.where(finite, size, 0.0)
         unknown = np.isnan(gap)
         if unknown.any():
             if self.nan_at is None:

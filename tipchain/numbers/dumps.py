@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import io
 import json
@@ -52,14 +53,6 @@ Tree: TypeAlias = "dict[Any, Any]"
 
 EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
 _MAGIC = b"\x93NUMPY"
-_HEADER_ITEM = re.compile(
-    r"""\s*(?:'(?P<name>\w+)'|"(?P<other>\w+)")\s*:\s*
-    (?:'(?P<text>[^']*)'|"(?P<quoted>[^"]*)"|(?P<flag>True|False)|\((?P<shape>[0-9L,\s]*)\)|(?P<fields>\[.*\]))
-    \s*(?:,|$)""",
-    re.VERBOSE,
-)
-
-
 _INFLATED, _SPARED = 100, 1 << 27
 """What a compressed file may become: a hundred times its size, and masks and zeros of 128 MiB besides. Deflate can make
 a thousand times as much of bytes that say nothing."""
@@ -180,25 +173,13 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
     stop = start + int.from_bytes(data[8:start], "little")
     if stop > len(data) or stop > 65536:
         raise Refused("a .npy file cut off in its header")
-    # Three entries; nothing in them is evaluated.
+    # Of a literal nothing is run. Python 2 wrote lengths as 10L.
     text = bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()
-    header: dict[str, object] = {}
-    inside = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else ""
-    at = 0
-    while at < len(inside.rstrip()):
-        item = _HEADER_ITEM.match(inside, at)
-        if item is None:
-            break
-        at = item.end()
-        value: object = item["text"] if item["text"] is not None else item["quoted"]
-        if item["flag"]:
-            value = item["flag"] == "True"
-        elif item["shape"] is not None:
-            value = tuple(int(n.strip().rstrip("L")) for n in item["shape"].split(",") if n.strip())
-        elif item["fields"]:
-            value = ["fields"]
-        header[item["name"] or item["other"]] = value
-    if set(header) != {"descr", "fortran_order", "shape"} or at < len(inside.rstrip()):
+    try:
+        header = ast.literal_eval(re.sub(r"(\d)L\b", r"\1", text))
+    except DAMAGED as error:
+        raise Refused("a .npy file with a damaged header") from error
+    if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
         raise Refused("a .npy file with a damaged header")
     return header, stop
 
@@ -254,7 +235,16 @@ class _Writer:
         if dtype.str in self.dtypes:
             return b"h" + bytes([self.dtypes[dtype.str]])
         self.dtypes[dtype.str] = slot = 2 + len(self.dtypes)
-        return _dtype(dtype) + b"q" + bytes([slot])
+        code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
+        width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
+        if dtype.kind == "O":
+            code, order, flags = b"O8", b"|", 63
+        if dtype.kind in "US":
+            width, align = _length(dtype.itemsize), _length(dtype.alignment)
+        return (
+            b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
+            b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tbq" + bytes([slot])
+        )
 
     def array(self, array: Array) -> None:
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -292,19 +282,6 @@ def _key(key: object, where: str) -> bytes:
     if isinstance(key, int) and -(2**31) <= key < 2**31:
         return b"J" + struct.pack("<i", key)
     raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
-
-
-def _dtype(dtype: np.dtype[np.generic]) -> bytes:
-    code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
-    width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
-    if dtype.kind == "O":
-        code, order, flags = b"O8", b"|", 63
-    if dtype.kind in "US":
-        width, align = _length(dtype.itemsize), _length(dtype.alignment)
-    return (
-        b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
-        b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tb"
-    )
 
 
 def _length(n: int) -> bytes:

@@ -462,10 +462,6 @@ class StreamReader:
             raise Refused(f"a call of {module[:80]}.{name[:80]}")
         self.stack.append(Global(known))
 
-    def _stack_global(self) -> None:
-        name, module = self.stack.pop(), self.stack.pop()
-        self._named(module, name)
-
     def _reduce(self) -> None:
         args, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, Global) or not isinstance(args, tuple):
@@ -523,9 +519,6 @@ class StreamReader:
         dtype = dtype_of(code)
         return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
 
-    def _call_scalar(self, dtype: Streamed, content: Streamed) -> Streamed:
-        return self._array((), dtype, False, content)[()]
-
     def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> Array:
         array = self._array(shape, dtype, order == "F", content)
         if not isinstance(array, np.ndarray):
@@ -539,9 +532,6 @@ class StreamReader:
         self.spend(len(text))
         return text.encode("latin-1")
 
-    def _call_bytes(self) -> bytes:
-        return b""
-
     def _call_ordered_dict(self, items: Streamed = ()) -> dict[Any, Any]:
         self.spend(len(items))
         self.stack.append({})
@@ -552,11 +542,11 @@ class StreamReader:
     calls: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         {
             "_reconstruct": _call_reconstruct,
-            "scalar": _call_scalar,
+            "scalar": lambda reader, dtype, content: reader._array((), dtype, False, content)[()],
             "_frombuffer": _call_frombuffer,
             "dtype": _call_dtype,
             "encode": _call_encode,
-            "bytes": _call_bytes,
+            "bytes": lambda _: b"",
             "OrderedDict": _call_ordered_dict,
         }
     )
@@ -600,7 +590,7 @@ _HANDLERS: dict[int, Callable[[StreamReader], None]] = {
     ord("s"): lambda r: r._store([r.stack.pop(-2), r.stack.pop()]),
     ord("u"): lambda r: r._store(r._since_mark()),
     ord("c"): lambda r: r._named(r._line(), r._line()),
-    0x93: StreamReader._stack_global,
+    0x93: lambda r: r._named(r.stack.pop(-2), r.stack.pop()),  # STACK_GLOBAL
     ord("Q"): lambda r: r.stack.append(r.persistent(r.stack.pop())),  # BINPERSID
     ord("R"): StreamReader._reduce,
     ord("b"): StreamReader._build,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -246,16 +247,9 @@ def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[flo
 
 def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
     """Return the fewest runs a side that answer with probability `POWER` at an assumed true difference, or None."""
-    low, high = 1, 2
-    while _chance(variances, high, difference, margin) < POWER:
-        if high >= MOST_RUNS:
-            return None
-        low, high = high, min(2 * high, MOST_RUNS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = _chance(variances, middle, difference, margin) >= POWER
-        low, high = (low, middle) if enough else (middle, high)
-    return high
+    counts = range(2, MOST_RUNS + 1)
+    place = bisect_left(counts, POWER, key=lambda count: _chance(variances, count, difference, margin))
+    return counts[place] if place < len(counts) else None
 
 
 def _chance(variances: tuple[float, float], count: int, difference: float, margin: float) -> float:

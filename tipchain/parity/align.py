@@ -1,7 +1,6 @@
 """A case's run: record both sides in processes of their own, then compare, judge and report.
 
-Recording and judging meet as files: a side may come from another machine, and a finished run can be judged again
-(`judge_folder`). Of torch's side, what rests on nothing that changed is not recorded again.
+Recording and judging meet as files: a side may come from another machine, and a finished run can be judged again. Of torch's side, what rests on nothing that changed is not recorded again.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeVar
 
 import numpy as np
 from filelock import FileLock
@@ -36,7 +35,7 @@ from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
 from tipchain.parity.recorder import RecordingJob, RecordingSide, listen
-from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
+from tipchain.parity.stages.judging import BENCHMARK, Judged, Rules, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
 
@@ -137,7 +136,7 @@ class ReferenceCache:
             "has changed; --fresh records them anew"
         )
 
-    def keep(self, judgement: StageJudgement, marks: Mapping[str, str] | None, folder: Path) -> None:
+    def keep(self, judgement: Judged, marks: Mapping[str, str] | None, folder: Path) -> None:
         """Keep what torch has recorded of a stage, unless it changed what it rests on or could not be judged."""
         stage = judgement.stage
         if not marks or any(one.outcome is Outcome.ERROR for one in judgement.verdicts):
@@ -158,20 +157,15 @@ class ReferenceCache:
                     "marks": {**self.marks.get(stage, {}), **marks},
                 }
                 atomic_write(entry / "entry.json", json.dumps(content) + "\n")
-                self._shrink()
+                taken = 0  # those that served least recently go
+                for one in sorted(self.folder.glob("*/*/entry.json"), key=lambda one: -one.stat().st_mtime):
+                    taken += sum(file.stat().st_size for file in one.parent.iterdir())
+                    if taken > KEPT_BYTES:
+                        one.unlink()
+                        shutil.rmtree(one.parent, ignore_errors=True)
         except OSError as error:  # a full or read-only disk costs time, no result
             shutil.rmtree(entry, ignore_errors=True)
             print(f"{entry}: not kept: {error}", file=sys.stderr)
-
-    def _shrink(self) -> None:
-        """Remove the entries that served least recently, until the others take no more than `KEPT_BYTES`."""
-        entries = sorted(self.folder.glob("*/*/entry.json"), key=lambda one: -one.stat().st_mtime)
-        taken = 0
-        for one in entries:
-            taken += sum(file.stat().st_size for file in one.parent.iterdir())
-            if taken > KEPT_BYTES:
-                one.unlink()
-                shutil.rmtree(one.parent, ignore_errors=True)
 
 
 def _files(entry: Path, names: Sequence[str]) -> dict[str, list[int]]:
@@ -211,10 +205,7 @@ def _machine() -> dict[str, object]:
     }
 
 
-# A case's run: record both sides in processes of their own, then compare, judge and report.
-#
-# Recording and judging meet as files: a side may come from another machine, and a finished run can be
-# judged again (`judge_folder`).
+# A case's run.
 
 
 DUMPS = {"torch": "--reference", "paddle": "--port"}
@@ -286,9 +277,6 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
     return tuple(wanted) or tuple(possible)
 
 
-# A case's run from its start to its report.
-
-
 STAGE_SECONDS = ".stage_seconds.json"
 """What stages took when they last ran, the basis for the time that is left; nothing else rests on it."""
 
@@ -313,11 +301,11 @@ def run_case(
     # An old "passed" must not outlive the start of a run.
     for stage in request.stages:
         (out / LATEST / log_name(stage)).unlink(missing_ok=True)
-    stages = Stages(request.stages, _stage_seconds(out))
+    stages = Stages(request.stages, _by_stage(out / STAGE_SECONDS, float))
     with Progress(quiet=quiet) as progress:
         progress.left = stages.left
 
-        def listen(judgement: StageJudgement) -> None:
+        def listen(judgement: Judged) -> None:
             stages.ended(judgement.stage)
             with progress.hidden():
                 scribe.stage(judgement)
@@ -325,19 +313,21 @@ def run_case(
         try:
             align(request, listen, progress)
         except MissingFrameworkError as error:
-            scribe.refuse(str(error))
+            append(out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {error}".splitlines()))
             raise
         except KeyboardInterrupt:
             return scribe.report(interrupted=True)
-    atomic_write(out / STAGE_SECONDS, json.dumps(_stage_seconds(out) | stages.took))
+    atomic_write(out / STAGE_SECONDS, json.dumps(_by_stage(out / STAGE_SECONDS, float) | stages.took))
     return scribe.report()
 
 
-def _stage_seconds(out: Path) -> dict[str, float]:
-    """Return what stages took when they last ran below ``out``."""
+T = TypeVar("T")
+
+
+def _by_stage(path: Path, kind: Callable[[Any], T]) -> dict[str, T]:
+    """Return what a file says of each stage; nothing where it is not there, or damaged."""
     try:
-        found = json.loads((out / STAGE_SECONDS).read_text())
-        return {str(stage): float(seconds) for stage, seconds in found.items()}
+        return {str(stage): kind(fact) for stage, fact in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -361,75 +351,73 @@ def keep_report(report: RunReport, request: AlignRequest, out: Path) -> None:
 
 def read_verdicts(out: Path) -> dict[str, Outcome]:
     """Return how each stage ended when it was judged last below ``out``; nothing where that is not known."""
-    try:
-        found = json.loads((out / LATEST / VERDICTS).read_text())
-        return {str(stage): Outcome(outcome) for stage, outcome in found.items()}
-    except (OSError, ValueError, AttributeError):
-        return {}
+    return _by_stage(out / LATEST / VERDICTS, Outcome)
 
 
 class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
     def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
-        self.request = request
-        self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
-        self.stream, self.sides = stream, request.sides
+        self.request, self.out, self.stream, self.where = request, out, stream, where
+        self.case, self.folder = request.case, request.folder
         self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
-        self.versions, self.where = installed_versions(), where
-        self.judged: list[StageJudgement] = []
-        self.notes = request.notes
+        self.versions = installed_versions()
+        self.judged: list[Judged] = []
         facts = {
             "case": str(self.case.path),
-            "mode": self.mode.value,
+            "mode": request.mode.value,
             "device": request.device,
-            "commit": self.where["commit"],
+            "commit": where["commit"],
             **self.versions,
             "tf32": "off",
         }
-        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
+        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in request.notes))
         append(out / "alignment.log", "\n".join(header))
 
-    def stage(self, judgement: StageJudgement) -> None:
+    def stage(self, judgement: Judged) -> None:
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
         if self.stream is not None:
             print(f"== {judgement.stage}", file=self.stream, flush=True)
         write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
-        publish(self.folder, self.out / LATEST, stage_files(judgement.stage, self.sides))
+        latest = self.out / LATEST
+        latest.mkdir(parents=True, exist_ok=True)
+        for name in stage_files(
+            judgement.stage, self.request.sides
+        ):  # each in one step; what is absent here is removed there
+            if (self.folder / name).is_file():
+                link(self.folder / name, latest / name)
+            else:
+                (latest / name).unlink(missing_ok=True)
         append(
             self.out / "alignment.log", f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}"
         )
 
-    def refuse(self, message: str) -> None:
-        """Note in ``alignment.log`` why nothing was run."""
-        append(self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines()))
-
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order."""
-        sides = self.case.sides
+        request = self.request
         judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
         ended = {one.stage for one in judged}
         left = [
             Verdict(Outcome.SKIP, f"{stage}/run", "interrupted before it was judged")
-            for stage in self.request.stages
+            for stage in request.stages
             if interrupted and stage not in ended
         ]
-        decay = "optimizer" in ended and "regularization" not in self.request.stages
+        decay = "optimizer" in ended and "regularization" not in request.stages
         apart = ["optimizer: weight decay was not compared: the stage regularization does that"] if decay else []
         report = RunReport(
             title=str(self.case.path),
-            mode=self.mode.value,
+            mode=request.mode.value,
             run=os.path.relpath(self.folder.parent),
             started=self.started.isoformat(timespec="seconds"),
             seconds=time.perf_counter() - self.clock,
             versions=self.versions,
             where=self.where,
-            models={"reference": sides["torch"].model, "port": sides["paddle"].model},
+            models={"reference": self.case.sides["torch"].model, "port": self.case.sides["paddle"].model},
             verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
-            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
+            notes=(*request.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes), *apart),
             interrupted=interrupted,
-            stages=choose_stages(self.case, self.mode, ()),
+            stages=choose_stages(self.case, request.mode, ()),
         )
         counts = ", ".join(
             f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
@@ -445,8 +433,8 @@ class _Scribe:
 
 
 def align(
-    request: AlignRequest, listener: Callable[[StageJudgement], None] = lambda _: None, progress: Progress | None = None
-) -> list[StageJudgement]:
+    request: AlignRequest, listener: Callable[[Judged], None] = lambda _: None, progress: Progress | None = None
+) -> list[Judged]:
     """Record, compare and judge; ``listener`` hears of each stage as soon as it is judged.
 
     Raises:
@@ -454,11 +442,11 @@ def align(
     """
     since, progress = time.time(), progress or Progress(quiet=True)
     rules = request.rules or Rules.of(request.case)
-    pending, judged = list(request.stages), list[StageJudgement]()
+    pending, judged = list(request.stages), list[Judged]()
     sides: list[RecordingSide] = []
     cache: ReferenceCache | None = None
 
-    def tell(judgement: StageJudgement) -> None:
+    def tell(judgement: Judged) -> None:
         pending.remove(judgement.stage)
         judged.append(judgement)
         listener(judgement)
@@ -485,8 +473,12 @@ def align(
             for stage, reason in prepared.failures.items():
                 tell(unjudged(stage, "needs", reason))
             at = commit(request.case.root)
-            jobs = [_job(request, prepared, pending, side, at) for side in request.recorded_sides]
-            cache = _start(request, jobs, pending, since, sides) if pending else None
+            # The port begins before anybody looks for what torch has recorded before.
+            for side in sorted(request.recorded_sides, key=SIDES.index, reverse=True) if pending else ():
+                job = _job(request, prepared, pending, side, at)
+                if side == "torch":
+                    job, cache = _spare(request, job, pending, since)
+                sides.insert(0, RecordingSide(job, pending, request.timeout_s))
         while pending:
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
@@ -514,22 +506,17 @@ def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[Re
     progress.say(", ".join([mine, *others]))
 
 
-def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> StageJudgement:
+def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> Judged:
     failures = [
         Verdict(Outcome.ERROR, f"{stage}/{one.side}", message)
         for one in sides
         if (message := one.ended[stage]) is not None
     ]
     if failures:
-        return StageJudgement(stage=stage, verdicts=tuple(failures))
+        return Judged(stage=stage, verdicts=tuple(failures))
     if len(request.sides) < len(SIDES):
         return unjudged(stage, request.sides[0], f"only {request.sides[0]} was recorded", Outcome.SKIP)
     return judge_stage(stage, request.folder, rules)
-
-
-def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[StageJudgement]:
-    """Judge the dumps in ``folder`` again, without running anything."""
-    return [judge_stage(stage, folder, rules) for stage in stages]
 
 
 def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
@@ -547,13 +534,12 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
     for side, path in dumps.items():
         if not path.exists():
             raise UsageError(f"{DUMPS[side]}: no such file or folder: {path}")
+        names = ", ".join(dump_name(stage, side) for stage in stages)
         if path.is_file() and len(stages) > 1:
-            names = ", ".join(dump_name(stage, side) for stage in stages)
             raise UsageError(
                 f"{DUMPS[side]}: {path} is one file for {len(stages)} stages\n  expected: a folder with {names}"
             )
         if path.is_dir() and not any((path / dump_name(stage, side)).is_file() for stage in stages):
-            names = ", ".join(dump_name(stage, side) for stage in stages)
             raise UsageError(f"{DUMPS[side]}: {path} has no dump\n  expected: {names}")
         for stage in stages if path.is_file() else ():
             wrong = foreign(path, load_record(path), stage, side)
@@ -563,11 +549,14 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
 
 def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str, at: str) -> RecordingJob:
     case = request.case
+    # torch is not asked where the port is held against itself, or against a published number.
+    published = {"train"} if case.train.benchmark is not None else set()
+    unasked = published.union(SOLO) if side == "torch" else ()
     return RecordingJob(
         side=side,
         case=str(case.path.resolve()),
         reseed=case.reseed,
-        stages=tuple(stage for stage in stages if not _is_left_out(request, stage, side)),
+        stages=tuple(stage for stage in stages if stage not in unasked),
         device=request.device,
         threads=request.threads or default_threads(len(request.recorded_sides)),
         folder=str(request.folder.resolve()),
@@ -577,28 +566,8 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         epochs=case.epochs(request.mode),
         seeds=case.seeds(request.mode),
         commit=at,
-        noise=not _records_both(request),
+        noise=request.recorded_sides != SIDES,  # where both sides are at hand, torch can be asked for more
     )
-
-
-def _records_both(request: AlignRequest) -> bool:
-    """Tell whether both sides are at hand, so that torch can be asked for more."""
-    return request.recorded_sides == SIDES
-
-
-def _start(
-    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str], since: float, sides: list[RecordingSide]
-) -> ReferenceCache | None:
-    """Start recording on each side that has anything to record, and add it to ``sides``, the port first.
-
-    The port begins before anybody looks for what torch has recorded before.
-    """
-    cache = None
-    for job in sorted(jobs, key=lambda one: SIDES.index(one.side), reverse=True):
-        if job.side == "torch":
-            job, cache = _spare(request, job, stages, since)  # noqa: PLW2901
-        sides.insert(0, RecordingSide(job, stages, request.timeout_s))
-    return cache
 
 
 def _spare(
@@ -608,16 +577,14 @@ def _spare(
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
-    if request.fresh or request.device != "cpu" or not _records_both(request):
+    if request.fresh or request.device != "cpu" or request.recorded_sides != SIDES:
         return job, None
     cache = ReferenceCache.of(request.case, job, stages)
     left = tuple(stage for stage in job.stages if not cache.adopt(stage, request.folder))
     return replace(job, stages=left, since=since), cache
 
 
-def _keep(
-    cache: ReferenceCache, judgement: StageJudgement, sides: Sequence[RecordingSide], folder: Path
-) -> StageJudgement:
+def _keep(cache: ReferenceCache, judgement: Judged, sides: Sequence[RecordingSide], folder: Path) -> Judged:
     """Keep what torch has just recorded of a stage; the first stage that it has not notes that."""
     for one in sides:
         if one.side == "torch":
@@ -632,26 +599,6 @@ def default_threads(sides: int) -> int:
     cores = core_count()
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else max(1, cores // max(1, sides))
-
-
-def _is_left_out(request: AlignRequest, stage: str, side: str) -> bool:
-    """Tell whether torch is not asked: the port is held against itself, or against a published number."""
-    published = stage == "train" and request.case.train.benchmark is not None
-    return side == "torch" and (stage in SOLO or published)
-
-
-# Bring a run's files to `LATEST`.
-
-
-def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
-    """Put the named files of ``folder`` into ``latest``, each in one step; what is absent there is removed."""
-    latest.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        source, target = folder / name, latest / name
-        if not source.is_file():
-            target.unlink(missing_ok=True)
-            continue
-        link(source, target)
 
 
 def link(source: Path, target: Path) -> None:

@@ -459,15 +459,9 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     )
     for number, stage in enumerate(found):
         if stage not in STAGES:
-            raise CaseError(
-                "is not a known stage",
-                file=reader.file,
-                key="stages",
-                found=stage,
-                expected=", ".join(STAGES),
-                line=reader.document.line(("stages", str(number))),
-                hint=did_you_mean(str(stage), STAGES),
-            )
+            hint = did_you_mean(str(stage), STAGES)
+            place = ("stages", str(number))
+            raise reader.error(place, "is not a known stage", found=stage, expected=", ".join(STAGES), hint=hint)
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)
@@ -517,18 +511,18 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
     return spec
 
 
+def _refuse_unknown(reader: Reader, known: Collection[str], message: str) -> None:
+    for key in reader.data:
+        if key not in known:
+            raise reader.error(key, message, expected=", ".join(known), hint=did_you_mean(key, known))
+
+
 def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str, Override]:
     by_stage = reader.mapping("overrides", optional=True)
     result = {}
+    able = [stage for stage in stages if {"fake", "weights"} & set(INFO[stage].uses)]
+    _refuse_unknown(by_stage, able, "is not a stage of this case with a model")
     for stage in by_stage.data:
-        if stage not in stages or not {"fake", "weights"} & set(INFO[stage].uses):
-            able = [name for name in stages if {"fake", "weights"} & set(INFO[name].uses)]
-            raise by_stage.error(
-                stage,
-                "is not a stage of this case with a model",
-                expected=", ".join(able),
-                hint=did_you_mean(stage, able),
-            )
         one = by_stage.mapping(stage)
         result[stage] = Override(
             model_args=one.args("model_args") if "model_args" in one.data else None,
@@ -551,11 +545,8 @@ def _names(reader: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
     stages = reader.mapping("tolerances", optional=True)
     result: dict[str, Mapping[str, Tolerance]] = {}
+    _refuse_unknown(stages, STAGES, "is not a known stage")
     for stage in stages.data:
-        if stage not in STAGES:
-            raise stages.error(
-                stage, "is not a known stage", expected=", ".join(STAGES), hint=did_you_mean(stage, STAGES)
-            )
         keys = stages.mapping(stage)
         result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
     return MappingProxyType(result)
@@ -581,13 +572,8 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
 
 def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     modes = reader.mapping("modes", optional=True)
-    known = [mode.value for mode in CHAIN_MODES]
-    result = {}
-    for name in modes.data:
-        if name not in known:
-            raise modes.error(name, "is not a known mode", expected=", ".join(known), hint=did_you_mean(name, known))
-        result[name] = read_settings(ModeSettings, modes, name)
-    return MappingProxyType(result)
+    _refuse_unknown(modes, [mode.value for mode in CHAIN_MODES], "is not a known mode")
+    return MappingProxyType({name: read_settings(ModeSettings, modes, name) for name in modes.data})
 
 
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:

@@ -1,4 +1,4 @@
-"""How far a loss curve may be from the reference's, measured on the reference itself, and kept.
+"""How far a loss curve may be from the reference's, measured on the reference itself.
 
     python -m tipchain.parity.envelope REFERENCE.log PORT.log --losses REGEX [--runs NUDGED.log ...] [--factor F]
 
@@ -10,26 +10,16 @@ leaves it, 2 where there is nothing to compare.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
+import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.files import atomic_write, made_in
-from tipchain.core.json_text import Json
 from tipchain.framework_types import Array
-
-if TYPE_CHECKING:
-    from tipchain.parity.stages.bench import Bench
-import argparse
-import re
 
 # How far a loss curve may be from the reference's, measured on the reference itself.
 #
@@ -75,25 +65,6 @@ class Curve:
         return int(np.argmax(self.ratios[: max(self.told, 1 + (self.outside or 0))]))
 
 
-def envelope(reference: Array, runs: Array) -> Array:
-    """Return the envelope of ``runs``, float64 ``[steps]``.
-
-    Args:
-        reference: losses of the unperturbed run, ``[steps]``.
-        runs: losses of the perturbed ones, ``[runs, steps]``.
-    """
-    apart = np.abs(np.asarray(runs, np.float64) - np.asarray(reference, np.float64))
-    # A run that is not finite where the reference is has left all bounds.
-    apart = np.where(np.isnan(apart), np.inf, apart)
-    return np.asarray(np.maximum.accumulate(apart.max(axis=0)))
-
-
-def bounds(reference: Array, runs: Array) -> Array:
-    """Return the envelope, nowhere less than `FLOOR_ULPS` of the losses, float64 ``[steps]``."""
-    losses = np.abs(np.asarray(reference, np.float64))
-    return np.asarray(np.maximum(envelope(reference, runs), FLOOR_ULPS * np.finfo(np.float32).eps * losses))
-
-
 def compare_curves(reference: Array, port: Array, runs: Array, factor: float) -> Curve:
     """Hold a port's losses against the reference's.
 
@@ -104,9 +75,12 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
         factor: how many times the bounds a loss may be away.
     """
     left, right = np.asarray(reference, np.float64), np.asarray(port, np.float64)
-    limits = bounds(left, runs)
-    apart = np.abs(right - left)
-    apart = np.where(np.isnan(apart), np.inf, apart)
+    # What is not finite where the reference is has left all bounds.
+    drifts, apart = (
+        np.nan_to_num(np.abs(one - left), nan=np.inf, posinf=np.inf) for one in (np.asarray(runs, np.float64), right)
+    )
+    floor = FLOOR_ULPS * np.finfo(np.float32).eps * np.abs(left)
+    limits = np.maximum(np.maximum.accumulate(drifts.max(axis=0)), floor)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(apart > 0, apart / limits, 0.0)
     ratios = np.where(np.isinf(apart), np.inf, ratios)
@@ -122,97 +96,6 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
         told=told,
         outside=int(np.argmax(beyond)) if beyond.any() else None,
     )
-
-
-# The perturbed runs behind an envelope, kept so that a second alignment need not repeat them.
-
-
-FORMAT = 1
-"""Number of the cached files' format."""
-ENVELOPES = "envelopes"
-KEPT = 8
-"""Files that one case keeps: modes, seeds and machines take turns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvelopeCache:
-    """A file with the losses of the perturbed runs and of the unperturbed one.
-
-    It serves only where its key is the one wanted and the unperturbed losses are those of now, bit by bit: torch repeats
-    itself on a CPU, so whatever changed since (weights, data, the model's source, versions, threads) shows there.
-
-    Attributes:
-        folder: of all files of the case.
-        key: SHA-256 of what the runs depend on, as far as it can be told.
-    """
-
-    folder: Path
-    key: str
-
-    @classmethod
-    def of(cls, bench: Bench) -> EnvelopeCache:
-        """Return the cache of a bench's training."""
-        case = bench.case
-        facts: dict[str, Json] = {
-            "format": FORMAT,
-            "case": case.digest,
-            "seed": case.seed,
-            "train": repr(case.train),
-            "files": [os.path.relpath(path, case.root) for path in (bench.weights, bench.train_data) if path],
-            "versions": bench.framework.versions(),
-            "threads": os.environ.get("OMP_NUM_THREADS", ""),
-        }
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return cls(folder=made_in(case.root, "data") / ENVELOPES / case.id, key=key)
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.folder / f"{self.key[:16]}.json"
-
-    def runs(self, reference: Array, count: int, make: Callable[[int], Sequence[float]]) -> Array:
-        """Return the losses of ``count`` perturbed runs, float64 ``[count, steps]``, made where the file does not serve.
-
-        Args:
-            reference: losses of the unperturbed run, float64 ``[steps]``.
-            count: number of runs.
-            make: makes the losses of the run of a number from 0.
-        """
-        found = self._read(reference, count)
-        if found is not None:
-            return found
-        made = np.array([make(number) for number in range(count)], dtype=np.float64)
-        self._write(reference, made)
-        return made
-
-    def _read(self, reference: Array, count: int) -> Array | None:
-        """Return what the file holds, or None where there is none, it is damaged, or it is of something else."""
-        try:
-            content = json.loads(self.path.read_bytes())
-            known, runs = (np.asarray(content[name], dtype=np.float64) for name in ("reference", "runs"))
-            if content["key"] != self.key or runs.shape != (count, len(reference)):
-                return None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return runs if np.array_equal(known, reference, equal_nan=True) else None
-
-    def _write(self, reference: Array, runs: Array) -> None:
-        content = {"key": self.key, "reference": reference.tolist(), "runs": runs.tolist()}
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            atomic_write(self.path, json.dumps(content) + "\n")
-        except OSError as error:  # a read-only or full disk costs time, no result
-            print(f"{self.path}: the envelope was not saved: {error}", file=sys.stderr)
-            return
-        files = sorted(self.folder.glob("*.json"), key=lambda path: (path != self.path, -_modified(path)))
-        for path in files[KEPT:]:
-            path.unlink(missing_ok=True)
-
-
-def _modified(path: Path) -> float:
-    with suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
 
 
 class NoLossesError(Exception):
@@ -241,15 +124,10 @@ def read_losses(text: str, pattern: str, name: str = "the log", first: int | Non
     found = [match[1] for match in map(re.compile(pattern).search, text.splitlines()) if match][:first]
     if not found:
         raise NoLossesError(f"{name}: no line has a loss like {pattern!r}")
-    return Losses(values=np.array([float(one) for one in found]), unit=max(map(_unit, found)))
-
-
-def _unit(text: str) -> float:
-    """Return one in the last digit of a printed number; 0 for what is none."""
-    if not np.isfinite(float(text)):
-        return 0.0
-    digits, _, exponent = text.lower().partition("e")
-    return 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    units = [0.0]
+    for digits, _, exponent in (text.lower().partition("e") for text in found if np.isfinite(float(text))):
+        units.append(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
+    return Losses(values=np.array([float(text) for text in found]), unit=max(units))
 
 
 def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
@@ -33,24 +33,18 @@ def make_inputs(case: Case, number: int = 0) -> dict[str, Array]:
         case: the case.
         number: which of the shapes to take, for inputs that have several; the label comes with the first alone.
     """
-    arrays: dict[str, Array] = {}
-    for name, spec in case.inputs.items():
-        if name != LABEL or number == 0:
-            arrays[name] = make_input(spec, number)
-    return arrays
+    specs = case.inputs.items()
+    return {name: make_input(spec, number) for name, spec in specs if name != LABEL or number == 0}
 
 
 def make_all_inputs(case: Case) -> dict[str, dict[str, Array]]:
-    """Return the fake inputs of every set of shapes: the usual ones under ``""``, others under what `suffix` says."""
+    """Return the fake inputs of every set of shapes: the usual ones under ``""``, others such as ``@1x3x256x256``."""
     count = max((len(spec.shapes) for spec in case.inputs.values()), default=1)
     sets = {"": make_inputs(case)}
-    return sets | {suffix(case, number): make_inputs(case, number) for number in range(1, count)}
-
-
-def suffix(case: Case, number: int) -> str:
-    """Return what tells the outputs of the ``number``-th shapes from others', such as ``@1x3x256x256``."""
-    shapes = [spec.shapes[number] for spec in case.inputs.values() if len(spec.shapes) > 1]
-    return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
+    for number in range(1, count):
+        shapes = [spec.shapes[number] for spec in case.inputs.values() if len(spec.shapes) > 1]
+        sets["@" + ",".join("x".join(map(str, shape)) for shape in shapes)] = make_inputs(case, number)
+    return sets
 
 
 def make_input(spec: InputSpec, number: int = 0) -> Array:
@@ -154,7 +148,9 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
 
 def _digest_videos(folder: Path) -> str:
     digest, left = hashlib.sha256(), HASHED_BYTES
-    for path in chain((split_file(folder, split) for split in SPLITS), _frames(folder)):
+    videos = (video for split in SPLITS for video in read_split(folder, split))
+    frames = (video.frame(number) for video in videos for number in range(1, video.frames + 1))
+    for path in chain((split_file(folder, split) for split in SPLITS), frames):
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -165,12 +161,6 @@ def _digest_videos(folder: Path) -> str:
         if left < 0:
             break
     return digest.hexdigest()
-
-
-def _frames(folder: Path) -> Iterator[Path]:
-    for split in SPLITS:
-        for video in read_split(folder, split):
-            yield from (video.frame(number) for number in range(1, video.frames + 1))
 
 
 # The files that this process has imported and read, and what a file is known by.

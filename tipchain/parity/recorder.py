@@ -19,7 +19,7 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
-from tipchain.core.files import made_in, sha256_of
+from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
@@ -27,7 +27,6 @@ from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
-from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.inputs import Reading, imported_sources
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
@@ -91,8 +90,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
     """Record the stages of a job, one after another; ``emit`` hears of each one."""
     known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
-    apart = Path(job.folder), made_in(case.root, "data") / ENVELOPES
-    reading = Reading(since=job.since, known=known, apart=apart) if job.since else None
+    reading = Reading(since=job.since, known=known, apart=[Path(job.folder)]) if job.since else None
     case = replace(case, train=replace(case.train, seeds=job.seeds))
     try:
         framework = load_framework(job.side)
@@ -100,7 +98,6 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
     except MissingFrameworkError as error:
         emit({"event": "missing", "message": str(error)})
         return
-    emit({"event": "ready", "device": description, "versions": framework.versions()})
     benches: dict[str, Bench] = {}
     for stage in job.stages:
         emit({"event": "begin", "stage": stage})
@@ -110,7 +107,7 @@ def run_job(job: RecordingJob, emit: Callable[[JsonObject], None]) -> None:
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
-def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
+def open_bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
     """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
     needs, seen = job.needs[stage], case.for_stage(stage)
     if needs.names:
@@ -137,11 +134,10 @@ def _record_stage(
     job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
 ) -> Mapping[str, object]:
     """Record a stage; the one place where what user code raises becomes a result."""
-    start = time.perf_counter()
     try:
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
-        bench = _bench(job, case, framework, benches, stage)
+        bench = open_bench(job, case, framework, benches, stage)
         save_recording(job, bench, stage, record(stage, bench), device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
@@ -150,7 +146,7 @@ def _record_stage(
             return {"ok": False, "message": f"{stage}: {error}"}
         traceback.print_exc()
         return {"ok": False, "message": blame(error)}
-    return {"ok": True, "seconds": time.perf_counter() - start}
+    return {"ok": True}
 
 
 _checked: set[str] = set()
@@ -349,12 +345,6 @@ when it is freed, and another of its size does not fit where it was: torch's rec
 """
 
 
-def has_large_weights(job: RecordingJob) -> bool:
-    """Return whether a weight file of the job has `LARGE_WEIGHTS` or more."""
-    files = {Path(one.weights) for one in job.needs.values() if one.weights}
-    return any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
-
-
 def model_environment() -> dict[str, str]:
     """Return the environment of a process that runs a case's models: the processor's kernels, memory kept for reuse.
 
@@ -367,9 +357,10 @@ def model_environment() -> dict[str, str]:
 
 def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the recorder's environment: equal threads on both sides, TF32 off, large pages for a large model."""
-    threads = str(job.threads)
+    threads, files = str(job.threads), {Path(needs.weights) for needs in job.needs.values() if needs.weights}
+    large = any(path.is_file() and path.stat().st_size >= LARGE_WEIGHTS for path in files)
     return {
-        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if has_large_weights(job) else {}),
+        **({"GLIBC_TUNABLES": LARGE_BLOCKS} if large else {}),
         **model_environment(),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,

@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, redirect_stderr, suppress
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from math import inf
 from pathlib import Path
 from types import ModuleType
@@ -21,14 +22,14 @@ from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, made_in, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
-from tipchain.core.machine import end_with_parent, start_process
+from tipchain.core.machine import end_with_parent
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.modes import INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.numbers.tolerance import LOGIT_FLOOR
-from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
+from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
 from tipchain.parity.inputs import (
     WHERE,
     arrays_digest,
@@ -55,11 +56,6 @@ RIDGE = 1.0
 """Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
 
 
-def needs_data(weights: WeightsSpec) -> bool:
-    """Tell whether making these weights reads the training data."""
-    return weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
-
-
 def initialize(case: Case, model: Model, train_data: Path) -> None:
     """Seed a Kaiming initialization, calibrate BatchNorm and fit the head, as the case asks.
 
@@ -73,17 +69,16 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
     for module in model.modules():
         _initialize_module(torch, module, generator)
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]  # noqa: SLF001
-    size = _calibrate(torch, case, model, norms, train_data) if norms else inf
+    if norms:
+        _calibrate(torch, case, model, norms, train_data)
     if case.weights.fit_head:
         _fit_head(torch, case, model, train_data)
-        size = inf
     model.eval()
-    # Norms that take their batch's own statistics change it by a sixth at most (`LEAST_VALUES`): it need not be run again.
-    if size > LARGEST / 2:
-        _tame_head(torch, case, model)
+    _tame_head(torch, case, model)
 
 
 def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
+    """Draw a layer's parameters; those of other layers where they begin as one number, or switch off what they multiply."""
     nn = torch.nn
     with torch.no_grad():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
@@ -99,23 +94,14 @@ def _initialize_module(torch: ModuleType, module: Model, generator: object) -> N
                 module.bias.normal_(0.0, 0.1, generator=generator)
         else:
             for parameter in module.parameters(recurse=False):
-                _draw_constant(parameter, generator)
-
-
-def _draw_constant(parameter: Tensor, generator: object) -> None:
-    """Draw a trained parameter that begins as one number, if that is one, or so small that it switches off what it multiplies.
-
-    So is one that its model leaves as the memory was (``torch.empty``), which may hold anything, NaN too.
-    """
-    if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
-        return
-    if not bool((parameter.abs() <= UNINITIALIZED).all()):
-        parameter.normal_(0.0, 0.1, generator=generator)
-        return
-    number = float(parameter.reshape(-1)[0])
-    telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)
-    if telling and bool((parameter == number).all()):
-        parameter.normal_(round(number), 0.1, generator=generator)
+                if not parameter.requires_grad or not parameter.is_floating_point() or not parameter.numel():
+                    continue
+                number = float(parameter.reshape(-1)[0])
+                telling = abs(number) <= SWITCHED_OFF or (number == 1.0 and parameter.numel() > 1)
+                if not bool((parameter.abs() <= UNINITIALIZED).all()):  # as the memory was (torch.empty), NaN too
+                    parameter.normal_(0.0, 0.1, generator=generator)
+                elif telling and bool((parameter == number).all()):
+                    parameter.normal_(round(number), 0.1, generator=generator)
 
 
 def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
@@ -130,12 +116,8 @@ def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
-def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> float:
-    """Set the running statistics to the average over the training data's batches, or to the fake inputs'.
-
-    Return the RMS of what the last layer with weights gives for the fake inputs, infinity where those were not run.
-    """
-    size = inf
+def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> None:
+    """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
     momenta = [norm.momentum for norm in norms]
     model.eval()
     for norm in norms:
@@ -144,20 +126,19 @@ def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], 
         norm.train()
     with torch.no_grad():
         if case.weights.calibrate == "inputs":
-            size = _calibrate_on_inputs(torch, case, model, norms)
+            _calibrate_on_inputs(torch, case, model, norms)
         else:
             for image, _, _ in _train_batches(torch, case, train_data):
                 model(image)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
-    return size
 
 
 class _TooFewValues(Exception):  # noqa: N818  (nothing that goes wrong)
     """A norm has fewer than `LEAST_VALUES` values of a channel in the case's own batch."""
 
 
-def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: list[Model]) -> float:
+def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: list[Model]) -> None:
     """Run the model on the fake inputs; where a norm has too few values, as behind a global pooling, on a larger batch."""
 
     def check(norm: Model, given: tuple[Tensor, ...]) -> None:  # noqa: ARG001
@@ -167,7 +148,8 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
     handles = [norm.register_forward_pre_hook(check) for norm in norms]
     try:
         with suppress(_TooFewValues):
-            return _last_called(torch, case, model)[1]
+            model(*_model_inputs(torch, case))
+            return
     finally:
         for handle in handles:
             handle.remove()
@@ -178,7 +160,6 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
     larger = [(LEAST_VALUES, *one.shape[1:]) if one.shape[0] == batch else one.shape for one in specs]
     arrays = [make_input(replace(one, shape=shape)) for one, shape in zip(specs, larger, strict=True)]
     model(*map(torch.from_numpy, arrays))
-    return inf
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
@@ -194,37 +175,27 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
             model(image)
             labels.append(label)
     handle.remove()
-    weight, bias = ridge_head(
-        _per_sample(torch.cat(features).numpy(), len(torch.cat(labels)), case),
-        torch.cat(labels).numpy(),
-        int(head.out_features),
-        penalty=RIDGE,
-    )
+    inputs, classes = torch.cat(features).numpy(), torch.cat(labels).numpy()
+    rows, uneven = divmod(len(inputs), len(classes))
+    if uneven or inputs.ndim != 2:
+        raise WeightsError(
+            "the last Linear cannot be fitted",
+            file=case.path,
+            key="weights.fit_head",
+            found=f"inputs of shape {inputs.shape} for {len(classes)} samples",
+            expected="as many rows for every sample",
+        )
+    # One row for each sample: the mean of its rows, where the model averages what comes after the head.
+    means = inputs.reshape(len(classes), rows, -1).mean(axis=1)
+    weight, bias = ridge_head(means, classes, int(head.out_features), penalty=RIDGE)
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         if head.bias is not None:
             head.bias.copy_(torch.from_numpy(bias))
 
 
-def _last_called(torch: ModuleType, case: Case, model: Model) -> tuple[Model | None, float]:
-    """Run the model on the fake inputs; return its last layer with weights and the RMS of what that gives, if it has one."""
-    called: list[tuple[Model, float]] = []
-
-    def note(layer: Model, _: object, output: Tensor) -> None:
-        if isinstance(output, torch.Tensor) and output.is_floating_point():
-            called.append((layer, float(output.square().mean().sqrt())))
-
-    handles = [
-        module.register_forward_hook(note)
-        for module in model.modules()
-        if isinstance(module, torch.nn.modules.conv._ConvNd | torch.nn.Linear)  # noqa: SLF001
-    ]
-    try:
-        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return called[-1] if called else (None, 0.0)
+def _model_inputs(torch: ModuleType, case: Case) -> list[Tensor]:
+    return [torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL]
 
 
 def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
@@ -232,30 +203,21 @@ def _tame_head(torch: ModuleType, case: Case, model: Model) -> None:
 
     Of such logits Paddle's softmax and log_softmax take most for 64 below the largest, and nothing is left to compare.
     """
-    head, size = None, 0.0
+    called: list[tuple[Model, float]] = []
+
+    def note(layer: Model, _: object, output: Tensor) -> None:
+        if isinstance(output, torch.Tensor) and output.is_floating_point():
+            called.append((layer, float(output.square().mean().sqrt())))
+
+    layers = torch.nn.modules.conv._ConvNd | torch.nn.Linear  # noqa: SLF001
+    handles = [module.register_forward_hook(note) for module in model.modules() if isinstance(module, layers)]
     # What a model raises, the stages tell; the last layer that was called need not be the last one then.
     with torch.no_grad(), suppress(Exception):
-        head, size = _last_called(torch, case, model)
-    if head is None or not LARGEST < size < inf:
-        return
-    with torch.no_grad():
-        for parameter in head.parameters(recurse=False):
-            parameter.div_(size)
-
-
-def _per_sample(features: Array, samples: int, case: Case) -> Array:
-    """Return one row for each sample: the mean of its rows, where the model averages what comes after the head."""
-    rows, left = divmod(len(features), samples)
-    if left or features.ndim != 2:
-        raise WeightsError(
-            "the last Linear cannot be fitted",
-            file=case.path,
-            key="weights.fit_head",
-            found=f"inputs of shape {features.shape} for {samples} samples",
-            expected="as many rows for every sample",
-        )
-    means: Array = features.reshape(samples, rows, -1).mean(axis=1)
-    return means
+        model(*_model_inputs(torch, case))
+        for parameter in called[-1][0].parameters(recurse=False) if LARGEST < called[-1][1] < inf else ():
+            parameter.div_(called[-1][1])
+    for handle in handles:
+        handle.remove()
 
 
 def ridge_head(features: Array, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
@@ -311,9 +273,8 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
     """Return the folders of the training and the evaluation data."""
     if data_path is not None:
         return data_path, data_path
-    train, evaluation = (
-        case.root / data_folder(kind, case.data.set) for kind in (case.train_data(mode), case.eval_data(mode))
-    )
+    kinds = case.train_data(mode), case.eval_data(mode)
+    train, evaluation = (case.root / data_folder(kind, case.data.set) for kind in kinds)
     return train, evaluation
 
 
@@ -361,7 +322,11 @@ def prepare_variants(
     """
     from filelock import FileLock
 
-    folders = [_folder(case, mode, data_path) for case in cases]
+    folders = []
+    for case in cases:
+        kind = case.train_data(mode) if data_path is None else "custom"
+        name = "_".join(filter(None, (kind, case.variant, f"seed{case.reseed}" if case.reseed else "")))
+        folders.append(made_in(case.root, "data") / "weights" / case.id / name)
     found: dict[Path, WeightFiles | InputError | UsersError] = {}
     with ExitStack() as stack:
         for folder in sorted(folders):  # in one order, so that two who prepare them never wait for each other
@@ -393,16 +358,10 @@ def prepare_variants(
         return [found.get(folder) or _files(folder) for folder in folders]
 
 
-def _folder(case: Case, mode: Mode, data_path: Path | None) -> Path:
-    kind = case.train_data(mode) if data_path is None else "custom"
-    name = "_".join(filter(None, (kind, case.variant, f"seed{case.reseed}" if case.reseed else "")))
-    return made_in(case.root, "data") / "weights" / case.id / name
-
-
 def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
     """Return, by side, all that the prepared weights depend on."""
     weights = case.weights
-    from_data = needs_data(weights)
+    from_data = weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
     torch_recipe: dict[str, Json] = {
         "format": FORMAT,
         "init": weights.init,
@@ -500,7 +459,6 @@ def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
     for path, job in zip(paths, jobs, strict=True):
         path.write_text(json.dumps(as_json(job)))
     if paths:
-        # NumPy's threads, of which a few small products need none, would keep a process from being copied.
         words = [sys.executable, "-m", "tipchain.parity.weights", *map(str, paths)]
         done = subprocess.run(
             words,
@@ -508,7 +466,7 @@ def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
             text=True,
             errors="replace",
             check=False,
-            env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},
+            env={"OPENBLAS_NUM_THREADS": "1", **model_environment()},  # a few small products need no threads
         )
     for path in paths:
         ended = path.with_suffix(".log")
@@ -606,51 +564,32 @@ def state_digest(state: Mapping[str, object]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
     from tipchain.weights.files import array_of
 
-    digest = hashlib.sha256()
-    for name in sorted(state):
-        array = np.ascontiguousarray(array_of(state[name]))
-        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    return arrays_digest({name: array_of(state[name]) for name in sorted(state)})
 
 
 def main(argv: list[str]) -> int:
-    """Make the weights that the job files in ``argv`` describe; of several, each in a copy of this process.
+    """Make the weights that the job files in ``argv`` describe, one after another.
 
-    How a copy ended stands beside its job file: its exit code in a line, then what it printed.
+    How each ended stands beside its job file: an exit code in a line, then what was printed.
     """
     end_with_parent()
-    jobs = {Path(one): parse_as(_Job, json.loads(Path(one).read_text())) for one in argv}
-    if len(jobs) == 1:
-        return _make_one(*jobs.values())
-    for side in SIDES:
-        if any(side == "torch" or side in job.sides for job in jobs.values()):
-            with suppress(MissingFrameworkError):  # which each copy tells
-                load_framework(side)
-    for path, job in jobs.items():
-        log = path.with_suffix(".log")
-        process = start_process(_end_as_made, job, log=log)
-        process.join()
-        log.write_text(f"{process.exitcode}\n{log.read_text(errors='replace')}")
+    for name in argv:
+        job = parse_as(_Job, json.loads(Path(name).read_text()))
+        with redirect_stderr(StringIO()) as printed:
+            code = guarded(_make_for_reader, job, said=str)
+        Path(name).with_suffix(".log").write_text(f"{code}\n{printed.getvalue()}")
     return 0
 
 
-def _end_as_made(job: _Job) -> None:
-    raise SystemExit(_make_one(job))
-
-
-def _make_one(job: _Job) -> int:
-    def work() -> int:
-        try:
-            with serving(stage="making the weights"):
-                make(job)
-        except OSError as error:
-            if users_fault(error) is not None:
-                raise
-            raise TipchainError(f"{job.folder}: {error}") from error
-        return 0
-
-    return guarded(work, said=str)
+def _make_for_reader(job: _Job) -> int:
+    try:
+        with serving(stage="making the weights"):
+            make(job)
+    except OSError as error:
+        if users_fault(error) is not None:
+            raise
+        raise TipchainError(f"{job.folder}: {error}") from error
+    return 0
 
 
 # What stages need before a side can be recorded: fake inputs, data folders, weights.
@@ -678,11 +617,11 @@ class Prepared:
 
     train_data: Path
     eval_data: Path
-    digests: Mapping[str, Mapping[str, str]]
-    inputs: Mapping[str, Path] = field(default_factory=dict)
-    weights: Mapping[str, WeightFiles] = field(default_factory=dict)
-    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)
+    digests: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    inputs: dict[str, Path] = field(default_factory=dict)
+    weights: dict[str, WeightFiles] = field(default_factory=dict)
+    names: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
     def needs(self, stage: str, side: str) -> StageNeeds:
         """Return what ``side`` needs for ``stage``."""
@@ -694,35 +633,6 @@ class Prepared:
             names=self.names.get(stage, {}),
             digests=self.digests[stage],
         )
-
-
-def prepare(
-    case: Case,
-    mode: Mode,
-    stages: Iterable[str],
-    folder: Path,
-    sides: tuple[str, ...],
-    data_path: Path | None,
-    given: GivenInputs | None = None,
-) -> Prepared:
-    """Prepare what ``stages`` need and ``given`` has not; what cannot be had is noted, so that other stages still run.
-
-    Raises:
-        MissingFrameworkError: weights must be made and a framework is absent.
-    """
-    work, stages = _Preparation(case, mode, folder, sides, data_path, given or GivenInputs()), list(stages)
-    work.prepare_weights(stages)
-    for stage in stages:
-        work.prepare(stage)
-    return Prepared(
-        train_data=work.train_data,
-        eval_data=work.eval_data,
-        digests=work.digests,
-        inputs=work.inputs,
-        weights=work.weights,
-        names={stage: work.names(stage) for stage in work.digests},
-        failures=work.failures,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -738,84 +648,79 @@ class GivenInputs:
     weights: Mapping[str, WeightFiles] = field(default_factory=dict)
 
 
-class _Preparation:
-    """Prepares stage by stage; what several need is made once."""
+def prepare(
+    case: Case,
+    mode: Mode,
+    stages: Sequence[str],
+    folder: Path,
+    sides: tuple[str, ...],
+    data_path: Path | None,
+    given: GivenInputs | None = None,
+) -> Prepared:
+    """Prepare what ``stages`` need and ``given`` has not; what cannot be had is noted, so that other stages still run.
 
-    def __init__(
-        self, case: Case, mode: Mode, folder: Path, sides: tuple[str, ...], data_path: Path | None, given: GivenInputs
-    ) -> None:
-        self.case, self.mode, self.folder = case, mode, folder
-        self.sides, self.data_path, self.given = sides, data_path, given
-        self.train_data, self.eval_data = data_roots(case, mode, data_path)
-        self.digests: dict[str, dict[str, str]] = {}
-        self.inputs: dict[str, Path] = {}
-        self.weights: dict[str, WeightFiles] = {}
-        self.failures: dict[str, str] = {}
-        self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError] = {}
-
-    def prepare_weights(self, stages: Sequence[str]) -> None:
-        """Prepare the weights that any of the stages uses."""
-        missing = [one for one in variants_with_weights(self.case, stages) if one.variant not in self.given.weights]
-        made = prepare_variants(missing, self.mode, data_path=self.data_path, sides=self.sides) if missing else []
-        given = {variant: self._with_own(variant, one) for variant, one in self.given.weights.items()}
-        known = {**given, **dict(zip((case.variant for case in missing), made, strict=True))}
-        for variant, weights in known.items():
-            self._made["weights", variant] = (weights.digest, weights) if isinstance(weights, WeightFiles) else weights
-
-    def _with_own(self, variant: str, given: WeightFiles) -> WeightFiles:
-        """Return given weights with the port's own file, if the case names one."""
-        case = self.case.for_stage(variant) if variant else self.case
-        if case.weights.paddle is None:
-            return given
-        _identity(case, "paddle")
-        return replace(given, paths={**given.paths, "paddle": case.weights.paddle}, sha256={})
-
-    def prepare(self, stage: str) -> None:
-        case, digests, reasons = self.case.for_stage(stage), {}, []
+    Raises:
+        MissingFrameworkError: weights must be made and a framework is absent.
+    """
+    given = given or GivenInputs()
+    train_data, eval_data = data_roots(case, mode, data_path)
+    prepared = Prepared(train_data=train_data, eval_data=eval_data)
+    weights: dict[str, WeightFiles | InputError | UsersError] = {**given.weights}
+    for variant, own in given.weights.items():
+        seen = case.for_stage(variant) if variant else case
+        if seen.weights.paddle is not None:  # the port's own file
+            _identity(seen, "paddle")
+            weights[variant] = replace(own, paths={**own.paths, "paddle": seen.weights.paddle}, sha256={})
+    missing = [seen for seen in variants_with_weights(case, stages) if seen.variant not in given.weights]
+    made = prepare_variants(missing, mode, data_path=data_path, sides=sides) if missing else []
+    weights |= zip((seen.variant for seen in missing), made, strict=True)
+    fakes: dict[str, tuple[str, Path]] = {}
+    data: dict[str, str | InputError] = {}
+    for stage in stages:
+        seen, digests, reasons = case.for_stage(stage), dict[str, str](), list[str]()
+        own_weights = weights.get(seen.variant)
         for name in INFO[stage].uses:
-            key = (name, case.variant if name in ("fake", "weights", "settings") else "")
-            if key not in self._made:
-                try:
-                    self._made[key] = self._make(name, case)
-                except (InputError, UsersError) as error:
-                    self._made[key] = error
-            made = self._made[key]
-            if isinstance(made, InputError | UsersError):
-                reasons.append(str(made))
-                continue
-            digests[name] = made[0]
-            if isinstance(made[1], Path):
-                self.inputs[stage] = made[1]
-            elif made[1] is not None:
-                self.weights[stage] = made[1]
-        self.digests[stage] = digests
+            if name == "settings":
+                digests[name] = settings_digest(seen, mode)
+            elif name == "weights" and isinstance(own_weights, WeightFiles):
+                digests[name], prepared.weights[stage] = own_weights.digest, own_weights
+            elif name == "weights":
+                reasons.append(str(own_weights))
+            elif name == "fake":
+                if seen.variant not in fakes:
+                    fakes[seen.variant] = _fake(seen, folder, given)
+                digests[name], prepared.inputs[stage] = fakes[seen.variant]
+            else:
+                if name not in data:
+                    data[name] = _known_data(train_data if name == "train_data" else eval_data, case.data.set)
+                reason = data[name]
+                if isinstance(reason, str):
+                    digests[name] = reason
+                else:
+                    reasons.append(str(reason))
+        prepared.digests[stage] = digests
+        if isinstance(own_weights, WeightFiles):  # what converting weights found, even if the stage uses none
+            prepared.names[stage] = own_weights.names
         if reasons:
-            self.failures[stage] = "\n".join(dict.fromkeys(reasons))
+            prepared.failures[stage] = "\n".join(dict.fromkeys(reasons))
+    return prepared
 
-    def names(self, stage: str) -> Mapping[str, str]:
-        """Return the names that converting weights found for the model of ``stage``, even if it uses no weights."""
-        made = self._made.get(("weights", self.case.for_stage(stage).variant))
-        return made[1].names if isinstance(made, tuple) and isinstance(made[1], WeightFiles) else {}
 
-    def _make(self, name: str, case: Case) -> tuple[str, Path | WeightFiles | None]:
-        """Return the digest of what a stage uses, with the file or files where there are some."""
-        if name == "settings":
-            return settings_digest(case, self.mode), None
-        if name == "fake" and case.variant in self.given.inputs:
-            known = self.given.inputs[case.variant]
-            return arrays_digest(load_record(known).arrays), known
-        if name == "fake":
-            arrays = fake_arrays(case)
-            path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
-            save_record(path, arrays)
-            return arrays_digest(flatten(arrays)), path
-        folder = self.train_data if name == "train_data" else self.eval_data
-        try:
-            return data_digest(folder, case.data.set), None
-        except DataError as error:
-            if not folder.exists():
-                raise DataError("no such data folder", file=folder, hint=WHERE) from error
-            raise
+def _fake(case: Case, folder: Path, given: GivenInputs) -> tuple[str, Path]:
+    """Return digest and dump of the fake inputs."""
+    if path := given.inputs.get(case.variant):
+        return arrays_digest(load_record(path).arrays), path
+    arrays = fake_arrays(case)
+    path = folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
+    save_record(path, arrays)
+    return arrays_digest(flatten(arrays)), path
+
+
+def _known_data(folder: Path, data_set: str) -> str | DataError:
+    try:
+        return data_digest(folder, data_set)
+    except DataError as error:
+        return error if folder.exists() else DataError("no such data folder", file=folder, hint=WHERE)
 
 
 def fake_arrays(case: Case) -> dict[str, Nested]:

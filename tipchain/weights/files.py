@@ -323,17 +323,21 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
 
 def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
-    return _misfits(state, torch_model.state_dict(), "the torch model", lambda one: str(one.dtype))
+    return misfits(state, torch_model.state_dict(), "the torch model", lambda tensor: str(tensor.dtype))
 
 
-def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
-    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
-    return _misfits(state, wanted, "the model", _paddle_dtype)
+def _paddle_dtype(tensor: Tensor) -> str:
+    name = str(tensor.dtype).rpartition(".")[2]
+    return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
 
 
-def _misfits(
-    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str, dtype_of: Callable[[Tensor], str]
+def misfits(
+    state: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    whose: str = "the model",
+    dtype_of: Callable[[Tensor], str] = _paddle_dtype,
 ) -> list[str]:
+    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict or another's."""
     differences = [f"missing: {name} {list(one.shape)}" for name, one in wanted.items() if name not in state]
     for name, one in state.items():
         if name not in wanted:
@@ -523,11 +527,6 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
         raise WeightsError("does not fit the model", file=path, found="".join(f"\n    {one}" for one in problems))
     for name, tensor in wanted.items():
         tensor.set_value(state[name])
-
-
-def _paddle_dtype(tensor: Tensor) -> str:
-    name = str(tensor.dtype).rpartition(".")[2]
-    return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
 
 
 def view_of(tensor: Tensor) -> Array:

@@ -451,7 +451,15 @@ class _Matching:
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
-        refuse(_unsupported(paddle))
+        refuse(
+            [
+                f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
+                "and how torch would store it is not known"
+                for layer in paddle
+                if layer.kind.startswith(UNSUPPORTED)
+                for slot in layer.slots
+            ]
+        )
         first: dict[int, str] = {}
         ties = {
             name: first.setdefault(id(tensor), name)
@@ -492,7 +500,7 @@ class _Matching:
         constant = [
             leaf
             for leaf in structure.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or does_nothing(port[leaf][1])
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(port[leaf][1])
         ]
         self.kept += [_own_name(*port[leaf]) for leaf in constant]
         structure.missing = [leaf for leaf in structure.missing if leaf not in constant]
@@ -673,16 +681,6 @@ def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model
     return found
 
 
-def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
-    return [
-        f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
-        "and how torch would store it is not known"
-        for layer in paddle
-        if layer.kind.startswith(UNSUPPORTED)
-        for slot in layer.slots
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class _Named:
     """The tensors that names alone put together.
@@ -726,8 +724,7 @@ class _Named:
         return cls(slots, tied, left, tuple(slot for _, slot in free if slot.fixed))
 
 
-def does_nothing(slot: TensorSlot) -> bool:
-    """Tell whether a tensor is an untrained factor 1 or bias 0, absent in torch."""
+def _is_neutral(slot: TensorSlot) -> bool:
     neutral = {"weight": 1.0, "scale": 1.0, "bias": 0.0}.get(slot.leaf)
     return neutral is not None and all(
         part.tensor.stop_gradient and bool((np.asarray(part.tensor.numpy()) == neutral).all()) for part in slot.parts

@@ -236,7 +236,7 @@ def torch_layers(model: object) -> list[LayerTensors]:
 def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     stored = storage_of(module, "torch") or OWN
     tensors = dict(_torch_tensors(module))
-    from torch.nn.parameter import is_lazy
+    from torch.nn.parameter import Parameter, is_lazy
 
     for leaf, (_, tensor) in tensors.items():
         if is_lazy(tensor):
@@ -250,8 +250,8 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     if stored.kind == "MultiheadAttention":  # its out_proj is one of its tensors
         tensors.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
     if hasattr(module, "parametrizations"):
-        parametrized = _all_tensors(inside.pop("parametrizations"))
-        tensors.update((f"parametrizations.{leaf}", tensor) for leaf, tensor in parametrized)
+        for leaf, tensor in inside.pop("parametrizations").state_dict(keep_vars=True).items():
+            tensors[f"parametrizations.{leaf}"] = "parameter" if isinstance(tensor, Parameter) else "buffer", tensor
     slots = tuple(
         TensorSlot(
             name=join(path, leaf),
@@ -280,13 +280,6 @@ def _own_tensors(layer: Model, hidden: Container[str]) -> Iterator[tuple[str, tu
 
 def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
     return _own_tensors(module, module._non_persistent_buffers_set)  # noqa: SLF001
-
-
-def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
-    for leaf, found in _torch_tensors(module):
-        yield join(path, leaf), found
-    for name, child in module._modules.items():  # noqa: SLF001
-        yield from _all_tensors(child, join(path, name))
 
 
 # The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.

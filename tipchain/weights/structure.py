@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -534,8 +534,11 @@ class _Scope:
                 return "they are declared in another order than they are numbered"
         known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
         for nodes, places in ((torch, known), (paddle, [(image, place) for place, image in known])):
-            if any(_is_between(node.start, places) for node in nodes):
-                return "the two models declare their layers in different orders around them"
+            for node in nodes:  # does it lie between two that the other side has exchanged?
+                before = [image for place, image in places if place < node.start]
+                after = [image for place, image in places if place >= node.start]
+                if before and after and max(before) > min(after):
+                    return "the two models declare their layers in different orders around them"
         return ""
 
     def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
@@ -580,15 +583,6 @@ class _Scope:
                 del self.decided[one]
                 self.taken.discard(other)
                 self._doubt([one], [other], reason)
-
-
-def _is_between(start: int, known: Iterable[tuple[int, int]]) -> bool:
-    """Tell whether a place lies between two that the other side has exchanged."""
-    before: list[int] = []
-    after: list[int] = []
-    for place, image in known:
-        (before if place < start else after).append(image)
-    return bool(before) and bool(after) and max(before) > min(after)
 
 
 # Words in names
@@ -659,22 +653,17 @@ def _telling(
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
-    """Return how many words two names have in common; a short form counts half."""
+    """Return how many words two names have in common; a short form (``attn`` of ``attention``) counts half."""
     equal = words & port_words
     rest, port_rest = (list((side - equal).elements()) for side in (words, port_words))
     short = 0
     for word in rest:
-        partner = next((other for other in port_rest if _is_short_form(word, other)), None)
-        if partner is not None:
-            port_rest.remove(partner)
-            short += 1
+        for other in port_rest:
+            abbreviation, whole = sorted((word, other), key=len)
+            letters = iter(whole)
+            alone = len(abbreviation) == 1 and abbreviation not in LETTERS
+            if not alone and abbreviation[0] == whole[0] and all(letter in letters for letter in abbreviation):
+                port_rest.remove(other)
+                short += 1
+                break
     return equal.total() + short / 2
-
-
-def _is_short_form(one: str, other: str) -> bool:
-    """Tell whether one word abbreviates the other: ``attn``, ``attention``."""
-    short, long = sorted((one, other), key=len)
-    if len(short) == 1 and short not in LETTERS:
-        return False
-    letters = iter(long)
-    return short[0] == long[0] and all(letter in letters for letter in short)

@@ -53,8 +53,9 @@ def record(bench: Bench) -> Recording:
         del model, criterion  # before there is another
     assert tensors is not None
     if bench.framework.name == "torch" and bench.noise:
-        for name, value in record_noise(bench, tensors).items():
-            tensors[name] = value
+        for mode in modes:
+            for name, value in _gradient_noise(bench, mode, _prefix(bench, mode), tensors).items():
+                tensors[name] = value
     details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
     return Recording(arrays=arrays, tensors=tensors, details=details)
 
@@ -115,8 +116,11 @@ def _iterate(
         tensors[f"{prefix}parameter/{name}"] = value
     for name, value in framework.buffers(model, names):
         tensors[f"{prefix}buffer/{name}"] = value
-    for name, value in _update_rms(bench, model, parameters) if moves else ():
-        tensors[f"{prefix}update_rms/{name}"] = value
+    if moves:  # the root mean square of each update
+        bench.restore(model)
+        for name, before in framework.parameters(model, names, shared=True):
+            squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
+            tensors[f"{prefix}update_rms/{name}"] = np.array(np.sqrt(squares / max(before.size, 1)))
     return {**losses, **rates}
 
 
@@ -130,26 +134,11 @@ def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     return bench.framework.widened(model), checked_loss(criterion, name, build)
 
 
-def _update_rms(bench: Bench, model: Model, parameters: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """Yield the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
-    bench.restore(model)
-    for name, before in bench.framework.parameters(model, bench.case.weights.names, shared=True):
-        squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
-        yield name, np.array(np.sqrt(squares / max(before.size, 1)))
-
-
-def record_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return by how much each first gradient in ``tensors`` moves at most where the weights start a little apart, in each mode.
+def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return by how much each first gradient in ``tensors`` moves at most where the weights start a little apart.
 
     A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
     """
-    noise: dict[str, Array] = {}
-    for mode in bench.case.backward.modes:
-        noise |= _gradient_noise(bench, mode, _prefix(bench, mode), tensors)
-    return noise
-
-
-def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
     from tipchain.frameworks.torch_ import perturb
 
     framework, names = bench.framework, bench.case.weights.names
@@ -182,26 +171,19 @@ def _surroundings(bench: Bench) -> Iterator[None]:
 
 def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
-    for images, label in _batches(bench, log):
-        if bench.case.backward.dtype == DOUBLE:
-            yield [bench.framework.widened(image) for image in images], bench.framework.widened(label)
-        else:
-            yield images, label
-
-
-def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[object], object]]:
-    settings = bench.case.backward
+    settings, size = bench.case.backward, bench.case.train.batch_size
+    widened = bench.framework.widened if settings.dtype == DOUBLE else lambda tensor: tensor
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
-            yield bench.fake_inputs(), bench.fake_label()
+            yield list(map(widened, bench.fake_inputs())), widened(bench.fake_label())
         return
-    dataset, size = bench.steady_dataset()[0], bench.case.train.batch_size
+    dataset = bench.steady_dataset()[0]
     starts = range(0, settings.iterations * size, size)
     wanted = [[(start + number) % len(dataset) for number in range(size)] for start in starts]
     for image, label, files in bench.framework.batches(dataset, wanted):
         if log is not None:
             log.add(files, bench.framework.array(label))
-        yield [image], label
+        yield [widened(image)], widened(label)
 
 
 def _differences(left: Array, right: Array) -> Iterator[Array]:
@@ -227,34 +209,32 @@ T = TypeVar("T")
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
-    judged = Judged(verdicts=())
+    judged, records = Judged(), (dumps.reference, dumps.port)
     with ExitStack() as stack:
-        wrong, tensors = "", None
+        tensors, paths = None, tensor_paths(dumps)
+        missing = ", ".join(str(path) for path in paths if not path.is_file())
+        wrong = f"no such file: {missing}; gradients were not compared"
         try:
-            tensors = _open(dumps, stack)
+            if not missing:
+                left, right = (stack.enter_context(TensorFile(path)) for path in paths)
+                tensors = left, right
         except RecordError as error:
             wrong = str(error)
-        for prefix in _prefixes(dumps, tensors):
-            judged += _named(_judge_mode(dumps, rules, tensors, prefix), prefix)
+        keys = [key for names in (*(record.arrays for record in records), *(tensors or ())) for key in names]
+        for prefix in ("", *(mode for mode in PREFIXES if any(key.startswith(mode) for key in keys))):
+            reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in records)
+            # A rule that names the mode goes before one that names none.
+            own = rules.own.get(STAGE, {})
+            own = {**(_Part(own, prefix) if prefix else {}), **_Part(own, ""), **(_Part(own, prefix) if prefix else {})}
+            of_mode = replace(rules, own={**rules.own, STAGE: own})
+            part = judging.judge_arrays(replace(dumps, reference=reference, port=port), of_mode)
+            if tensors is not None:
+                part += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), of_mode)
+            begin = f"{prefix[:-1]} mode: " if prefix else ""
+            judged += replace(part.below(prefix), notes=[begin + note for note in part.notes])
     if tensors is None:
-        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", wrong)
-        judged += Judged(verdicts=(verdict,))
+        judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", wrong)])
     return judged + judge_batches(dumps)
-
-
-def _open(dumps: Dumps, stack: ExitStack) -> tuple[TensorFile, TensorFile]:
-    paths = tensor_paths(dumps)
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        raise RecordError(f"no such file: {', '.join(map(str, missing))}; gradients were not compared")
-    left, right = (stack.enter_context(TensorFile(path)) for path in paths)
-    return left, right
-
-
-def _prefixes(dumps: Dumps, tensors: tuple[TensorFile, TensorFile] | None) -> list[str]:
-    """Return what the keys of each mode begin with that either side recorded."""
-    keys = [key for names in (dumps.reference.arrays, dumps.port.arrays, *(tensors or ())) for key in names]
-    return ["", *(one for one in PREFIXES if any(key.startswith(one) for key in keys))]
 
 
 class _Part(NamedTensors[T]):
@@ -272,35 +252,6 @@ class _Part(NamedTensors[T]):
         return self._values[self._prefix + name]
 
 
-def _judge_mode(dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFile] | None, prefix: str) -> Judged:
-    """Judge one mode; its subjects come without the prefix."""
-    reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in (dumps.reference, dumps.port))
-    # A rule that names the mode goes before one that names none.
-    own = rules.own.get(STAGE, {})
-    named = {**(_Part(own, prefix) if prefix else {})}
-    own = {**named, **{key: value for key, value in _Part(own, "").items() if key not in named}}
-    rules = replace(rules, own={**rules.own, STAGE: own})
-    judged = judging.judge_arrays(replace(dumps, reference=reference, port=port), rules)
-    if tensors is not None:
-        judged += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), rules)
-    return judged
-
-
-def _named(judged: Judged, prefix: str) -> Judged:
-    """Put the prefix of a mode into the subjects, and its name into the notes."""
-    if not prefix:
-        return judged
-
-    def name(subject: str) -> str:
-        return f"{STAGE}/{prefix}{subject.removeprefix(f'{STAGE}/')}"
-
-    return Judged(
-        verdicts=tuple(replace(verdict, subject=name(verdict.subject)) for verdict in judged.verdicts),
-        tolerances={name(subject): tolerance for subject, tolerance in judged.tolerances.items()},
-        notes=tuple(f"{prefix[:-1]} mode: {note}" for note in judged.notes),
-    )
-
-
 def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
     """Compare gradients, parameters and buffers."""
     verdicts: list[Verdict] = []
@@ -310,24 +261,26 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
     for group in ("gradient", "parameter", "buffer"):
         base = rules.group(group)
         names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
-        verdicts += judging.one_sided(STAGE, dict.fromkeys(names), dict.fromkeys(theirs))
+        verdicts += judging.one_sided(dict.fromkeys(names), dict.fromkeys(theirs))
         scale, zeros = _scale(left, group, names)
         noise_scale = scale if group == "gradient" else noise_scale
         for name in names:
             if name not in right:
                 continue
             strict = tensor_bound(group, base, scale, left[name])
-            noise = _noise(left, name, noise_scale)
+            # By which share of the largest RMS rounding moves a gradient, and with it its parameter.
+            noise = left.get(f"gradient_noise/{name.partition('/')[2]}", 0.0)
+            noise = float(noise) / noise_scale if noise_scale > 0 and isfinite(noise) else 0.0
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
                 verdict, bound = without_lost(verdict, left, right, name, bound, scale)
-            tolerances[f"backward/{name}"] = bound
+            tolerances[name] = bound
             verdicts.append(verdict)
         if names and group != "buffer" and not scale > 0:
             what = "gradients are" if group == "gradient" else "parameters stay as they were: all updates are"
             reason = f"all {what} zero or NaN in the reference, so the comparison proves nothing"
-            verdicts.append(Verdict(Outcome.ERROR, f"backward/{group}", reason))
-        rounded = [name for name in names if (known := tolerances.get(f"{STAGE}/{name}")) and known.reason == ROUNDING]
+            verdicts.append(Verdict(Outcome.ERROR, group, reason))
+        rounded = [name for name in names if (known := tolerances.get(name)) and known.reason == ROUNDING]
         if rounded:
             notes.append(
                 f"judged by torch's own rounding, {len(rounded)} {group}s: {', '.join(name.partition('/')[2] for name in rounded)}"
@@ -335,8 +288,8 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
         if zeros and scale > 0:
             notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
     if not verdicts:
-        verdicts.append(Verdict(Outcome.ERROR, "backward/tensors", "no gradients were recorded"))
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
+        verdicts.append(Verdict(Outcome.ERROR, "tensors", "no gradients were recorded"))
+    return Judged(verdicts=verdicts, tolerances=tolerances, notes=notes)
 
 
 def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
@@ -347,21 +300,13 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     if group == "buffer":
         return 0.0, []
     kind = "update_rms" if group == "parameter" else group
-    rms = {name: _rms(left[f"{kind}/{name.partition('/')[2]}"]) for name in names}
+    tensors = {name: np.asarray(left[f"{kind}/{name.partition('/')[2]}"]).ravel() for name in names}
+    rms = {name: float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1))) for name, flat in tensors.items()}
     # What is NaN or infinite fails by itself; it measures nothing.
     scale = max(filter(isfinite, rms.values()), default=0.0)
     if group == "parameter":
         return scale, []
     return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
-
-
-def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
-    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter."""
-    key = f"gradient_noise/{name.partition('/')[2]}"
-    if key not in left or not scale > 0:
-        return 0.0
-    found = float(left[key]) / scale
-    return found if isfinite(found) else 0.0
 
 
 def _judge_tensor(
@@ -379,7 +324,6 @@ def _judge_tensor(
         scale: the model's largest RMS, 0 for none.
     """
     (verdict,) = compare({name: expected}, {name: actual}, strict)
-    verdict = replace(verdict, subject=f"{STAGE}/{name}")
     if verdict.outcome is not Outcome.FAIL or base.rtol is None or verdict.diff is None or not scale:
         return verdict, strict
     share = f"{verdict.diff.max_abs / scale:.2g} of the model's largest RMS, allowed {base.rtol:.2g}"
@@ -425,8 +369,3 @@ def without_lost(
     )
     bound = Tolerance(method="max", threshold=NOISE_FACTOR * scale, reason=ROUNDING)
     return replace(verdict, outcome=Outcome.SKIP, reason=reason + advice, share=None), bound
-
-
-def _rms(array: object) -> float:
-    flat = np.asarray(array).ravel()
-    return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 
@@ -75,25 +76,20 @@ def count_classes(output: Array, label: Array) -> tuple[Array, Array] | None:
         label: class numbers ``[n]``.
 
     Returns:
-        None where these are no such arrays, or a class number is none of the ``c``.
+        None where these are no such arrays of at least two classes, or a class number is none of the ``c``.
     """
-    if not is_classification(output, label):
+    if (
+        output.ndim != 2
+        or output.dtype.kind != "f"
+        or output.shape[1] < 2
+        or label.shape != output.shape[:1]
+        or label.dtype.kind not in "iu"
+        or not ((label >= 0) & (label < output.shape[1])).all()
+    ):
         return None
     classes = output.shape[1]
     right = label[output.argmax(axis=1) == label]
     return np.bincount(right, minlength=classes), np.bincount(label, minlength=classes)
-
-
-def is_classification(output: Array, label: Array) -> bool:
-    """Tell whether these are logits ``[n, c]`` of at least two classes with one class number for each sample."""
-    return (
-        output.ndim == 2
-        and output.dtype.kind == "f"
-        and output.shape[1] > 1
-        and label.shape == output.shape[:1]
-        and label.dtype.kind in "iu"
-        and bool(((label >= 0) & (label < output.shape[1])).all())
-    )
 
 
 def _numbers(found: object, metric: Metric) -> dict[str, float]:
@@ -101,14 +97,14 @@ def _numbers(found: object, metric: Metric) -> dict[str, float]:
         raise UsersError(
             f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
         )
-    return {str(key): _number(str(key), value, metric) for key, value in found.items()}
-
-
-def _number(key: str, value: SupportsFloat, metric: Metric) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise UsersError(f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}") from error
+    numbers = {}
+    for key, value in found.items():
+        try:
+            numbers[str(key)] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:  # noqa: PERF203  (it ends the loop)
+            message = f"{placed(metric)}: the metric's {str(key)!r} is no single number: {value!r:.80}"
+            raise UsersError(message) from error
+    return numbers
 
 
 def count_nan(framework: Framework, outputs: Iterable[object]) -> int:
@@ -234,13 +230,6 @@ class Bench:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
 
-    def inputs_of_other_shapes(self) -> dict[str, list[object]]:
-        """Return the model's fake inputs of every shape but the first, as tensors, by a suffix such as ``@1x3x9x9``."""
-        sets: dict[str, list[object]] = {}
-        for path, array in self.other_inputs.items():
-            sets.setdefault(path.rpartition("/")[0], []).append(self.framework.tensor(array))
-        return sets
-
     def fake_label(self) -> object:
         """Return the fake label as a tensor."""
         return self.framework.tensor(self.inputs["label"])
@@ -281,24 +270,24 @@ class Bench:
         for (first, label, _), (again, _, _) in pairs:
             image, other = self.framework.array(first), self.framework.array(again)
             if not np.array_equal(image, other, equal_nan=True):
-                return self._typed(self.dataset("val"), (image.dtype, self.framework.array(label).dtype)), True
+                evaluation, dtypes = self.dataset("val"), (image.dtype, self.framework.array(label).dtype)
+                return like(evaluation, partial(self._read_typed, evaluation, dtypes)), True
         return dataset, False
 
-    def _typed(self, dataset: Dataset, dtypes: Sequence[np.dtype[Any]]) -> Dataset:
-        """Return a data set like ``dataset`` with images and labels of other types; it is of a subclass of its type."""
+    def _read_typed(self, dataset: Dataset, dtypes: Sequence[np.dtype[Any]], index: int) -> tuple[object, ...]:
+        *parts, file = dataset[index]
+        arrays = [self.framework.array(part) if self.framework.is_tensor(part) else np.asarray(part) for part in parts]
+        of_types = zip(parts, arrays, dtypes, strict=True)
+        return *(part if array.dtype == dtype else array.astype(dtype) for part, array, dtype in of_types), file
 
-        def read_item(_: object, index: int) -> tuple[object, ...]:
-            *parts, file = dataset[index]
-            return *(self._cast(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)), file
 
-        typed = copy.copy(dataset)
-        kind = type(dataset)
-        typed.__class__ = type(kind.__name__, (kind,), {"__getitem__": read_item, "__getitems__": None})
-        return typed
-
-    def _cast(self, value: Nested, dtype: np.dtype[Any]) -> Nested:
-        array = self.framework.array(value) if self.framework.is_tensor(value) else np.asarray(value)
-        return value if array.dtype == dtype else array.astype(dtype)
+def like(dataset: Dataset, read: Callable[[int], tuple[object, ...]]) -> Dataset:
+    """Return a data set like ``dataset``, of a subclass of its type, whose samples ``read`` gives."""
+    kind, copied = type(dataset), copy.copy(dataset)
+    # torch asks for __getitems__ first, where a data set has one.
+    items = {"__getitem__": lambda _, index: read(index), "__getitems__": None}
+    copied.__class__ = type(kind.__name__, (kind,), items)
+    return copied
 
 
 def in_order(length: int, size: int) -> list[list[int]]:
@@ -395,9 +384,3 @@ def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
             samples=len(dataset),
             nan=count_nan(framework, outputs),
         )
-
-
-def evaluate(bench: Bench, model: object) -> tuple[dict[str, Array], dict[str, int]]:
-    """Return the metrics over the whole evaluation set, with the numbers of samples and of NaN among the outputs."""
-    found = run_evaluation(bench, model)
-    return found.metrics, {"samples": found.samples, "nan": found.nan}

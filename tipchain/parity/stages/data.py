@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks import Framework
 from tipchain.numbers.dumps import Record
-from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, in_order
@@ -27,33 +27,6 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 RAW = "raw"
 """The name of what ``load`` gives."""
 Step = tuple[str, Callable[[Nested], Nested]]
-
-
-def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, object]]:
-    """Return ``transform_<sample>/<name>`` for the first samples, and facts for judging.
-
-    Args:
-        bench: the side.
-        images: what the data set gives for these samples, in order; the last transform must give the same.
-
-    Raises:
-        UsageError: the builder gives something else, or a transform gives no array of numbers.
-    """
-    builder = bench.optional_builder("transforms")
-    if builder is None:
-        return {}, {}
-    load, steps = _checked(builder(bench.eval_data, "val", **bench.case.data.args))
-    arrays: dict[str, Array] = {}
-    gap = ""
-    for number, image in enumerate(images):
-        value = load(number)
-        arrays[f"transform_{number}/{RAW}"] = _as_array(bench.framework, value, RAW)
-        for name, step in steps:
-            value = step(value)
-            arrays[f"transform_{number}/{name}"] = _as_array(bench.framework, value, name)
-        last = arrays[f"transform_{number}/{steps[-1][0]}"]
-        gap = gap or _gap(number, image, last)
-    return arrays, {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
 
 
 def _checked(found: object) -> tuple[Callable[[int], object], list[Step]]:
@@ -110,45 +83,54 @@ def record(bench: Bench) -> Recording:
         arrays[f"label_{number}"] = bench.framework.array(label)
         files.extend(names)
         first.extend(images[: settings.transform_samples - len(first)])
-    traced, facts = trace_transforms(bench, first)
-    details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices), **facts}
-    return Recording(arrays={**arrays, **traced}, details=details)
+    details = {"files": files, "batches_kept": len(kept), "batches_in_all": len(indices)}
+    if (builder := bench.optional_builder("transforms")) is None:
+        return Recording(arrays=arrays, details=details)
+    load, steps = _checked(builder(bench.eval_data, "val", **settings.args))
+    gap = ""
+    for number, image in enumerate(first):
+        value = load(number)
+        arrays[f"transform_{number}/{RAW}"] = last = _as_array(bench.framework, value, RAW)
+        for name, step in steps:
+            value = step(value)
+            arrays[f"transform_{number}/{name}"] = last = _as_array(bench.framework, value, name)
+        gap = gap or _gap(number, image, last)  # the last transform must give what the data set gives
+    facts = {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
+    return Recording(arrays=arrays, details={**details, **facts})
 
 
 # Judge what each named transform makes of the first samples: the first that differs is named, and in what.
 
 
 def judge_transforms(dumps: Dumps, rules: Rules) -> list[Verdict]:
-    """Return one verdict about all named transforms, or none where neither side names any."""
-    subject = f"{dumps.stage}/transforms"
-    names = [_names(facts) for facts in (details(dumps.reference), details(dumps.port))]
-    if names == [None, None]:
-        return []
-    if None in names:
-        side = "port" if names[0] is None else "reference"
-        return [Verdict(Outcome.ERROR, subject, f"only the {side} names a builder `transforms`: nothing to compare")]
+    """Judge all named transforms together, or nothing where neither side names any."""
+    expected, actual = (_texts(record, "transforms") for record in (dumps.reference, dumps.port))
+    if expected is None or actual is None:
+        side = "port" if expected is None else "reference"
+        reason = f"only the {side} names a builder `transforms`: nothing to compare"
+        return [] if expected is actual else [Verdict(Outcome.ERROR, "transforms", reason)]
     for side, record in (("reference", dumps.reference), ("port", dumps.port)):
         gap = details(record).get("transforms_gap")
         if gap:
             reason = f"the {side}'s named transforms do not give what its data set gives: {gap}"
-            return [Verdict(Outcome.ERROR, subject, reason)]
-    expected, actual = (list(one or []) for one in names)
+            return [Verdict(Outcome.ERROR, "transforms", reason)]
     said = next(_differing(dumps, rules, expected), "")
     if not said and expected != actual:
         said = f"the sides name different transforms: {', '.join(expected)} expected, {', '.join(actual)} actual"
     if said:
-        return [Verdict(Outcome.FAIL, subject, said)]
-    return [Verdict(Outcome.PASS, subject, f"equal after each: {', '.join(expected)}")]
+        return [Verdict(Outcome.FAIL, "transforms", said)]
+    return [Verdict(Outcome.PASS, "transforms", f"equal after each: {', '.join(expected)}")]
 
 
-def _names(facts: Mapping[str, object]) -> Sequence[str] | None:
-    found = facts.get("transforms")
-    return [str(name) for name in found] if isinstance(found, list) else None
+def _texts(record: Record, fact: str) -> list[str] | None:
+    """Return names that a side left beside its dump, or None where it left none."""
+    names = details(record).get(fact)
+    return [str(name) for name in names] if isinstance(names, list) else None
 
 
 def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str]:
     """Yield what differs, sample by sample and transform by transform."""
-    files = details(dumps.reference).get("files")
+    files = _texts(dumps.reference, "files") or []
     arrays = [
         {k: v for k, v in record.arrays.items() if k.startswith("transform_")}
         for record in (dumps.reference, dumps.port)
@@ -157,7 +139,7 @@ def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str
     samples = list(dict.fromkeys(key.partition("/")[0] for key in arrays[0]))
     for sample in samples:
         number = int(sample.removeprefix("transform_"))
-        file = f" ({files[number]})" if isinstance(files, list) and number < len(files) else ""
+        file = f" ({files[number]})" if number < len(files) else ""
         before = ""
         for name in names:
             key = f"{sample}/{name}"
@@ -203,8 +185,7 @@ class DumpedSample:
 
 def samples_of(record: Record) -> list[DumpedSample]:
     """Return the samples of a dump of batches, in order."""
-    found = details(record).get("files")
-    files = [str(name) for name in found] if isinstance(found, list) else []
+    files = _texts(record, "files") or []
     samples: list[DumpedSample] = []
     for number in range(len(record.arrays)):
         key = f"dataloader_{number}"
@@ -219,74 +200,48 @@ def samples_of(record: Record) -> list[DumpedSample]:
 
 
 def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
-    """Return one verdict about all samples, or none where a dump holds no batches.
+    """Judge all samples together, or nothing where a dump holds no batches.
 
     A sample's image is allowed what its batch is, alone; dtypes must be equal, labels exactly so.
     """
-    subject = f"{dumps.stage}/samples"
     left, right = samples_of(dumps.reference), samples_of(dumps.port)
     if not left or not right:
         return []
     tolerances = rules.for_arrays(dumps.stage, dumps.reference.arrays)
     for number, (expected, actual) in enumerate(zip(left, right, strict=False)):
-        # In which of file, label and image two samples differ.
-        tolerance = tolerances[expected.key]
-        differing = set()
-        if expected.file != actual.file:
-            differing.add("file")
-        if not _same_label(expected.label, actual.label):
-            differing.add("label")
-        if expected.image.dtype != actual.image.dtype or not _close(expected.image, actual.image, tolerance):
-            differing.add("image")
-        if differing:
-            said = "; ".join(_explain(number, left, right, differing, tolerance))
-            return [Verdict(Outcome.FAIL, subject, f"first at {_place(number, expected)}: {said}")]
+        (verdict,) = compare({"sample": expected.image}, {"sample": actual.image}, tolerances[expected.key])
+        alike = expected.image.dtype == actual.image.dtype and verdict.outcome is Outcome.PASS
+        image = "" if alike else _apart(expected.image, actual.image, verdict)
+        # Another sample has another label and other pixels, too.
+        said = "; ".join(_explain(expected, actual, image)) and (
+            _order(number, left, right) or "; ".join(_explain(expected, actual, image))
+        )
+        if said:
+            return [Verdict(Outcome.FAIL, "samples", f"first at {_place(number, expected)}: {said}")]
     if len(left) != len(right):
         counts = f"{len(left)} expected, {len(right)} actual"
         reason = f"the first {min(len(left), len(right))} are equal, but there are {counts}"
-        return [Verdict(Outcome.FAIL, subject, reason)]
-    return [Verdict(Outcome.PASS, subject, f"{len(left)} samples equal in file, label, dtype, shape and values")]
+        return [Verdict(Outcome.FAIL, "samples", reason)]
+    return [Verdict(Outcome.PASS, "samples", f"{len(left)} samples equal in file, label, dtype, shape and values")]
 
 
-def label_notes(dumps: Dumps) -> Iterator[str]:
-    """Remark labels of different integer types, which are equal all the same."""
-    pair = [record.arrays.get("label_0") for record in (dumps.reference, dumps.port)]
-    kinds = [array.dtype for array in pair if array is not None]
-    if len(kinds) == 2 and kinds[0] != kinds[1]:
-        yield f"labels are {kinds[0]} expected, {kinds[1]} actual"
-
-
-def _explain(
-    number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample], differing: set[str], tolerance: Tolerance
-) -> Iterator[str]:
-    """Yield what differs between the samples of one place."""
-    expected, actual = left[number], right[number]
-    order = _order(number, left, right)
-    if order:
-        yield order  # another sample has another label and other pixels
-        return
-    if "file" in differing:
+def _explain(expected: DumpedSample, actual: DumpedSample, image: str) -> Iterator[str]:
+    """Yield what differs between the samples of one place; of their images that is ``image``."""
+    if expected.file != actual.file:
         yield f"file: expected {expected.file}, actual {actual.file}"
-    if "label" in differing:
-        yield _label(expected.label, actual.label)
-    if "image" in differing:
-        (verdict,) = compare({"sample": expected.image}, {"sample": actual.image}, tolerance)
-        yield _apart(expected.image, actual.image, verdict)
+    one, other = expected.label, actual.label
+    if not np.array_equal(one, other):  # type: ignore[arg-type]
+        if one is None or other is None:
+            yield "label: one side has none"
+        else:
+            shapes = f": shapes {one.shape} and {other.shape}" if one.shape != other.shape else ""
+            yield f"label: expected {one.tolist()}, actual {other.tolist()}{shapes}"
+    if image:
+        yield image
 
 
 def _place(number: int, sample: DumpedSample) -> str:
     return f"sample {number} ({sample.file})" if sample.file else f"sample {number}"
-
-
-def _same_label(expected: Array | None, actual: Array | None) -> bool:
-    if expected is None or actual is None:
-        return expected is actual
-    return np.array_equal(expected, actual)
-
-
-def _close(expected: Array, actual: Array, tolerance: Tolerance) -> bool:
-    (verdict,) = compare({"sample": expected}, {"sample": actual}, tolerance)
-    return verdict.outcome is Outcome.PASS
 
 
 def _order(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSample]) -> str:
@@ -317,13 +272,6 @@ def _same(expected: Array, actual: Array) -> bool:
     return bool(np.abs(e - a).max(initial=0.0) <= 1e-4 * max(1e-6, float(np.abs(e).max(initial=0.0))))
 
 
-def _label(expected: Array | None, actual: Array | None) -> str:
-    if expected is None or actual is None:
-        return "label: one side has none"
-    said = f"label: expected {expected.tolist()}, actual {actual.tolist()}"
-    return said if expected.shape == actual.shape else f"{said}: shapes {expected.shape} and {actual.shape}"
-
-
 # Judge evaluation data: the arrays, the samples one by one, the transforms, and the names of the files.
 
 
@@ -332,29 +280,25 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     verdicts = (*judge_samples(dumps, rules), *judge_transforms(dumps, rules), *judge_files(dumps))
     facts = details(dumps.reference)
     kept, total = facts.get("batches_kept"), facts.get("batches_in_all")
-    notes = (*([f"the first {kept} of {total} batches were compared"] if kept != total else []), *label_notes(dumps))
+    notes = [f"the first {kept} of {total} batches were compared"] if kept != total else []
+    kinds = [record.arrays["label_0"].dtype for record in (dumps.reference, dumps.port) if "label_0" in record.arrays]
+    if len(set(kinds)) > 1:  # integers of different widths, which are equal all the same
+        notes.append(f"labels are {kinds[0]} expected, {kinds[1]} actual")
     return judging.judge(dumps, rules) + Judged(verdicts=verdicts, notes=notes)
 
 
 def judge_files(dumps: Dumps) -> list[Verdict]:
     """Compare the file names that both loaders gave, in order."""
-    subject = f"{dumps.stage}/files"
-    left, right = _files(dumps.reference), _files(dumps.port)
+    left, right = (_texts(record, "files") for record in (dumps.reference, dumps.port))
     if left is None or right is None:
         return []
     if left == right:
-        return [Verdict(Outcome.PASS, subject, f"{len(left)} file names equal, in order")]
+        return [Verdict(Outcome.PASS, "files", f"{len(left)} file names equal, in order")]
     if sorted(left) == sorted(right):
         kind = "the same files in another order"
     else:
         kind = f"{len(set(left) ^ set(right))} files on one side only"
-    first = next(
-        (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), min(len(left), len(right))
-    )
-    shown = [names[first] if first < len(names) else "nothing" for names in (left, right)]
-    return [Verdict(Outcome.FAIL, subject, f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}")]
-
-
-def _files(record: Record) -> list[str] | None:
-    files = details(record).get("files")
-    return [str(name) for name in files] if isinstance(files, list) else None
+    pairs = zip_longest(left, right, fillvalue="nothing")
+    first, (expected, actual) = next((number, pair) for number, pair in enumerate(pairs) if pair[0] != pair[1])
+    reason = f"{kind}; first at sample {first}: expected {expected}, actual {actual}"
+    return [Verdict(Outcome.FAIL, "files", reason)]

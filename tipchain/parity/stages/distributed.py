@@ -14,10 +14,10 @@ import tempfile
 import time
 import traceback
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
+from dataclasses import replace
+from math import isfinite, nan
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -43,11 +43,12 @@ from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
 from tipchain.numbers.compare import largest
-from tipchain.numbers.dumps import load_record, save_record
+from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.inputs import users_files
+from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, NOISE_RUNS, without_lost
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
@@ -58,16 +59,10 @@ from tipchain.weights.files import view_of
 # Some training steps on one batch: the same code for one process and for each of several.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What some training steps gave, by step: losses before the update, and the rates of the updates."""
-
-    losses: tuple[float, ...]
-    rates: tuple[float, ...]
-
-
-def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> Steps:
+def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> tuple[list[float], list[float]]:
     """Train on ``batch`` for as many steps as the case's ``distributed`` says; the schedule moves on with each.
+
+    Return by step the losses before the update, and the rates of the updates.
 
     Args:
         bench: the case's Paddle side.
@@ -88,7 +83,7 @@ def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]
         trainer.step()
         trainer.step_schedule()
         losses.append(float(scalar(framework.array(loss))[0]))
-    return Steps(losses=tuple(losses), rates=tuple(rates))
+    return losses, rates
 
 
 def state(bench: Bench, model: object) -> dict[str, Array]:
@@ -109,7 +104,9 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
     return result
 
 
-def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapping[str, Array]) -> dict[str, Array]:
+def rounding(
+    bench: Bench, batch: Mapping[str, Array], losses: Sequence[float], after: Mapping[str, Array]
+) -> dict[str, Array]:
     """Return how far one process comes from what it gave, where its weights start a little apart.
 
     They are ``loss_noise`` ``[steps]`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
@@ -118,7 +115,7 @@ def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapp
     Args:
         bench: the case's Paddle side.
         batch: the global batch.
-        steps: what one process gave on it.
+        losses: what one process gave on it.
         after: the tensors at its end, as ``parameter/NAME`` and ``buffer/NAME``.
     """
     framework, names = bench.framework, bench.case.weights.names
@@ -140,9 +137,9 @@ def rounding(bench: Bench, batch: Mapping[str, Array], steps: Steps, after: Mapp
     for number in range(NOISE_RUNS):
         bench.nudge(model, number)
         found = gradients()
-        losses = np.abs(np.subtract(train(bench, model, model, batch).losses, steps.losses))
-        moved["losses"] = np.array(steps.losses)
-        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), losses)
+        apart = np.abs(np.subtract(train(bench, model, model, batch)[0], losses))
+        moved["losses"] = np.array(losses)
+        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), apart)
         found |= state(bench, model)
         for name, array in {**first, **after}.items():
             group, _, bare = name.partition("/")
@@ -180,74 +177,33 @@ PATIENCE_S = 5.0
 """Seconds that a process may take to listen, or to end by itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerJob:
-    """What the processes do together.
-
-    Attributes:
-        batch: dump of the global batch, inputs and label.
-        weights: weight file of the Paddle side.
-        device: ``cpu``, or ``gpu`` for a GPU of each process's own.
-        folder: where the reports go.
-        names: Paddle's name by torch's, as the conversion of the weights found them.
-    """
-
-    case: str
-    batch: str
-    weights: str
-    device: str
-    threads: int
-    folder: str
-    train_data: str
-    eval_data: str
-    reseed: int = 0
-    names: Mapping[str, str] = field(default_factory=dict)
-
-
-def report_path(folder: Path, rank: int) -> Path:
-    """Return where the process ``rank`` leaves its report."""
-    return folder / f"rank_{rank}.json"
-
-
-def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
+def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
     """Do this process's share of the work, and return its report."""
-    framework = load_framework("paddle")
-    case = load_case(job.case, job.reseed).for_stage(STAGE)
-    case = replace(case, weights=replace(case.weights, names=job.names))
+    framework, case = load_framework("paddle"), load_case(job.case, job.reseed)
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
     selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
     framework.configure(
         parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
     )
     paddle = framework.paddle  # type: ignore[union-attr]
-    if rank:
-        _await_listener(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
+    if rank:  # rank 0 listens first: Paddle tries a refused connection again only after three seconds
+        port, deadline = int(os.environ["PADDLE_MASTER"].rpartition(":")[2]), time.monotonic() + PATIENCE_S
+        while not listens(port) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
     paddle.distributed.init_parallel_env()
-    bench = Bench(
-        framework=framework,
-        case=case,
-        weights=Path(job.weights),
-        inputs={},
-        train_data=Path(job.train_data),
-        eval_data=Path(job.eval_data),
-        epochs=1,
-        folder=Path(job.folder),
-    )
+    bench = open_bench(job, case, framework, {}, STAGE)
     settings = case.distributed
-    model = bench.model(training=settings.training) if rank == 0 else _untouched(bench, settings.training)
+    if rank:  # initial values of its own
+        model = framework.build(bench.builder("model"), bench.case.model_args)
+        framework.set_training(model, settings.training)
+    else:
+        model = bench.model(training=settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
     start = digests(model)
-    steps = train(bench, model, network, share(load_record(Path(job.batch)).arrays, rank, processes))
+    losses, rates = train(bench, model, network, share(bench.inputs, rank, processes))
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
-    return {**asdict(steps), "start": start, "end": digests(model)}
-
-
-def _await_listener(port: int) -> None:
-    """Wait until rank 0 listens: Paddle tries a refused connection again only after three seconds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not listens(port) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+    return {"losses": losses, "rates": rates, "start": start, "end": digests(model)}
 
 
 def listens(port: int) -> bool:
@@ -265,13 +221,6 @@ def listens(port: int) -> bool:
     return False
 
 
-def _untouched(bench: Bench, training: bool) -> object:
-    """Return the model with initial values of its own."""
-    model = bench.framework.build(bench.builder("model"), bench.case.model_args)
-    bench.framework.set_training(model, training)
-    return model
-
-
 def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:
     """Return the samples of the global batch that are this process's: equal shares, in order."""
     return {
@@ -283,7 +232,7 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
 def main(argv: Sequence[str]) -> NoReturn:
     """Do the job in ``argv[0]`` and end the process; what goes wrong stands in this process's report."""
     end_with_parent()
-    job = parse_as(WorkerJob, json.loads(Path(argv[0]).read_text()))
+    job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
     try:
         report = run(job, rank, processes)
@@ -292,7 +241,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
         traceback.print_exc()
         report = {"error": blame(error)}
-    atomic_write(report_path(Path(job.folder), rank), json.dumps(report))
+    atomic_write(Path(job.folder) / f"rank_{rank}.json", json.dumps(report))
     leave_group(1 if "error" in report else 0)
 
 
@@ -362,7 +311,7 @@ class WorkerGroup:
         logs: folder that gets what they print, as ``distributed_rank<n>.log``.
     """
 
-    def __init__(self, job: WorkerJob, *, processes: int, timeout_s: float, logs: Path) -> None:
+    def __init__(self, job: RecordingJob, *, processes: int, timeout_s: float, logs: Path) -> None:
         self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
         spec = self.folder / "job.json"
         spec.write_text(json.dumps(as_json(job)))
@@ -371,7 +320,11 @@ class WorkerGroup:
             LOOPBACK,
             "--start_port",
             str(free_port(processes)),
-            *_devices(job.device, processes),
+            *(
+                ("--gpus", ",".join(map(str, range(processes))))
+                if job.device.startswith("gpu")
+                else ("--nproc_per_node", str(processes))
+            ),
             "--log_dir",
             str(self.folder / "log"),
             sys.executable,
@@ -397,7 +350,10 @@ class WorkerGroup:
             GroupError: a process raised or died, or they took longer than their time.
         """
         deadline = time.monotonic() + self.timeout_s
-        while (code := self.process.exitcode) is None and not self._all_succeeded():
+        # The launcher looks only once a second whether all have done their work.
+        while (code := self.process.exitcode) is None and not all(
+            report is not None and "error" not in report for report in map(self._report, range(self.processes))
+        ):
             if time.monotonic() > deadline:
                 self.stop()
                 raise GroupError(
@@ -429,25 +385,18 @@ class WorkerGroup:
                 end()
                 self.process.join(PATIENCE_S)
 
-    def _all_succeeded(self) -> bool:
-        """Tell whether all ranks have done their work; the launcher looks only once a second."""
-        reports = [self._report(rank) for rank in range(self.processes)]
-        return all(report is not None and "error" not in report for report in reports)
-
     def _report(self, rank: int) -> Mapping[str, object] | None:
-        path = report_path(self.folder, rank)
+        path = self.folder / f"rank_{rank}.json"
         report: JsonObject | None = json.loads(path.read_text()) if path.is_file() else None
         return report
 
     def _waiting(self) -> str:
         """Say which ranks had done their work when the time was over."""
-        done = [rank for rank in range(self.processes) if self._report(rank) is not None]
+        reports = {rank: self._report(rank) for rank in range(self.processes)}
         errors = [
-            f"; rank {rank}: {report['error']}"
-            for rank in done
-            if (report := self._report(rank)) is not None and "error" in report
+            f"; rank {rank}: {report['error']}" for rank, report in reports.items() if report and "error" in report
         ]
-        waiting = [str(rank) for rank in range(self.processes) if rank not in done]
+        waiting = [str(rank) for rank, report in reports.items() if report is None]
         return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
 
     def _complaint(self, rank: int) -> str:
@@ -474,29 +423,14 @@ def free_port(count: int) -> int:
     """
     for _ in range(100):
         first = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
-        if _all_free(range(first, first + count)):
+        with ExitStack() as stack, suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind((LOOPBACK, port))
             return first
     raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")
 
 
-def _all_free(ports: Iterable[int]) -> bool:
-    with ExitStack() as stack:
-        for port in ports:
-            one = stack.enter_context(socket.socket())
-            try:
-                one.bind((LOOPBACK, port))
-            except OSError:
-                return False
-    return True
-
-
-def _devices(device: str, processes: int) -> list[str]:
-    if device.startswith("gpu"):
-        return ["--gpus", ",".join(map(str, range(processes)))]
-    return ["--nproc_per_node", str(processes)]
-
-
-def _environment(job: WorkerJob) -> dict[str, str]:
+def _environment(job: RecordingJob) -> dict[str, str]:
     """Return the launcher's environment: nothing of another launch, the threads shared, gloo on the loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDLE_")}
     if not kept.get("CUDA_VISIBLE_DEVICES", "-"):
@@ -516,21 +450,45 @@ def _environment(job: WorkerJob) -> dict[str, str]:
 def record(bench: Bench) -> Recording:
     """Losses, rates, parameters and buffers of n steps; the port's from several processes, the reference's from one."""
     settings, place = bench.case.distributed, getattr(bench.framework, "place", "cpu")
-    reason = _too_few_gpus(bench, place)
-    if reason:
+    processes = settings.processes
+    count = bench.framework.paddle.device.cuda.device_count() if place.startswith("gpu") else processes  # type: ignore[union-attr]
+    if count < processes:
+        reason = (
+            f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
+        )
         return Recording(arrays={}, reference={}, details={"skipped": reason})
     bench.forget()
     batch = fake_batch(bench.case, settings.global_batch(batch_size(bench.case)))
     with tempfile.TemporaryDirectory(prefix="distributed.", dir=bench.folder) as name:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
-        job = _job(bench, folder, place)
-        with WorkerGroup(job, processes=settings.processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
+        job = RecordingJob(
+            side="paddle",
+            case=str(bench.case.path.resolve()),
+            reseed=bench.case.reseed,
+            stages=(STAGE,),
+            device=place.partition(":")[0],
+            threads=max(1, core_count() // processes),
+            folder=name,
+            needs={
+                STAGE: StageNeeds(
+                    inputs=str(folder / "batch.npy"),
+                    weights=str(bench.weights),
+                    names=dict(bench.case.weights.names),
+                    digests={},
+                )
+            },
+            train_data=str(bench.train_data),
+            eval_data=str(bench.eval_data),
+            epochs=1,
+            commit="",
+        )
+        with WorkerGroup(job, processes=processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
             model = bench.model(training=settings.training)
             if settings.training:
                 _refuse_statistics(model)
             before = state(bench, model)
-            steps = train(bench, model, model, batch)
+            losses, rates = train(bench, model, model, batch)
             after = state(bench, model)
             reports = group.reports()
         from safetensors.numpy import load_file
@@ -538,35 +496,25 @@ def record(bench: Bench) -> Recording:
         port = load_file(folder / STATE)
     reference = after | update_rms(before, after)
     rules = Rules.of(bench.case)
-    judged = _judge_tensors(reference, port, rules, settings.processes)
-    ours, theirs = _arrays(steps), _arrays(_mean(reports))
-    losses = compare(ours, theirs, rules.for_arrays(STAGE, ours))
-    if any(one.outcome is Outcome.FAIL for one in (*judged.verdicts, *losses)):
-        reference |= rounding(bench, batch, steps, after)
+    judged = _judge_tensors(reference, port, rules, processes)
+    mean_losses = np.mean([report["losses"] for report in reports], axis=0)
+    expected, actual = _arrays(losses, rates), _arrays(mean_losses, reports[0]["rates"])
+    compared = compare(expected, actual, rules.for_arrays(STAGE, expected))
+    if any(verdict.outcome is Outcome.FAIL for verdict in (*judged.verdicts, *compared)):
+        reference |= rounding(bench, batch, losses, after)
     return Recording(
-        arrays=theirs,
-        reference=ours,
+        arrays=actual,
+        reference=expected,
         tensors=port | update_rms(before, port),
         reference_tensors=reference,
         details={
-            "processes": settings.processes,
+            "processes": processes,
             "steps": settings.iterations,
             "batch_size": len(next(iter(batch.values()))),
             "tensors": len(reports[0]["end"]),
             "diverged": {when: diverged([report[when] for report in reports]) for when in ("start", "end")},
         },
     )
-
-
-def _too_few_gpus(bench: Bench, place: str) -> str:
-    """Return why this cannot run on GPUs, or nothing."""
-    if not place.startswith("gpu"):
-        return ""
-    processes = bench.case.distributed.processes
-    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[union-attr]
-    if count >= processes:
-        return ""
-    return f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
 
 
 def _refuse_statistics(model: Model) -> None:
@@ -584,31 +532,9 @@ def _refuse_statistics(model: Model) -> None:
         )
 
 
-def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
-    cores = core_count()
-    return WorkerJob(
-        case=str(bench.case.path.resolve()),
-        batch=str(folder / "batch.npy"),
-        weights=str(bench.weights),
-        device=place.partition(":")[0],
-        threads=max(1, cores // bench.case.distributed.processes),
-        folder=str(folder),
-        train_data=str(bench.train_data),
-        eval_data=str(bench.eval_data),
-        reseed=bench.case.reseed,
-        names=dict(bench.case.weights.names),
-    )
-
-
-def _mean(reports: Sequence[JsonObject]) -> Steps:
-    """Return the processes' steps as one: mean losses, and the rates of rank 0."""
-    losses = np.mean([report["losses"] for report in reports], axis=0)
-    return Steps(losses=tuple(losses.tolist()), rates=tuple(reports[0]["rates"]))
-
-
-def _arrays(steps: Steps) -> dict[str, Array]:
-    losses = {f"loss_{number}": np.array([loss]) for number, loss in enumerate(steps.losses)}
-    return losses | {f"lr_{number}": np.array([rate]) for number, rate in enumerate(steps.rates)}
+def _arrays(losses: Iterable[float], rates: Iterable[float]) -> dict[str, Array]:
+    arrays = {f"loss_{number}": np.array([loss]) for number, loss in enumerate(losses)}
+    return arrays | {f"lr_{number}": np.array([rate]) for number, rate in enumerate(rates)}
 
 
 def diverged(digests: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
@@ -631,74 +557,61 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare several processes with one; what could not be run is a SKIP with the reason."""
     facts = details(dumps.port)
     if facts.get("skipped"):
-        verdict = Verdict(Outcome.SKIP, f"{STAGE}/processes", facts["skipped"])
-        return Judged(verdicts=(verdict,))
+        return Judged(verdicts=[Verdict(Outcome.SKIP, "processes", facts["skipped"])])
     processes = int(facts.get("processes") or 0)
-    judged = _explain_losses(judging.judge_arrays(dumps, rules), dumps, processes)
+    judged = judging.judge_arrays(dumps, rules)
+    verdicts = list(judged.verdicts)
+    for number, verdict in enumerate(verdicts):
+        if verdict.outcome is Outcome.FAIL and verdict.diff is not None:
+            actual, expected = (record.arrays[verdict.subject] for record in (dumps.port, dumps.reference))
+            known = expected.size and actual.size and expected.flat[0]
+            ratio = float(actual.flat[0]) / float(expected.flat[0]) if known else nan
+            what = "learning rate" if verdict.subject.startswith("lr_") else "loss"
+            verdicts[number] = replace(verdict, reason=verdict.reason + _hint(ratio, processes, what))
     try:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
-            judged = _excuse_losses(judged, left) + _judge_tensors(left, right, rules, processes)
+            tensors = _judge_tensors(left, right, rules, processes)
+            # Losses pass that are no further apart than one process from itself.
+            for number, verdict in enumerate(verdicts if "loss_noise" in left else ()):
+                _, mark, step = verdict.subject.rpartition("loss_")
+                if mark:
+                    noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
+                    verdicts[number] = _excused(verdict, noise, abs(size))
     except RecordError as error:
-        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error))
-        judged += Judged(verdicts=(verdict,))
-    return judged + Judged(verdicts=tuple(_judge_ranks(facts)))
+        tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
+    return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])
 
 
-def _judge_ranks(facts: Mapping[str, object]) -> Iterator[Verdict]:
+def _judge_ranks(facts: Mapping[str, object]) -> Verdict:
     """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
-    subject, found = f"{STAGE}/ranks", facts.get("diverged")
-    if not isinstance(found, Mapping):
-        yield Verdict(Outcome.ERROR, subject, "the processes' digests are not in the dump")
-        return
-    if not facts.get("tensors"):
-        yield Verdict(Outcome.ERROR, subject, "nothing was compared: no tensors")
-        return
-    if found.get("start"):
-        yield Verdict(
-            Outcome.FAIL,
-            subject,
-            f"before the first step {_named(found['start'])}: they do not come from rank 0 "
-            "(paddle.DataParallel leaves out a parameter with no_sync)",
+    parted, outcome = facts.get("diverged"), Outcome.FAIL
+    if not isinstance(parted, Mapping):
+        outcome, reason = Outcome.ERROR, "the processes' digests are not in the dump"
+    elif not facts.get("tensors"):
+        outcome, reason = Outcome.ERROR, "nothing was compared: no tensors"
+    elif parted.get("start"):
+        reason = (
+            f"before the first step {_named(parted['start'])}: they do not come from rank 0 "
+            "(paddle.DataParallel leaves out a parameter with no_sync)"
         )
-    elif found.get("end"):
-        yield Verdict(
-            Outcome.FAIL,
-            subject,
-            f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
-            "a rate of its own",
+    elif parted.get("end"):
+        reason = (
+            f"after {facts.get('steps')} steps {_named(parted['end'])}: each process updates them with gradients or "
+            "a rate of its own"
         )
     else:
-        yield Verdict(
-            Outcome.PASS,
-            subject,
+        outcome = Outcome.PASS
+        reason = (
             f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
-            "after the last",
+            "after the last"
         )
+    return Verdict(outcome, "ranks", reason)
 
 
 def _named(tensors: Mapping[str, list[int]]) -> str:
     shown = [f"{name} (rank {', '.join(map(str, ranks))})" for name, ranks in list(tensors.items())[:5]]
     more = f" and {len(tensors) - 5} more" if len(tensors) > 5 else ""
     return f"{len(tensors)} tensors differ from rank 0's: {', '.join(shown)}{more}"
-
-
-def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
-    verdicts = []
-    for verdict in judged.verdicts:
-        key = verdict.subject.partition("/")[2]
-        hint = ""
-        if verdict.outcome is Outcome.FAIL and key in dumps.port.arrays and key in dumps.reference.arrays:
-            ratio = _ratio(dumps.port.arrays[key], dumps.reference.arrays[key])
-            hint = _hint(ratio, processes, "learning rate" if key.startswith("lr_") else "loss")
-        verdicts.append(replace(verdict, reason=verdict.reason + hint) if hint else verdict)
-    return replace(judged, verdicts=tuple(verdicts))
-
-
-def _ratio(actual: Array, expected: Array) -> float:
-    if not np.size(actual) or not np.size(expected):
-        return float("nan")
-    one, other = float(np.ravel(actual)[0]), float(np.ravel(expected)[0])
-    return one / other if other else float("nan")
 
 
 def _hint(ratio: float, processes: int, what: str) -> str:
@@ -726,12 +639,14 @@ def _hint(ratio: float, processes: int, what: str) -> str:
 def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
-    hint = _hint(_update_ratio(left, right), processes, "update")
-    updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
-    update = max(filter(isfinite, updates), default=0.0)
-    ours, theirs = (dict.fromkeys(one for one in side if one.startswith(COMPARED)) for side in (left, right))
-    verdicts += judging.one_sided(STAGE, ours, theirs)
-    for name in filter(theirs.__contains__, ours):
+    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
+    update = max(filter(isfinite, updates.values()), default=0.0)
+    # How many times as large as the reference's a port's update is, for the parameter in the middle.
+    ratios = [float(right[name]) / rms for name, rms in updates.items() if name in right and rms > 0]
+    hint = _hint(median(ratios) if ratios else nan, processes, "update")
+    expected, actual = ({name: None for name in side if name.startswith(COMPARED)} for side in (left, right))
+    verdicts += judging.one_sided(expected, actual)
+    for name in filter(actual.__contains__, expected):
         group = name.partition("/")[0]
         bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
         (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
@@ -742,26 +657,12 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
             verdict = _excused(verdict, float(left[f"noise/{name}"]), size)
         failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
         reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
-        verdicts.append(replace(verdict, subject=f"{STAGE}/{name}", reason=reason))
-        tolerances[f"{STAGE}/{name}"] = bound
+        verdicts.append(replace(verdict, reason=reason))
+        tolerances[name] = bound
     if not update > 0:
         reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
-        verdicts.append(Verdict(Outcome.ERROR, f"{STAGE}/parameter", reason))
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
-
-
-def _excuse_losses(judged: Judged, left: Tensors) -> Judged:
-    """Let losses pass that are no further apart than one process from itself."""
-    if "loss_noise" not in left:
-        return judged
-    verdicts = []
-    for verdict in judged.verdicts:
-        _, mark, step = verdict.subject.rpartition("/loss_")
-        if mark:
-            noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
-            verdict = _excused(verdict, noise, abs(size))  # noqa: PLW2901
-        verdicts.append(verdict)
-    return replace(judged, verdicts=tuple(verdicts))
+        verdicts.append(Verdict(Outcome.ERROR, "parameter", reason))
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
@@ -776,15 +677,6 @@ def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
     if NOISE_FACTOR * noise <= BLUNT * size:
         return replace(verdict, outcome=Outcome.PASS, reason=reason, share=None)
     return replace(verdict, outcome=Outcome.SKIP, reason=f"rounding hides every difference: {reason}", share=None)
-
-
-def _update_ratio(left: Tensors, right: Tensors) -> float:
-    """Return how many times as large as the reference's a port's update is, for the parameter in the middle."""
-    pairs = [
-        (float(left[name]), float(right[name])) for name in left if name.startswith("update_rms/") and name in right
-    ]
-    ratios = [actual / expected for expected, actual in pairs if expected > 0]
-    return median(ratios) if ratios else float("nan")
 
 
 if __name__ == "__main__":

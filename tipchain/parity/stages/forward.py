@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tipchain.framework_types import Array, Nested
+from tipchain.framework_types import Array, Nested, Tensor
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.randomness import Draws
 from tipchain.parity.stages.bench import Bench, Recording
@@ -14,7 +14,9 @@ __all__ = ["judge", "record"]
 def record(bench: Bench) -> Recording:
     """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``."""
     arrays = _outputs(bench, bench.eval_output(), "")
-    others = bench.inputs_of_other_shapes()
+    others: dict[str, list[Tensor]] = {}
+    for path, array in bench.other_inputs.items():
+        others.setdefault(path.rpartition("/")[0], []).append(bench.framework.tensor(array))
     if others:
         model = bench.eval_model()
         with bench.framework.inference(), bench.framework.randomness(Draws(bench.case.seed)):

@@ -68,17 +68,19 @@ STATE, OUTPUTS, MODEL = "state.json", "outputs.npy", "model.onnx"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEnd:
-    """How it ended.
+    """How an engine ended.
 
     Attributes:
         outputs: by batch, the outputs in the program's order.
         errors: by batch, why it could not be run; under ``""`` why none could be.
-        versions: of paddle2onnx and onnxruntime, as far as it came.
+        versions: of the engine's packages, as far as it came.
+        skipped: why it was left out.
     """
 
     outputs: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
+    skipped: str = ""
 
 
 class OnnxProcess:
@@ -128,44 +130,37 @@ class OnnxProcess:
         return EngineEnd(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
 
 
-class _Progress:
-    """What `STATE` says, rewritten with every step, for whoever is left when this process is gone."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.state: dict[str, Json] = {"versions": {}}
-
-    def say(self, **facts: object) -> None:
-        """Add facts to the state."""
-        self.state.update(facts)
-        atomic_write(self.path, json.dumps(self.state))
-
-
 def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
     """Convert the program in ``folder``, run it on every batch, and leave state and outputs there."""
-    progress = _Progress(folder / STATE)
-    progress.say(doing="importing paddle2onnx and onnxruntime")
+    state: dict[str, Json] = {"versions": {}}
+
+    def say(**facts: object) -> None:
+        """Rewrite what `STATE` says, for whoever is left when this process is gone."""
+        state.update(facts)
+        atomic_write(folder / STATE, json.dumps(state))
+
+    say(doing="importing paddle2onnx and onnxruntime")
     with kept_import("paddle"):  # which paddle2onnx imports
         import onnxruntime
         import paddle2onnx
 
-    progress.say(
+    say(
         doing=CONVERTING,
         versions={"paddle2onnx": str(paddle2onnx.__version__), "onnxruntime": str(onnxruntime.__version__)},
         unsupported=_without_converter(folder),
     )
     try:
         _convert(folder, opset)
-        progress.say(doing="loading the ONNX model", unsupported=[])
+        say(doing="loading the ONNX model", unsupported=[])
         session = _session(folder / MODEL)
     except EngineError as error:
-        progress.say(errors={"": str(error)}, outputs=0)
+        say(errors={"": str(error)}, outputs=0)
         return
     inputs = load_record(folder / "inputs.npy").arrays
     outputs: dict[str, Array] = {}
     errors: dict[str, str] = {}
     for batch in batches:
-        progress.say(doing=f"running it on {batch}")
+        say(doing=f"running it on {batch}")
         try:
             ran = _run(
                 session,
@@ -176,7 +171,7 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
             errors[batch] = str(error)
     if outputs:
         save_record(folder / OUTPUTS, outputs)
-    progress.say(errors=errors, outputs=len(outputs))
+    say(errors=errors, outputs=len(outputs))
 
 
 def _convert(folder: Path, opset: int) -> None:
@@ -277,22 +272,11 @@ Batches = Mapping[str, Mapping[str, Array]]
 """Inputs by name, by the batch's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """What an engine made of them: `EngineEnd`, or why it was left out."""
-
-    ended: EngineEnd = field(default_factory=EngineEnd)
-    skipped: str = ""
-
-    def facts(self) -> dict[str, Json]:
-        """Return what the dump's JSON says about it."""
-        return {"skipped": self.skipped, "errors": self.ended.errors, "versions": self.ended.versions}
-
-
 def record(bench: Bench) -> Recording:
     """Outputs of both engines as the port's dump, those of the eager model in eval mode as the reference's."""
     settings, model = bench.case.inference, bench.eval_model()
-    batches = {f"batch={size}": _inputs(bench, size) for size in settings.batch_sizes}
+    sizes = settings.batch_sizes
+    batches = {f"batch={size}": {k: v for k, v in fake_batch(bench.case, size).items() if k != LABEL} for size in sizes}
     # What the training engine makes of the batches, in the exported program's order; the first is run twice.
     expected: dict[str, list[Array]] = {}
     names: list[str] = []
@@ -309,21 +293,20 @@ def record(bench: Bench) -> Recording:
     arrays: dict[str, Array] = {}
     reference: dict[str, Array] = {}
     for name, engine in engines.items():
-        for batch, outputs in engine.ended.outputs.items():
+        for batch, outputs in engine.outputs.items():
             keys = [f"{name}/{output}@{batch}" for output in names]
             extra = [f"{name}/output {number}@{batch}" for number in range(len(keys), len(outputs))]
             reference |= dict(zip(keys, expected[batch], strict=True))
             arrays |= dict(zip([*keys, *extra], outputs, strict=False))
     details: JsonObject = {
-        "engines": {name: engine.facts() for name, engine in engines.items()},
+        "engines": {
+            name: {"skipped": engine.skipped, "errors": engine.errors, "versions": engine.versions}
+            for name, engine in engines.items()
+        },
         "repeats": repeats,
         "moved": _moved(bench, model, batches, arrays, reference) if repeats else {},
     }
     return Recording(arrays=arrays, reference=reference, details=details)
-
-
-def _inputs(bench: Bench, size: int) -> dict[str, Array]:
-    return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
 
 
 def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
@@ -358,26 +341,24 @@ def _moved(
     return {**moved}
 
 
-def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, Engine]:
-    if not bench.case.inference.onnx:
-        return {PADDLE: _run_paddle_inference(bench, folder, batches)}
+def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
-        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: Engine(skipped=reason)}
+        left_out = {ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {}
+        return {PADDLE: _run_paddle_inference(bench, folder, batches), **left_out}
     log = bench.folder / "inference_onnx.log"
     with OnnxProcess(folder, opset=bench.case.inference.opset, batches=batches, log=log) as process:
-        engines = {PADDLE: _run_paddle_inference(bench, folder, batches)}
-        return {**engines, ONNX: Engine(ended=process.result())}
+        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: process.result()}
 
 
-def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engine:
+def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> EngineEnd:
     device = parse_device(getattr(bench.framework, "place", "cpu"))
     versions = bench.framework.versions()
     try:
         predictor = Predictor(folder, device=device, threads=int(os.environ.get("OMP_NUM_THREADS", "1")))
     except EngineError as error:
-        return Engine(ended=EngineEnd(errors={"": str(error)}, versions=versions))
+        return EngineEnd(errors={"": str(error)}, versions=versions)
     outputs: dict[str, Sequence[Array]] = {}
     errors: dict[str, str] = {}
     for batch, inputs in batches.items():
@@ -385,12 +366,13 @@ def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> Engin
             outputs[batch] = predictor.run(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
-    return Engine(ended=EngineEnd(outputs=outputs, errors=errors, versions=versions))
+    return EngineEnd(outputs=outputs, errors=errors, versions=versions)
 
 
 # Judge inference: every output of each engine, and what kept an engine from giving one.
 
 
+STAGE = "inference"
 NOTHING = "nothing was compared: no arrays"
 
 
@@ -398,21 +380,25 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the outputs of both engines with the training engine's; an engine left out is a SKIP with the reason."""
     facts = details(dumps.port)
     engines: JsonObject = facts.get("engines") or {}
-    missing = tuple(verdict for name, engine in engines.items() for verdict in _missing(dumps, name, engine))
+    missing = [verdict for name, engine in engines.items() for verdict in _missing(dumps, name, engine)]
     if not dumps.port.arrays and not dumps.reference.arrays and missing:
         return Judged(verdicts=missing)
     judged = judging.judge_arrays(dumps, rules)
-    rounding = tuple(_rounded(verdict, rules, facts.get("moved", {})) for verdict in judged.verdicts)
-    judged = replace(judged, verdicts=rounding)
-    verdicts = tuple(_explained(dumps, judged, verdict, facts) for verdict in judged.verdicts)
-    return replace(judged, verdicts=verdicts + missing, notes=tuple(_notes(engines)))
+    rounded = [_rounded(verdict, rules, facts.get("moved", {})) for verdict in judged.verdicts]
+    judged = replace(judged, verdicts=rounded)
+    versions = {name: engine.get("versions", {}).items() for name, engine in engines.items()}
+    return replace(
+        judged,
+        verdicts=[*(_explained(dumps, judged, verdict, facts) for verdict in rounded), *missing],
+        notes=[f"{name}: {', '.join(map(' '.join, found))}" for name, found in versions.items() if found],
+    )
 
 
 def _rounded(verdict: Verdict, rules: Rules, moved: JsonObject) -> Verdict:
     """Return a pass for a failure by the default tolerance that rounding alone makes."""
-    stage, _, key = verdict.subject.partition("/")
+    key = verdict.subject
     reach = moved.get(key)
-    if verdict.outcome is not Outcome.FAIL or verdict.diff is None or reach is None or rules.asks(stage, key):
+    if verdict.outcome is not Outcome.FAIL or verdict.diff is None or reach is None or rules.asks(STAGE, key):
         return verdict
     most, allowed = verdict.diff.max_abs, min(FACTOR * reach, ROUGH * verdict.diff.expected_max_abs)
     if not most <= allowed:
@@ -425,41 +411,34 @@ def _rounded(verdict: Verdict, rules: Rules, moved: JsonObject) -> Verdict:
 
 def _missing(dumps: Dumps, name: str, engine: JsonObject) -> Iterator[Verdict]:
     """Yield a verdict for everything that an engine did not give."""
-    subject = f"{dumps.stage}/{name}"
     if engine.get("skipped"):
-        yield Verdict(Outcome.SKIP, subject, engine["skipped"])
+        yield Verdict(Outcome.SKIP, name, engine["skipped"])
         return
-    for batch, message in engine.get("errors", {}).items():
-        place = f"{subject}@{batch}" if batch else subject
-        yield Verdict(Outcome.ERROR, place, f"{message}{_other_batches(dumps, name, batch)}")
-    if not engine.get("errors") and not any(key.startswith(f"{name}/") for key in dumps.port.arrays):
-        yield Verdict(Outcome.ERROR, subject, f"{NOTHING} of this engine")
-
-
-def _other_batches(dumps: Dumps, name: str, batch: str) -> str:
     ran = {key.rpartition("@")[2] for key in dumps.port.arrays if key.startswith(f"{name}/")}
-    if not batch or not ran:
-        return ""
-    return f"; it runs at {', '.join(sorted(ran))}: the program is not of any batch size"
+    for batch, message in engine.get("errors", {}).items():
+        others = f"; it runs at {', '.join(sorted(ran))}: the program is not of any batch size" if batch and ran else ""
+        yield Verdict(Outcome.ERROR, f"{name}@{batch}" if batch else name, message + others)
+    if not engine.get("errors") and not ran:
+        yield Verdict(Outcome.ERROR, name, f"{NOTHING} of this engine")
 
 
 def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[str, object]) -> Verdict:
     """Add to a failure what the other outputs tell about its cause."""
     if verdict.outcome is not Outcome.FAIL or verdict.diff is None:
         return verdict
-    key = verdict.subject.partition("/")[2]
-    engine, _, output = key.partition("/")
-    same = f"{dumps.stage}/{engine}/{output.rpartition('@')[0]}@"
+    engine, _, output = verdict.subject.partition("/")
+    same = f"{engine}/{output.rpartition('@')[0]}@"
+    passing = [one.subject for one in judged.verdicts if one.outcome is Outcome.PASS]
     if facts.get("repeats") is False:
         hint = "the training engine itself gives other values when it runs twice: a layer is random in eval mode"
-    elif equal := [one.removeprefix(same) for one in _passing(judged) if one.startswith(same)]:
+    elif equal := [one.removeprefix(same) for one in passing if one.startswith(same)]:
         hint = f"equal at {', '.join(equal)}: what the program computes depends on the batch size"
-    elif other := _agreeing_engine(dumps, key, judged.tolerances[verdict.subject]):
+    elif other := _agreeing_engine(dumps, verdict.subject, judged.tolerances[verdict.subject]):
         hint = (
             f"{other} gives the same as {engine}: the export differs from the model "
             "(a layer exported in train mode, or code that takes another path while it is traced)"
         )
-    elif engine == "onnx" and f"{dumps.stage}/paddle_inference/{output}" in _passing(judged):
+    elif engine == ONNX and f"{PADDLE}/{output}" in passing:
         hint = (
             "paddle2onnx converts an operator to another one, for Paddle Inference gives the model's output; "
             "`inference: {onnx: false}` in the case leaves ONNX out"
@@ -467,10 +446,6 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
     else:
         return verdict
     return replace(verdict, reason=f"{hint}; {verdict.reason}")
-
-
-def _passing(judged: Judged) -> list[str]:
-    return [verdict.subject for verdict in judged.verdicts if verdict.outcome is Outcome.PASS]
 
 
 def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None:
@@ -483,10 +458,3 @@ def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None
             if verdict.outcome is Outcome.PASS:
                 return name
     return None
-
-
-def _notes(engines: JsonObject) -> Iterator[str]:
-    for name, engine in engines.items():
-        versions = ", ".join(f"{package} {version}" for package, version in engine.get("versions", {}).items())
-        if versions:
-            yield f"{name}: {versions}"

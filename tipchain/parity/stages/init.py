@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -44,7 +44,8 @@ def record(bench: Bench) -> Recording:
     for number in range(settings.seeds):
         framework.seed(bench.case.seed + number)
         model = framework.build(bench.builder("model"), bench.case.model_args)
-        for name, array in _tensors(bench, model):
+        tensors = (read(model, bench.case.weights.names) for read in (framework.parameters, framework.buffers))
+        for name, array in chain.from_iterable(tensors):
             shapes[name] = list(array.shape)
             flat = array.reshape(-1)
             values.setdefault(name, []).append(flat[places(flat.size, settings.values)])
@@ -55,11 +56,6 @@ def record(bench: Bench) -> Recording:
     arrays |= {f"range/{name}": np.stack(found) for name, found in ranges.items()}
     details = {"shapes": shapes, "seeds": settings.seeds, "alpha": settings.alpha}
     return Recording(arrays=arrays, details=details)
-
-
-def _tensors(bench: Bench, model: object) -> Iterator[tuple[str, Array]]:
-    names = bench.case.weights.names
-    yield from chain(bench.framework.parameters(model, names), bench.framework.buffers(model, names))
 
 
 def places(size: int, wanted: int) -> Array:
@@ -86,103 +82,47 @@ def _range(flat: Array) -> Array:
     return np.array([flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64)
 
 
-# In the words of papers: what random initial values look like, and which scheme gives such values.
+# What random initial values look like.
 
 
 UNIFORM, NORMAL, TRUNCATED = "uniform", "normal", "normal truncated at 2 std"
 ENOUGH = 200
 """Fewer values than this do not tell one kind of distribution from another."""
-USUAL_STDS = (0.01, 0.02, 1.0)
-"""Standard deviations that papers give as numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a sample looks like.
+    """The moments of a sample, and what they tell.
 
     Attributes:
         kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
-        doubt: how far, as a share, the standard deviation may be from that of the distribution.
     """
 
     mean: float
     std: float
     kurtosis: float
     kind: str
-    doubt: float
+
+    @classmethod
+    def of(cls, values: Array) -> Look:
+        """Return the look of finite ``values``, at least one."""
+        mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        if not std > 0:
+            return cls(mean=mean, std=std, kurtosis=math.nan, kind="")
+        fourth, doubt, kind = kurtosis(values), 1 / math.sqrt(values.size), ""
+        reach = float(np.max(np.abs(values - mean))) / std
+        if values.size >= ENOUGH:
+            # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
+            if abs(fourth - 1.8) <= max(0.1, 4 * doubt) and reach < 1.9:
+                kind = UNIFORM
+            elif abs(fourth - 2.366) <= max(0.12, 5 * doubt) and reach < 2.5:
+                kind = TRUNCATED
+            elif abs(fourth - 3) <= max(0.2, 16 * doubt):
+                kind = NORMAL
+        return cls(mean=mean, std=std, kurtosis=fourth, kind=kind)
 
     def __str__(self) -> str:
         return self.kind or (f"kurtosis {self.kurtosis:.2f}" if math.isfinite(self.kurtosis) else "one value")
-
-
-def look_at(values: Array) -> Look:
-    """Return what ``values`` look like.
-
-    Args:
-        values: finite values ``[n]``, n > 0.
-    """
-    mean, std = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
-    if not std > 0:
-        return Look(mean=mean, std=std, kurtosis=math.nan, kind="", doubt=0.0)
-    fourth = kurtosis(values)
-    reach = float(np.max(np.abs(values - mean))) / std
-    # The standard error of a standard deviation is sqrt((kurtosis - 1) / 4n) of it.
-    doubt = max(0.01, 4 * math.sqrt(max(fourth - 1, 0.1) / (4 * values.size)))
-    return Look(mean=mean, std=std, kurtosis=fourth, kind=_kind(values.size, fourth, reach), doubt=doubt)
-
-
-def _kind(size: int, fourth: float, reach: float) -> str:
-    """Return the kind of distribution, by kurtosis and by the largest deviation in standard deviations."""
-    if size < ENOUGH:
-        return ""
-    if abs(fourth - 1.8) <= max(0.1, 4 / math.sqrt(size)) and reach < 1.9:
-        return UNIFORM
-    # A normal law cut at two standard deviations has kurtosis 2.366 and reaches to 2.274 of its own.
-    if abs(fourth - 2.366) <= max(0.12, 5 / math.sqrt(size)) and reach < 2.5:
-        return TRUNCATED
-    return NORMAL if abs(fourth - 3) <= max(0.2, 16 / math.sqrt(size)) else ""
-
-
-def name_scheme(name: str, look: Look, shapes: Mapping[str, Sequence[int]]) -> str:
-    """Return the usual schemes that would give values of this look, joined with "or"; empty if none would.
-
-    Args:
-        name: the parameter's name; a bias goes by the fans of the weight beside it.
-        look: what its values look like.
-        shapes: shapes of all parameters, in torch's layout.
-    """
-    if look.kind and abs(look.mean) <= 0.1 * look.std:
-        found = [words for words, std in _schemes(name, look.kind, shapes) if abs(look.std / std - 1) <= look.doubt]
-        return " or ".join(found[:2])
-    return ""
-
-
-def _schemes(name: str, kind: str, shapes: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, float]]:
-    """Yield words and standard deviation of each scheme. Sources: He 2015, Glorot 2010, LeCun 1998."""
-    shape = shapes.get(name, ())
-    bias = len(shape) < 2
-    if bias:
-        shape = shapes.get(name.replace("bias", "weight"), ())
-    if len(shape) >= 2:
-        field = math.prod(shape[2:])
-        fan_in, fan_out = shape[1] * field, shape[0] * field
-        if kind == UNIFORM:
-            words = "uniform within 1/sqrt(fan_in)" if bias else "kaiming_uniform with a=sqrt(5)"
-            yield f"{words} (torch's default)", 1 / math.sqrt(3 * fan_in)
-        if not bias:
-            law = UNIFORM if kind == UNIFORM else NORMAL
-            yield f"kaiming_{law} of gain sqrt(2) over fan_in {fan_in}", math.sqrt(2 / fan_in)
-            yield f"kaiming_{law} of gain sqrt(2) over fan_out {fan_out}", math.sqrt(2 / fan_out)
-            yield f"xavier_{law} of gain 1", math.sqrt(2 / (fan_in + fan_out))
-            yield f"kaiming_{law} of gain 1 over fan_in {fan_in}", 1 / math.sqrt(fan_in)
-            yield f"kaiming_{law} of gain 1 over fan_out {fan_out}", 1 / math.sqrt(fan_out)
-    if kind == UNIFORM:
-        yield "uniform in [-1, 1)", 1 / math.sqrt(3)
-    for std in USUAL_STDS:
-        if kind == TRUNCATED:
-            yield f"normal of std {std:g} cut at 2 std", std * 0.8796
-        if kind == NORMAL:
-            yield f"normal of std {std:g}", std
 
 
 # Judge initial values: what is the same in every model exactly, what is random as distributions.
@@ -221,7 +161,7 @@ class _Parameter:
     def __str__(self) -> str:
         if self.constant:
             return f"{self.ranges[0, 0]:.6g} everywhere"
-        look = look_at(self.values.ravel()) if self.finite else None
+        look = Look.of(self.values.ravel()) if self.finite else None
         shown = f"std {look.std:.3g}, {look}" if look else "NaN or Inf"
         return f"{'the same values' if self.fixed else 'random values'} ({shown})"
 
@@ -241,7 +181,11 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         if mismatch:
             verdicts[name] = mismatch
         elif expected[name].fixed and actual[name].fixed:
-            tolerances[name] = _tolerance(name, expected[name], rules)
+            own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
+            # A constant must be equal, and an index beside the right one is another place.
+            whole = expected[name].constant or expected[name].values.dtype.kind in "biu"
+            usual = rules.group(name, "init") if own or not whole else EXACT
+            tolerances[name] = rules.override or usual
             verdicts[name] = _judge_fixed(name, expected[name], actual[name], tolerances[name])
         else:
             random.append(name)
@@ -249,12 +193,12 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     if not verdicts:
         reason = "nothing was compared: the models have no parameters"
         verdicts["parameters"] = Verdict(Outcome.ERROR, "parameters", reason)
-    ordered = [name for name in [*expected, *actual, *verdicts] if name in verdicts]
-    return Judged(
-        verdicts=tuple(replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)),
-        tolerances={f"{dumps.stage}/{name}": tolerance for name, tolerance in tolerances.items()},
-        notes=tuple(_notes(random, expected)),
+    ordered = dict.fromkeys(name for name in [*expected, *actual, *verdicts] if name in verdicts)
+    few = [name for name in random if expected[name].values.size < 100]
+    note = (
+        f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
     )
+    return Judged(verdicts=[verdicts[name] for name in ordered], tolerances=tolerances, notes=[note] if few else [])
 
 
 def _parameters(record: Record) -> dict[str, _Parameter]:
@@ -270,40 +214,26 @@ def _parameters(record: Record) -> dict[str, _Parameter]:
 
 
 def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]) -> Verdict | None:
-    """Return the verdict about a parameter that cannot be compared, or None."""
-    reason, finite = "", True
+    """Return the verdict about a parameter that cannot be compared, or starts otherwise whatever its distribution."""
     if name not in actual:
-        reason = "missing in the port"
-    elif name not in expected:
+        return Verdict(Outcome.FAIL, name, "missing in the port")
+    if name not in expected:
         reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
-    elif not expected[name].values.size and expected[name].shape == actual[name].shape:
-        return Verdict(Outcome.ERROR, name, f"nothing was compared: the tensor is empty, shape {expected[name].shape}")
-    else:
-        reason = _other_kind(expected[name], actual[name])
-        finite = expected[name].finite and actual[name].finite
-    return Verdict(Outcome.FAIL, name, reason, finite=finite) if reason else None
-
-
-def _other_kind(left: _Parameter, right: _Parameter) -> str:
-    """Return why two parameters cannot start alike, whatever their distributions; empty if they can."""
-    if left.shape != right.shape:
-        return f"shapes differ: expected {left.shape}, actual {right.shape}"
-    if left.fixed != right.fixed:
-        always = " in every model"
-        return f"expected {left}{always * left.fixed}, actual {right}{always * right.fixed}"
+        return Verdict(Outcome.FAIL, name, reason)
+    left, right = expected[name], actual[name]
     strange = [side for side, one in (("reference", left), ("port", right)) if not one.finite]
-    if strange and not left.fixed:
-        return f"NaN or Inf among the initial values of the {' and the '.join(strange)}"
-    return ""
-
-
-def _tolerance(name: str, expected: _Parameter, rules: Rules) -> Tolerance:
-    """Return how close values must be that are the same in every model; a constant must be equal."""
-    own = any(fnmatchcase(name, pattern) for pattern in rules.own.get("init", {}))
-    if rules.override is not None:
-        return rules.override
-    whole = expected.values.dtype.kind in "biu"  # an index beside the right one is another place
-    return rules.group(name, "init") if own or not (expected.constant or whole) else EXACT
+    if left.shape != right.shape:
+        reason = f"shapes differ: expected {left.shape}, actual {right.shape}"
+    elif not left.values.size:
+        return Verdict(Outcome.ERROR, name, f"nothing was compared: the tensor is empty, shape {left.shape}")
+    elif left.fixed != right.fixed:
+        always = " in every model"
+        reason = f"expected {left}{always * left.fixed}, actual {right}{always * right.fixed}"
+    elif strange and not left.fixed:
+        reason = f"NaN or Inf among the initial values of the {' and the '.join(strange)}"
+    else:
+        return None
+    return Verdict(Outcome.FAIL, name, reason, finite=not strange)
 
 
 def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance: Tolerance) -> Verdict:
@@ -347,27 +277,21 @@ def _judge_random(
         seeds = math.ceil(needed * len(expected[name].values) / kept)
         reason = f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
         verdicts[name] = Verdict(Outcome.SKIP, name, reason)
-    p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
-    shapes = {name: one.shape for name, one in expected.items()}
+    tests_of = (compare_mean, compare_spread, compare_tails, lambda left, right: compare_distribution(left, right)[1])
+    p_values = adjust([test(*pair) for pair in samples.values() for test in tests_of])
     for number, (name, (left, right)) in enumerate(samples.items()):
-        looks = look_at(left), look_at(right)
+        looks = Look.of(left), Look.of(right)
         size = f"{len(expected[name].values)} models, {left.size} values"
         mine = p_values[TESTS * number : TESTS * (number + 1)]
         if min(mine) > alpha:
             reason = f"std {looks[0].std:.4g} expected, {looks[1].std:.4g} found, {looks[0]} · {size}"
             verdicts[name] = Verdict(Outcome.PASS, name, reason)
             continue
-        found = "; ".join(filter(None, (*_differences(looks, mine, alpha), *_named(name, looks, shapes))))
+        found = "; ".join(_differences(looks, mine, alpha))
         verdicts[name] = Verdict(
             Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         )
     return verdicts
-
-
-def _compare(left: Array, right: Array) -> list[float]:
-    """Return the p-values of the `TESTS` tests."""
-    moments = [test(left, right) for test in (compare_mean, compare_spread, compare_tails)]
-    return [*moments, compare_distribution(left, right)[1]]
 
 
 def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
@@ -412,19 +336,4 @@ def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: flo
         found.append(f"{left} expected, {right} found")
     return found or [
         f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"
-    ]
-
-
-def _named(name: str, looks: tuple[Look, Look], shapes: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return which schemes the values look like, where that can be told."""
-    names = [name_scheme(name, look, shapes) for look in looks]
-    return [f"{side} looks like {words}" for side, words in zip(("expected", "found"), names, strict=True) if words]
-
-
-def _notes(random: Sequence[str], expected: Mapping[str, _Parameter]) -> list[str]:
-    few = [name for name in random if expected[name].values.size < 100]
-    if not few:
-        return []
-    return [
-        f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
     ]

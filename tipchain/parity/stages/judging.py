@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -41,26 +41,44 @@ class Dumps:
     reference_path: Path
     port_path: Path
 
+    def with_keys(self, wanted: Callable[[str], bool]) -> Dumps:
+        """Leave only the arrays whose keys are wanted."""
+        reference, port = (
+            replace(record, arrays={key: array for key, array in record.arrays.items() if wanted(key)})
+            for record in (self.reference, self.port)
+        )
+        return replace(self, reference=reference, port=port)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """The verdicts of one stage, with what a reader should know besides.
 
     Attributes:
-        verdicts: one per tensor, key or other subject; subjects begin with ``stage/``.
+        verdicts: one per tensor, key or other subject.
         tolerances: the tolerance behind each verdict, by subject.
         notes: remarks that carry no verdict.
+        stage: its name, with which all subjects begin; "" while the stage itself judges.
     """
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: Sequence[Verdict] = ()
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
+    stage: str = ""
 
     def __add__(self, other: Judged) -> Judged:
         return Judged(
-            verdicts=self.verdicts + other.verdicts,
+            verdicts=(*self.verdicts, *other.verdicts),
             tolerances={**self.tolerances, **other.tolerances},
-            notes=self.notes + other.notes,
+            notes=(*self.notes, *other.notes),
+        )
+
+    def below(self, prefix: str) -> Judged:
+        """Put ``prefix`` before every subject."""
+        return replace(
+            self,
+            verdicts=tuple(replace(verdict, subject=prefix + verdict.subject) for verdict in self.verdicts),
+            tolerances={prefix + subject: tolerance for subject, tolerance in self.tolerances.items()},
         )
 
 
@@ -156,7 +174,7 @@ def details(record: Record) -> JsonObject:
 # Judge a stage by comparing its dumps key by key; most stages need no more.
 
 
-VACUOUS_STAGES = {"forward": "*", "loss": "*loss", "backward": "loss_*", "inference": "*", "distributed": "loss_*"}
+VACUOUS = {"forward": "*", "loss": "*loss", "backward": "loss_*", "inference": "*", "distributed": "loss_*"}
 """Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
 DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
 """Facts beside a dump that must be equal, with the words for it when they are not."""
@@ -169,73 +187,56 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 def judge_arrays(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the arrays of the two dumps by name, each with its own tolerance."""
-    stage, reference, port = dumps.stage, dumps.reference, dumps.port
-    tolerances = rules.for_arrays(stage, {**port.arrays, **reference.arrays})
-    verdicts = []
-    for verdict in compare(reference.arrays, port.arrays, tolerances):
-        tolerance = tolerances.get(verdict.subject)
-        proof = _vacuous(stage, verdict, tolerance) if tolerance is not None else None
-        named = replace(verdict, subject=f"{stage}/{verdict.subject}")
-        if verdict.subject not in reference.arrays and reference.side == BENCHMARK:
-            named = replace(named, outcome=Outcome.SKIP, reason="no published number in the case's benchmark")
-        verdicts.append(replace(named, outcome=Outcome.ERROR, reason=proof) if proof else named)
-    named_tolerances = {f"{stage}/{key}": tolerance for key, tolerance in tolerances.items()}
-    return Judged(verdicts=tuple(verdicts), tolerances=named_tolerances)
-
-
-def _vacuous(stage: str, verdict: Verdict, tolerance: Tolerance) -> str | None:
-    pattern = VACUOUS_STAGES.get(stage)
-    if pattern is None or verdict.diff is None or verdict.outcome is not Outcome.PASS:
-        return None
-    return vacuous(verdict.diff, tolerance) if fnmatchcase(verdict.subject, pattern) else None
+    reference, port = dumps.reference, dumps.port
+    tolerances = rules.for_arrays(dumps.stage, {**port.arrays, **reference.arrays})
+    verdicts = compare(reference.arrays, port.arrays, tolerances)
+    for number, verdict in enumerate(verdicts):
+        key = verdict.subject
+        if key not in reference.arrays and reference.side == BENCHMARK:
+            reason = "no published number in the case's benchmark"
+            verdicts[number] = replace(verdict, outcome=Outcome.SKIP, reason=reason)
+        elif verdict.diff and verdict.outcome is Outcome.PASS and fnmatchcase(key, VACUOUS.get(dumps.stage, "")):
+            proof = vacuous(verdict.diff, tolerances[key])
+            verdicts[number] = replace(verdict, outcome=Outcome.ERROR, reason=proof) if proof else verdict
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def judge_details(dumps: Dumps) -> Judged:
     """Hold against each other what both sides say about the samples and batches behind their numbers."""
-    stage, left, right = dumps.stage, details(dumps.reference), details(dumps.port)
-    nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
+    left, right = details(dumps.reference), details(dumps.port)
     verdicts = [
         Verdict(
             Outcome.FAIL,
-            f"{stage}/outputs",
-            f"the {side} model put out {count} NaN; metrics of NaN tell nothing",
+            "outputs",
+            f"the {side} model put out {facts['nan']} NaN; metrics of NaN tell nothing",
             finite=False,
         )
-        for side, count in nan.items()
+        for side, facts in zip(SIDES, (left, right), strict=True)
+        if facts.get("nan")
     ]
     verdicts += [
-        Verdict(
-            Outcome.FAIL, f"{stage}/{key}", f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}"
-        )
+        Verdict(Outcome.FAIL, key, f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
         for key, words in DETAILS.items()
         if key in left and key in right and left[key] != right[key]
     ]
-    return Judged(verdicts=tuple(verdicts))
-
-
-# Judge whether both sides were fed equal batches, and name the first sample that differs.
+    return Judged(verdicts=verdicts)
 
 
 def judge_batches(dumps: Dumps) -> Judged:
-    """Judge what both sides say about the samples behind their numbers; equal batches are said to be so."""
-    subject = f"{dumps.stage}/batches"
+    """Judge what both sides say about the samples behind their numbers; the first sample that differs is named."""
     left, right = details(dumps.reference), details(dumps.port)
-    judged = judge_details(dumps)
+    verdicts = list(judge_details(dumps).verdicts)
     pairs = zip(*(_samples(facts.get("first_batches")) for facts in (left, right)), strict=False)
-    place = ""
-    if found := next((pair for pair in pairs if pair[0] != pair[1]), None):
-        expected, actual = found
-        place = (
-            f"first at batch {expected[0]}, sample {expected[1]}: expected {_shown(expected)}, actual {_shown(actual)}"
-        )
-    verdicts = [
-        replace(verdict, reason=f"{verdict.reason}; {place}") if verdict.subject == subject and place else verdict
-        for verdict in judged.verdicts
-    ]
-    kept = left.get("first_batches")
-    if kept and left.get("batches") == right.get("batches"):
-        verdicts.append(Verdict(Outcome.PASS, subject, "equal files and labels, in order"))
-    return replace(judged, verdicts=tuple(verdicts))
+    if differing := next((pair for pair in pairs if pair[0] != pair[1]), None):
+        shown = [
+            f"{file} with label {label[:12] if isinstance(label, str) else label}" for _, _, file, label in differing
+        ]
+        batch, sample, _, _ = differing[0]
+        place = f"; first at batch {batch}, sample {sample}: expected {shown[0]}, actual {shown[1]}"
+        verdicts = [replace(one, reason=one.reason + place) if one.subject == "batches" else one for one in verdicts]
+    if left.get("first_batches") and left.get("batches") == right.get("batches"):
+        verdicts.append(Verdict(Outcome.PASS, "batches", "equal files and labels, in order"))
+    return Judged(verdicts=verdicts)
 
 
 def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
@@ -245,11 +246,6 @@ def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
         for index, file in enumerate(files):
             alone = isinstance(labels, list) and index < len(labels)
             yield number, index, str(file), labels[index] if alone else labels
-
-
-def _shown(sample: tuple[int, int, str, object]) -> str:
-    _, _, file, label = sample
-    return f"{file} with label {label[:12] if isinstance(label, str) else label}"
 
 
 # Where the large captures of a stage stand.
@@ -266,22 +262,13 @@ def tensor_paths(dumps: Dumps) -> tuple[Path, Path]:
 # Judge one stage from its two dumps. Nothing is run: the same files can be judged again.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageJudgement:
-    """The verdicts of one stage, with what a reader should know besides.
-
-    Attributes:
-        tolerances: the tolerance behind each verdict, by subject.
-        notes: remarks that carry no verdict.
-    """
-
-    stage: str
-    verdicts: tuple[Verdict, ...]
-    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+def judge_dumps(dumps: Dumps, rules: Rules) -> Judged:
+    """Judge the stage that ``dumps`` are of."""
+    judged: Judged = import_module(f"tipchain.parity.stages.{dumps.stage}").judge(dumps, rules)
+    return replace(judged.below(f"{dumps.stage}/"), stage=dumps.stage)
 
 
-def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
+def judge_stage(stage: str, folder: Path, rules: Rules) -> Judged:
     """Compare the dumps of one stage.
 
     Args:
@@ -300,7 +287,13 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     wrong = [text for side in paths if (text := foreign(paths[side], records[side], stage, side))]
     if wrong:
         return unjudged(stage, "dump", "; ".join(wrong))
-    differing = _different_inputs(records["torch"], records["paddle"])
+    told = (record.meta.get("inputs") for record in records.values())
+    left, right = (inputs if isinstance(inputs, Mapping) else {} for inputs in told)
+    differing = [
+        f"{name} (torch {str(left[name])[:12]}, paddle {str(right[name])[:12]})"
+        for name in left
+        if name in right and left[name] != right[name]
+    ]
     if differing:
         return unjudged(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
     notes = tuple(
@@ -310,8 +303,8 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     )
     commits = {side: records[side].meta.get("commit") for side in paths}
     if all(commits.values()) and len(set(commits.values())) > 1:
-        told = ", ".join(f"{side} {commits[side]}" for side in paths)
-        notes = (*notes, f"the dumps were recorded at different commits: {told}")
+        both = ", ".join(f"{side} {commits[side]}" for side in paths)
+        notes = (*notes, f"the dumps were recorded at different commits: {both}")
     dumps = Dumps(
         stage=stage,
         reference=records["torch"],
@@ -320,17 +313,20 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         port_path=paths["paddle"],
     )
     try:
-        judged: Judged = import_module(f"tipchain.parity.stages.{stage}").judge(dumps, rules)
+        judged = judge_dumps(dumps, rules)
     except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
         traceback.print_exc()
         return unjudged(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
     verdicts = [deviate(verdict, rules.deviations) for verdict in judged.verdicts]
-    return StageJudgement(
-        stage=stage,
-        verdicts=(*verdicts, *_lost_deviations(stage, verdicts, rules.deviations)),
-        tolerances=judged.tolerances,
-        notes=notes + judged.notes,
-    )
+    subjects = {verdict.subject for verdict in verdicts}
+    for deviation in rules.deviations:
+        if deviation.subject.partition("/") == (stage, "/", CHECKS.get(stage)):
+            continue  # of the live models, which are judged later
+        if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
+            reason = "known_deviations names it, but nothing of that name was compared"
+            reason += suggestion(deviation.subject, subjects)
+            verdicts.append(Verdict(Outcome.ERROR, deviation.subject, reason))
+    return replace(judged, verdicts=tuple(verdicts), notes=(*notes, *judged.notes))
 
 
 def case_of(folder: Path) -> Path | None:
@@ -346,15 +342,15 @@ def case_of(folder: Path) -> Path | None:
     return None
 
 
-def one_sided(stage: str, left: Collection[str], right: Collection[str]) -> Iterator[Verdict]:
+def one_sided(left: Collection[str], right: Collection[str]) -> Iterator[Verdict]:
     """Yield a FAIL for each name that one side alone has."""
     for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
-        yield from (Verdict(Outcome.FAIL, f"{stage}/{name}", words) for name in first if name not in second)
+        yield from (Verdict(Outcome.FAIL, name, words) for name in first if name not in second)
 
 
-def unjudged(stage: str, what: str, reason: str, outcome: Outcome = Outcome.ERROR) -> StageJudgement:
+def unjudged(stage: str, what: str, reason: str, outcome: Outcome = Outcome.ERROR) -> Judged:
     """Return what is said of a stage that could not be judged."""
-    return StageJudgement(stage=stage, verdicts=(Verdict(outcome, f"{stage}/{what}", reason),))
+    return Judged(stage=stage, verdicts=(Verdict(outcome, f"{stage}/{what}", reason),))
 
 
 def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
@@ -364,18 +360,6 @@ def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
     if found[0] in sides and found[1] == stage:
         return None
     return f"{path.name} holds the {found[0]} side's {found[1]} dump, not the {side} side's of {stage}"
-
-
-def _different_inputs(reference: Record, port: Record) -> list[str]:
-    """Return what the two dumps' inputs differ in, by name; only what both sides tell is compared."""
-    left, right = reference.meta.get("inputs") or {}, port.meta.get("inputs") or {}
-    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
-        return []
-    return [
-        f"{name} (torch {str(left[name])[:12]}, paddle {str(right[name])[:12]})"
-        for name in left
-        if name in right and left[name] != right[name]
-    ]
 
 
 def deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
@@ -394,17 +378,3 @@ def deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
             reason = f"the known deviation is gone: {deviation.reason}; remove it from known_deviations"
             return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     return verdict
-
-
-def _lost_deviations(
-    stage: str, verdicts: Iterable[Verdict], deviations: Iterable[KnownDeviation]
-) -> Iterator[Verdict]:
-    """Yield an ERROR for every known deviation of the stage that no verdict is about."""
-    subjects = {verdict.subject for verdict in verdicts}
-    for deviation in deviations:
-        if deviation.subject.partition("/") == (stage, "/", CHECKS.get(stage)):
-            continue  # of the live models, which are judged later
-        if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
-            reason = "known_deviations names it, but nothing of that name was compared"
-            reason += suggestion(deviation.subject, subjects)
-            yield Verdict(Outcome.ERROR, deviation.subject, reason)

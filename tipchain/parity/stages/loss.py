@@ -10,8 +10,7 @@ import numpy as np
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Nested, Options
 from tipchain.frameworks.base import flatten_outputs, map_nested, scalar
-from tipchain.numbers.dumps import Record
-from tipchain.numbers.verdicts import Verdict, compare
+from tipchain.numbers.verdicts import compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.inputs import make_loss_label
 from tipchain.parity.stages import judging
@@ -62,20 +61,8 @@ GRADIENT = "gradient/"
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare values and gradients of the case's loss and of every variant."""
-    values = _part(dumps, gradients=False)
-    judged = judging.judge_arrays(values, rules) + _judge_gradients(_part(dumps, gradients=True), rules)
-    return judged + judging.judge_details(dumps)
-
-
-def _part(dumps: Dumps, *, gradients: bool) -> Dumps:
-    """Return the dumps with only the gradients, or only what is none."""
-
-    def part(record: Record) -> Record:
-        return replace(
-            record, arrays={key: value for key, value in record.arrays.items() if _is_gradient(key) is gradients}
-        )
-
-    return replace(dumps, reference=part(dumps.reference), port=part(dumps.port))
+    values, gradients = dumps.with_keys(lambda key: not _is_gradient(key)), dumps.with_keys(_is_gradient)
+    return judging.judge_arrays(values, rules) + _judge_gradients(gradients, rules) + judging.judge_details(dumps)
 
 
 def _is_gradient(key: str) -> bool:
@@ -92,7 +79,7 @@ def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
     """Allow every gradient a share of the largest RMS among those of the same loss."""
     expected, actual = dumps.reference.arrays, dumps.port.arrays
     if not expected and not actual:
-        return Judged(verdicts=())
+        return Judged()
     # The largest finite RMS among the gradients of each loss.
     scales: dict[str, float] = {}
     for key, array in expected.items():
@@ -103,19 +90,9 @@ def _judge_gradients(dumps: Dumps, rules: Rules) -> Judged:
         key: scaled(rules.for_arrays("loss", {key: array})[key], scales.get(variant_of(key), 0.0), array)
         for key, array in {**actual, **expected}.items()
     }
-    verdicts = [
-        _unproven(verdict, scales.get(variant_of(verdict.subject), 0.0))
-        for verdict in compare(expected, actual, tolerances)
-    ]
-    return Judged(
-        verdicts=tuple(replace(verdict, subject=f"loss/{verdict.subject}") for verdict in verdicts),
-        tolerances={f"loss/{key}": tolerance for key, tolerance in tolerances.items()},
-    )
-
-
-def _unproven(verdict: Verdict, scale: float) -> Verdict:
-    """Return an ERROR in place of a pass where the loss has no gradient at all."""
-    if verdict.outcome is not Outcome.PASS or scale > 0:
-        return verdict
-    reason = "proves nothing: the reference's loss has a gradient of zero"
-    return replace(verdict, outcome=Outcome.ERROR, reason=reason)
+    verdicts = compare(expected, actual, tolerances)
+    for number, verdict in enumerate(verdicts):
+        if verdict.outcome is Outcome.PASS and not scales.get(variant_of(verdict.subject), 0.0) > 0:
+            reason = "proves nothing: the reference's loss has a gradient of zero"
+            verdicts[number] = replace(verdict, outcome=Outcome.ERROR, reason=reason)
+    return Judged(verdicts=verdicts, tolerances=tolerances)

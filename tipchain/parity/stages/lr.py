@@ -58,28 +58,28 @@ CURVE = "lr"
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the curve, then those of parameters with rates of their own, and the momentum's where one moves."""
-    stage, reference, port = dumps.stage, dict(dumps.reference.arrays), dict(dumps.port.arrays)
+    reference, port = dict(dumps.reference.arrays), dict(dumps.port.arrays)
     if CURVE in reference and CURVE in port:
         # Who has no curve of its own follows the common one.
         for here, other in ((reference, port), (port, reference)):
             here |= {key: here[CURVE] for key in other if key.startswith(f"{CURVE}/") and key not in here}
-    given = rules.for_arrays(stage, {**port, **reference})
-    verdicts, tolerances = [], {}
-    for key in (*reference, *(key for key in port if key not in reference)):
-        rule, curve = given[key], reference.get(key)
-        if rule.rtol is not None and curve is not None:
-            rule = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
-        sides = tuple({key: side[key]} if key in side else {} for side in (reference, port))
-        (verdict,) = compare(sides[0], sides[1], rule)
-        verdicts.append(replace(_finish(verdict, reference, port, rule, dumps), subject=f"{stage}/{key}"))
-        tolerances[f"{stage}/{key}"] = rule
-    if not verdicts:
-        verdicts = [Verdict(Outcome.ERROR, f"{stage}/dump", "nothing was compared: no curve on either side")]
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+    tolerances = rules.for_arrays(dumps.stage, {**port, **reference})
+    for key, curve in reference.items():
+        rule = tolerances[key]
+        if rule.rtol is not None:
+            tolerances[key] = replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))
+    compared = compare(reference, port, tolerances)
+    return Judged(
+        verdicts=[_finish(one, reference, port, tolerances, dumps) for one in compared], tolerances=tolerances
+    )
 
 
 def _finish(
-    verdict: Verdict, reference: Mapping[str, Array], port: Mapping[str, Array], rule: Tolerance, dumps: Dumps
+    verdict: Verdict,
+    reference: Mapping[str, Array],
+    port: Mapping[str, Array],
+    tolerances: Mapping[str, Tolerance],
+    dumps: Dumps,
 ) -> Verdict:
     """Return the verdict with what is known about curves."""
     key = verdict.subject
@@ -89,14 +89,19 @@ def _finish(
         return replace(verdict, reason=reason)
     if verdict.diff is None or not verdict.diff.size or not np.isfinite(port[key]).all():
         return verdict
-    expected, actual = reference[key], port[key]
+    expected, actual, rule = reference[key], port[key], tolerances[key]
     if expected.ndim != 1:
         reason = f"no curve, one rate per step: shape {expected.shape}"
         return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     if verdict.outcome is Outcome.FAIL:
-        if _close(expected, actual, rule).all():
+        apart = np.flatnonzero(~_close(expected, actual, rule)).tolist()
+        if not apart:
             return verdict  # of another kind of dtype
-        return replace(verdict, reason=f"{explain(expected, actual, rule)} · {verdict.reason}")
+        first, last = apart[0], apart[-1]
+        words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
+        if last + 1 < len(expected):
+            words.append(f"equal from step {last + 1} on")
+        return replace(verdict, reason=" · ".join([*words, verdict.reason]))
     if key == CURVE and np.ptp(expected) == 0:
         reason = (
             f"proves nothing: the reference's rate is {expected[0]:.9g} at each of {len(expected)} steps; "
@@ -107,16 +112,6 @@ def _finish(
         per = details(dumps.reference).get("per", "step")
         return replace(verdict, reason=f"{len(expected)} rates, one per {per} · {verdict.reason}")
     return verdict
-
-
-def explain(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Return the first step at which two curves of one length differ, with both rates."""
-    apart = np.flatnonzero(~_close(expected, actual, rule))
-    first, last = int(apart[0]), int(apart[-1])
-    words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
-    if last + 1 < len(expected):
-        words.append(f"equal from step {last + 1} on")
-    return " · ".join(words)
 
 
 def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from tipchain.core.json_text import Json
 from tipchain.errors import Outcome
 from tipchain.explain.causes.metrics import ClassifierProbe, make_probe
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import (
-    Bench,
-    EvaluationOutputs,
-    Recording,
-    as_arrays,
-    count_classes,
-    is_classification,
-    measure,
-    run_evaluation,
-)
+from tipchain.parity.stages.bench import Bench, Recording, as_arrays, count_classes, measure, run_evaluation
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
@@ -33,23 +26,18 @@ def record(bench: Bench) -> Recording:
     found = run_evaluation(bench, bench.eval_model())
     details: dict[str, Json] = {"samples": found.samples, "nan": found.nan}
     arrays = dict(found.metrics)
-    if not _is_classifier(bench, found):
+    values = found.output, found.label
+    tensors = [bench.framework.array(value) for value in values if bench.framework.is_tensor(value)]
+    counts = count_classes(*tensors) if len(tensors) == len(values) else None
+    if counts is None:
         return Recording(arrays=arrays, details={**details, "classes": None})
-    output, label = (bench.framework.array(value) for value in (found.output, found.label))
+    output = tensors[0]
     probe = make_probe(output.shape[1])
     arrays |= {f"code/{key}": value for key, value in as_arrays(_try(bench, probe)).items()}
-    counts = count_classes(output, label)
-    assert counts is not None
     arrays |= {"counts/right": counts[0], "counts/samples": counts[1]}
     return Recording(
         arrays=arrays, details={**details, "classes": output.shape[1], "ties": _try(bench, probe, ties=True)}
     )
-
-
-def _is_classifier(bench: Bench, found: EvaluationOutputs) -> bool:
-    if not all(bench.framework.is_tensor(value) for value in (found.output, found.label)):
-        return False
-    return is_classification(bench.framework.array(found.output), bench.framework.array(found.label))
 
 
 def _try(bench: Bench, probe: ClassifierProbe, *, ties: bool = False) -> dict[str, float]:
@@ -76,9 +64,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the metrics, those of synthetic outputs, and the counts by class."""
     judged = judging.judge(dumps, rules)
     wrong = {
-        verdict.subject.removeprefix("metric/")
-        for verdict in judged.verdicts
-        if verdict.outcome is Outcome.FAIL and verdict.diff is not None
+        verdict.subject for verdict in judged.verdicts if verdict.outcome is Outcome.FAIL and verdict.diff is not None
     }
     verdicts = tuple(_explained(verdict, dumps, wrong) for verdict in judged.verdicts)
     return replace(judged, verdicts=verdicts, notes=(*judged.notes, *_notes(dumps)))
@@ -86,39 +72,29 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
     """Return a failing verdict with words for where its difference comes from."""
-    key = verdict.subject.removeprefix("metric/")
+    key = verdict.subject
     if key not in wrong:
         return verdict
     if key in (RIGHT, SAMPLES):
         words = _classes(dumps)
     elif key.startswith(CODE):
         words = _code(key, dumps)
+    elif (code := f"{CODE}{key}") not in dumps.reference.arrays or code not in dumps.port.arrays:
+        words = ""
+    elif code in wrong:
+        words = f"the metric's code differs: {_code(code, dumps)}"
     else:
-        words = _source(key, dumps, wrong)
+        said, counts = "the metric's code gives the same on equal inputs, so the evaluation differs", _classes(dumps)
+        words = f"{said}: {counts}" if counts else said
     return replace(verdict, reason=f"{verdict.reason}; {words}") if words else verdict
-
-
-def _source(key: str, dumps: Dumps, wrong: set[str]) -> str:
-    """Say which of both differs, for a metric of the evaluation."""
-    code = f"{CODE}{key}"
-    if code not in dumps.reference.arrays or code not in dumps.port.arrays:
-        return ""
-    if code in wrong:
-        return f"the metric's code differs: {_code(code, dumps)}"
-    said = "the metric's code gives the same on equal inputs, so the evaluation differs"
-    counts = _classes(dumps)
-    return f"{said}: {counts}" if counts else said
 
 
 def _code(key: str, dumps: Dumps) -> str:
     """Say what the differing numbers for equal inputs are."""
-    values = [_number(side.arrays[key]) for side in (dumps.reference, dumps.port)]
-    return "" if None in values else f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
-
-
-def _number(array: object) -> float | None:
-    size = getattr(array, "size", 0)
-    return float(array.reshape(-1)[0]) if size == 1 else None  # type: ignore[attr-defined]
+    values = [np.ravel(side.arrays[key]) for side in (dumps.reference, dumps.port)]
+    if any(value.size != 1 for value in values):
+        return ""
+    return f"on equal inputs {values[0][0]:.6g} expected, {values[1][0]:.6g} actual"
 
 
 def _classes(dumps: Dumps) -> str:

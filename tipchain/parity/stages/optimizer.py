@@ -93,12 +93,12 @@ def draw(shapes: Mapping[str, tuple[int, ...]], seed: int, number: int) -> dict[
 
     More than `MOST_DRAWN` elements repeat themselves.
     """
-    return {name: _drawn(shape, [seed, number, zlib.crc32(name.encode())]) for name, shape in shapes.items()}
-
-
-def _drawn(shape: tuple[int, ...], seeds: list[int]) -> Array:
-    drawn = np.random.default_rng(seeds).standard_normal(min(math.prod(shape), MOST_DRAWN), dtype=np.float32)
-    return np.resize(drawn, shape)
+    arrays = {}
+    for name, shape in shapes.items():
+        generator = np.random.default_rng([seed, number, zlib.crc32(name.encode())])
+        drawn = generator.standard_normal(min(math.prod(shape), MOST_DRAWN), dtype=np.float32)
+        arrays[name] = np.resize(drawn, shape)
+    return arrays
 
 
 def multiplied(arrays: Mapping[str, Array], factor: float) -> dict[str, Array]:
@@ -147,29 +147,22 @@ def record(bench: Bench) -> Recording:
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare each update; rtol goes with the largest element of the reference's."""
     reference, port = dumps.reference.arrays, dumps.port.arrays
-    verdicts, tolerances = [], {}
-    given = rules.for_arrays(dumps.stage, {**port, **reference})
+    tolerances = rules.for_arrays(dumps.stage, {**port, **reference})
+    tolerances |= {key: scaled(tolerances[key], largest(array), array) for key, array in reference.items()}
+    verdicts = compare(reference, port, tolerances)
     explained: set[str] = set()
-    for key in (*reference, *(key for key in port if key not in reference)):
-        rule = given[key]
-        if key in reference:
-            rule = scaled(rule, largest(reference[key]), reference[key])
-        expected, actual = ({key: side[key]} if key in side else {} for side in (reference, port))
-        (verdict,) = compare(expected, actual, rule)
+    for number, verdict in enumerate(verdicts):
+        key = verdict.subject
         parameter = key.rpartition("_")[0]
         if verdict.outcome is Outcome.FAIL and verdict.diff and verdict.diff.size and parameter not in explained:
             explained.add(parameter)
-            verdict = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
+            verdicts[number] = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
         elif verdict.outcome is Outcome.PASS and not np.any(reference[key]) and not np.any(port[key]):
-            verdict = replace(verdict, outcome=Outcome.SKIP, reason="neither side moves it: it is frozen")
-        verdicts.append(replace(verdict, subject=f"{dumps.stage}/{key}"))
-        tolerances[f"{dumps.stage}/{key}"] = rule
+            verdicts[number] = replace(verdict, outcome=Outcome.SKIP, reason="neither side moves it: it is frozen")
     if all(verdict.outcome is Outcome.SKIP for verdict in verdicts):
-        reason = "nothing was compared: no updates on either side"
-        if verdicts:
-            reason = "proves nothing: no update moves any parameter, on either side"
-        verdicts = [Verdict(Outcome.ERROR, f"{dumps.stage}/dump", reason)]
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
+        reason = "proves nothing: no update moves any parameter, on either side"
+        verdicts = [Verdict(Outcome.ERROR, "dump", reason)]
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _explain(dumps: Dumps, key: str) -> str:

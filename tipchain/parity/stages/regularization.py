@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
-from tipchain.frameworks import Updates
 from tipchain.numbers.compare import TensorDiff, diff_arrays
-from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
+from tipchain.parity.stages.judging import Dumps, Judged, Rules
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, update, variants
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
@@ -43,27 +41,18 @@ def record(bench: Bench) -> Recording:
             arrays[f"start/{name}"] = sample(start[name]).reshape(-1)
             arrays[f"gradient/{name}"] = np.stack([sample(one[name]).reshape(-1) for one in gradients])
         for kind, values in (("moved", start), ("free", multiplied(start, 0.0))):
-            rows: dict[str, list[Array]] = {name: [] for name in shapes}
+            moved: dict[str, list[Array]] = {name: [] for name in shapes}
             for size in GRADIENTS:
                 updates = open_variant(bench, model, prefix, args, settings.decay_learning_rate)
-                for name, moved in _record_movements(updates, values, gradients, size).items():
-                    rows[name].append(moved)
-            arrays |= {f"{kind}/{prefix}{name}": np.stack(row) for name, row in rows.items()}
+                for gradient in gradients:
+                    update(updates, values, multiplied(gradient, size))
+                    for name, rows in moved.items():
+                        # The difference of two float32 is exact in float64.
+                        difference = sample(updates.value(name)).astype(np.float64) - sample(values[name])
+                        rows.append(difference.reshape(-1))
+            sizes = (len(GRADIENTS), UPDATES, -1)
+            arrays |= {f"{kind}/{prefix}{name}": np.stack(rows).reshape(sizes) for name, rows in moved.items()}
     return Recording(arrays=arrays, details={"learning_rate": settings.decay_learning_rate, "sizes": GRADIENTS})
-
-
-def _record_movements(
-    updates: Updates, start: Mapping[str, Array], gradients: list[dict[str, Array]], size: float
-) -> dict[str, Array]:
-    """Return how far each parameter moves from ``start`` in each update: shape ``[updates, elements]``."""
-    moved: dict[str, list[Array]] = {name: [] for name in start}
-    for one in gradients:
-        update(updates, start, multiplied(one, size))
-        for name, rows in moved.items():
-            # The difference of two float32 is exact in float64.
-            difference = sample(updates.value(name)).astype(np.float64) - sample(start[name])
-            rows.append(difference.reshape(-1))
-    return {name: np.stack(rows) for name, rows in moved.items()}
 
 
 # How each side moves a parameter.
@@ -80,19 +69,13 @@ class Movements:
 
     Attributes:
         start: where it began, ``[elements]``.
-        gradients: the gradients of size 1, ``[updates, elements]``.
-        sizes: what they were multiplied by; the first is 0.
         moved: how far it moved, ``[sizes, updates, elements]``.
         free: how far it moved from zero, where nothing decays.
-        rate: the learning rate.
     """
 
     start: Array
-    gradients: Array
-    sizes: tuple[float, ...]
     moved: Array
     free: Array
-    rate: float
 
     @property
     def usable(self) -> bool:
@@ -139,49 +122,44 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     labels = [key.removeprefix(MOVED) for key in reference if key.startswith(MOVED)]
     extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]
     if not labels:
-        return Judged(verdicts=(_verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
-    verdicts = [_verdict(Outcome.FAIL, label, "not in the reference") for label in extra]
-    tolerances: dict[str, Tolerance] = {}
+        return Judged(verdicts=(Verdict(Outcome.ERROR, "dump", "nothing was compared: no parameters"),))
+    judged = Judged(verdicts=[Verdict(Outcome.FAIL, label, "not in the reference") for label in extra])
     groups: dict[str, list[str]] = {}
     for label in labels:
         groups.setdefault(label.rpartition("/")[0], []).append(label)
-    unequal = _different_inputs(reference, port)
-    if unequal:
-        return Judged(verdicts=(_verdict(Outcome.ERROR, "inputs", unequal),))
-    for variant, members in groups.items():
-        found, bounds = _judge_variant(variant, members, dumps, rules)
-        verdicts += found
-        tolerances |= bounds
-    return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
-
-
-def _different_inputs(reference: Mapping[str, Array], port: Mapping[str, Array]) -> str:
-    """Say which parameters did not start from equal values and gradients of equal shapes."""
     unequal = [
         key
         for key in reference
         if key.startswith((START, GRADIENT)) and key in port and not np.array_equal(reference[key], port[key])
     ]
-    return f"the sides did not start equal: {', '.join(unequal)}" if unequal else ""
+    if unequal:
+        reason = f"the sides did not start equal: {', '.join(unequal)}"
+        return Judged(verdicts=[Verdict(Outcome.ERROR, "inputs", reason)])
+    for variant, members in groups.items():
+        judged += _judge_variant(variant, members, dumps, rules)
+    return judged
 
 
-def _judge_variant(
-    variant: str, labels: list[str], dumps: Dumps, rules: Rules
-) -> tuple[list[Verdict], dict[str, Tolerance]]:
+def _judge_variant(variant: str, labels: list[str], dumps: Dumps, rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     touched: dict[str, tuple[bool, bool]] = {}
+    subject = f"{variant}/decayed" if variant else "decayed"
     for label in labels:
         missing = [key for key in (MOVED + label, FREE + label) if key not in dumps.port.arrays]
         shapes = [tuple(dumps.reference.arrays[MOVED + label].shape)] + [
             tuple(dumps.port.arrays[key].shape) for key in (MOVED + label, FREE + label) if key not in missing
         ]
         if missing:
-            verdicts.append(_verdict(Outcome.FAIL, label, "missing in the port"))
+            verdicts.append(Verdict(Outcome.FAIL, label, "missing in the port"))
         elif len(set(shapes)) > 1:
-            verdicts.append(_verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
+            verdicts.append(Verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
         else:
-            left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
+            start = np.asarray(dumps.reference.arrays[START + label.rpartition("/")[2]], dtype=np.float64)
+            left, right = (
+                Movements(start=start, moved=record.arrays[MOVED + label], free=record.arrays[FREE + label])
+                for record in (dumps.reference, dumps.port)
+            )
             rule = rules.for_arrays(STAGE, {label: left.moved})[label]
             verdict, bound = _judge_parameter(label, left, right, rule)
             verdicts.append(verdict)
@@ -190,34 +168,23 @@ def _judge_variant(
                 touched[label.rpartition("/")[2]] = (left.decays, right.decays)
     if touched and not any(any(pair) for pair in touched.values()):
         reason = "neither side decays any parameter: without gradients none moves, however high the rate"
-        return [_verdict(Outcome.SKIP, _join(variant, "decayed"), reason)], {}
+        return Judged(verdicts=[Verdict(Outcome.SKIP, subject, reason)])
     if touched:
-        verdicts.append(_judge_touched(_join(variant, "decayed"), touched))
-    return verdicts, tolerances
-
-
-def _movements(record: Record, label: str, dumps: Dumps) -> Movements:
-    name = label.rpartition("/")[2]
-    facts = details(dumps.reference)
-    return Movements(
-        start=np.asarray(dumps.reference.arrays[START + name], dtype=np.float64),
-        gradients=np.asarray(dumps.reference.arrays[GRADIENT + name], dtype=np.float64),
-        sizes=tuple(float(size) for size in facts["sizes"]),
-        moved=np.asarray(record.arrays[MOVED + label]),
-        free=np.asarray(record.arrays[FREE + label]),
-        rate=float(facts["learning_rate"]),
-    )
+        verdicts.append(_judge_touched(subject, touched))
+    return Judged(verdicts=verdicts, tolerances=tolerances)
 
 
 def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolerance) -> tuple[Verdict, Tolerance]:
     """Hold the movement that decay makes on one side against that on the other, row by row."""
     if not left.start.size:
-        return _verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
+        return Verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule
     strange = [side for side, one in (("reference", left), ("port", right)) if not one.usable]
     if strange:
         reason = f"NaN or Inf among the updates of the {' and the '.join(strange)}"
-        return replace(_verdict(Outcome.FAIL, label, reason), finite=False), rule
-    bounds = _bounds(left, rule)
+        return Verdict(Outcome.FAIL, label, reason, finite=False), rule
+    bounds = (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+    if rule.threshold is not None:
+        bounds = np.full(left.rounding.shape, rule.threshold)
     apart = np.abs(left.decay - right.decay).max(axis=2)
     shares = np.divide(apart, bounds, out=np.where(apart > 0, np.inf, 0.0), where=bounds > 0)
     size, number = np.unravel_index(int(np.argmax(shares)), apart.shape)
@@ -234,27 +201,14 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
         )
     elif equal:
         outcome, reason = Outcome.PASS, f"max {diff.max_abs:.3g} · allowed {bound}"
-    elif not _free_agree(left, right):
+    elif not (np.abs(left.free - right.free).max(axis=2) <= left.rounding).all():
         outcome, reason = (
             Outcome.ERROR,
             ("cannot be told apart: the updates differ without any decay too; the optimizer stage says how"),
         )
     else:
         outcome, reason = Outcome.FAIL, _explain(left, right, diff, bound, int(number))
-    return _verdict(outcome, label, reason, diff), bound
-
-
-def _bounds(left: Movements, rule: Tolerance) -> Array:
-    """Return the allowed difference of every row: rtol of the decay's largest movement there, and rounding."""
-    if rule.threshold is not None:
-        return np.full(left.rounding.shape, rule.threshold)
-    bounds: Array = (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
-    return bounds
-
-
-def _free_agree(left: Movements, right: Movements) -> bool:
-    allowed = left.rounding
-    return bool((np.abs(left.free - right.free).max(axis=2) <= allowed).all())
+    return Verdict(outcome, label, reason, diff=diff), bound
 
 
 def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Tolerance, number: int) -> str:
@@ -269,21 +223,14 @@ def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Toleran
 
 def _judge_touched(label: str, touched: Mapping[str, tuple[bool, bool]]) -> Verdict:
     """Compare which parameters decay touches at all."""
+    sides = ("reference", True), ("port", False)
     only = {
-        "reference": [name for name, (left, right) in touched.items() if left and not right],
-        "port": [name for name, (left, right) in touched.items() if right and not left],
+        side: [name for name, (left, right) in touched.items() if left != right and left is first]
+        for side, first in sides
     }
-    if any(only.values()):
-        words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
-        return _verdict(Outcome.FAIL, label, "; ".join(words))
+    words = [f"in the {side} only: {', '.join(names)}" for side, names in only.items() if names]
+    if words:
+        return Verdict(Outcome.FAIL, label, "; ".join(words))
     spared = [name for name, (left, _) in touched.items() if not left]
     words_spared = f"all but {', '.join(spared)}" if spared else "every parameter"
-    return _verdict(Outcome.PASS, label, f"{words_spared}, on both sides")
-
-
-def _join(variant: str, name: str) -> str:
-    return f"{variant}/{name}" if variant else name
-
-
-def _verdict(outcome: Outcome, label: str, reason: str, diff: TensorDiff | None = None) -> Verdict:
-    return Verdict(outcome, f"{STAGE}/{label}", reason, diff=diff)
+    return Verdict(Outcome.PASS, label, f"{words_spared}, on both sides")

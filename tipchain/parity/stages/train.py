@@ -13,10 +13,19 @@ from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
-from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
+from tipchain.parity.envelope import BLUNT, compare_curves
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
-from tipchain.parity.stages.judging import BENCHMARK, Dumps, Judged, Rules, details, judge_batches, tensor_paths
+from tipchain.parity.stages.bench import BatchLog, Bench, Recording, run_evaluation, split
+from tipchain.parity.stages.judging import (
+    BENCHMARK,
+    Dumps,
+    Judged,
+    Rules,
+    details,
+    judge_batches,
+    one_sided,
+    tensor_paths,
+)
 from tipchain.parity.stages.tensors import TensorFile
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
@@ -69,7 +78,8 @@ def evaluate_trained(bench: Bench, model: object) -> tuple[dict[str, Array], dic
     """
     bench.framework.set_training(model, training=False)
     with bench.framework.shared_statistics(model):
-        return evaluate(bench, model)
+        found = run_evaluation(bench, model)
+    return found.metrics, {"samples": found.samples, "nan": found.nan}
 
 
 def record(bench: Bench) -> Recording:
@@ -84,7 +94,7 @@ def record(bench: Bench) -> Recording:
     tensors: dict[str, Array] = {"loss": compared}
     if bench.framework.name == "torch":
         runs = bench.case.train.envelope.runs
-        tensors["envelope"] = EnvelopeCache.of(bench).runs(compared, runs, paired.rerun)
+        tensors["envelope"] = np.array([paired.rerun(number) for number in range(runs)])
     if bench.case.train.seeds > 1:
         # A seed decides on the samples' order, the same on both sides, and on the framework's own numbers: random layers are on.
         dataset = bench.dataset("train")
@@ -180,7 +190,7 @@ class _Paired:
 # Judge training: the metrics, the losses against the reference's envelope, and the metrics of several seeds.
 
 
-CURVE = "train/loss_curve"
+CURVE = "loss_curve"
 SEEDS = "seeds/"
 LEAST = 2
 """Losses that must tell something: the first alone is of no update."""
@@ -198,8 +208,15 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     batches = judge_batches(dumps)
     if dumps.reference.side == BENCHMARK:
         note = "published numbers have no losses to compare the port's with"
-        return metrics + batches + Judged(verdicts=(), notes=(note,))
-    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + _coarse(dumps, metrics)
+        return metrics + batches + Judged(notes=(note,))
+    samples, notes = details(dumps.reference).get("samples"), []
+    allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
+    if isinstance(samples, int) and samples > 0 and 100 / samples > allowed:
+        notes.append(
+            f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
+            "other seeds may well differ by more (train.seeds compares several)"
+        )
+    return metrics + batches + _judge_random(dumps) + _judge_tensors(dumps, rules) + Judged(notes=notes)
 
 
 def _judge_random(dumps: Dumps) -> Judged:
@@ -208,12 +225,12 @@ def _judge_random(dumps: Dumps) -> Judged:
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
         reason = f"the training set gives {words[0]} in torch, {words[1]} in Paddle"
-        return Judged(verdicts=(Verdict(Outcome.FAIL, "train/random", reason),))
+        return Judged(verdicts=(Verdict(Outcome.FAIL, "random", reason),))
     note = (
         "both sides were trained on the samples of the evaluation set: the training sets give other values at every read, "
         "each its own"
     )
-    return Judged(verdicts=(), notes=(note,) if any(random) else ())
+    return Judged(notes=(note,) if any(random) else ())
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
@@ -222,38 +239,45 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
         note = f"no such file: {', '.join(missing)}; the metrics alone were compared"
-        return Judged(verdicts=(), notes=(note,))
+        return Judged(notes=(note,))
     try:
         with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
-            verdicts = [_judge_curve(left, right, rules.factor), *_judge_seeds(left, right, dumps, rules.margin)]
+            verdicts = [_judge_curve(left, right, rules.factor), *one_sided(_seeds(left), _seeds(right))]
+            samples = details(dumps.reference).get("samples")
+            for key in filter(_seeds(right).__contains__, _seeds(left)):
+                runs = left[key].tolist(), right[key].tolist()
+                verdicts.append(_judge_runs(key, runs, samples if isinstance(samples, int) else 0, rules.margin))
     except (RecordError, KeyError) as error:
         verdicts = [Verdict(Outcome.ERROR, CURVE, f"the losses were not compared: {error}")]
-    return Judged(verdicts=tuple(verdicts))
+    return Judged(verdicts=verdicts)
 
 
 def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
-    def verdict(outcome: Outcome, reason: str, *, finite: bool = True) -> Verdict:
-        return Verdict(outcome, CURVE, reason, finite=finite)
-
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
     if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
         shapes = f"losses of shape {reference.shape}, runs of shape {runs.shape}"
-        return verdict(Outcome.ERROR, f"the reference's file holds no envelope: {shapes}")
+        return Verdict(Outcome.ERROR, CURVE, f"the reference's file holds no envelope: {shapes}")
     if reference.shape != port.shape:
-        return verdict(Outcome.FAIL, f"losses expected: {reference.shape}, actual: {port.shape}")
+        return Verdict(Outcome.FAIL, CURVE, f"losses expected: {reference.shape}, actual: {port.shape}")
     if not np.isfinite(reference).all():
         step = int(np.argmin(np.isfinite(reference)))
         reason = f"the reference's loss is {reference[step]} at step {step}: nothing to hold to"
-        return verdict(Outcome.ERROR, reason)
+        return Verdict(Outcome.ERROR, CURVE, reason)
     if not reference.any():
-        return verdict(Outcome.ERROR, "proves nothing: the reference's losses are all zero")
+        return Verdict(Outcome.ERROR, CURVE, "proves nothing: the reference's losses are all zero")
     curve = compare_curves(reference, port, runs, factor)
     if curve.outside is not None:
-        finite = bool(np.isfinite(port).all())
-        return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor), finite=finite)
+        step, worst = curve.outside, curve.worst
+        text = (
+            f"leaves the envelope of {len(runs)} runs at step {step}: expected {reference[step]:.9g}, actual "
+            f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
+            f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; "
+            f"{WHERE[min(step, 2)].format(step - 1)}"
+        )
+        return Verdict(Outcome.FAIL, CURVE, text, finite=bool(np.isfinite(port).all()))
     if curve.told < LEAST:
         reason = f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
-        return verdict(Outcome.ERROR, f"proves nothing: {reason}")
+        return Verdict(Outcome.ERROR, CURVE, f"proves nothing: {reason}")
     worst = curve.worst
     text = (
         f"{curve.told} losses within {curve.ratios[worst]:.2g} times the envelope of {len(runs)} runs, allowed "
@@ -262,33 +286,11 @@ def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: 
     rest = len(curve.differences) - curve.told
     if rest:
         text += f"; from step {curve.told} on rounding alone is too large to tell anything ({rest} losses not compared)"
-    return verdict(Outcome.PASS, text)
+    return Verdict(Outcome.PASS, CURVE, text)
 
 
-def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float) -> str:
-    step = curve.outside
-    assert step is not None
-    where = WHERE[min(step, 2)].format(step - 1)
-    worst = curve.worst
-    return (
-        f"leaves the envelope of {runs} runs at step {step}: expected {reference[step]:.9g}, actual "
-        f"{port[step]:.9g}, |difference| {curve.differences[step]:.3g} is {curve.ratios[step]:,.3g} times the envelope "
-        f"{curve.bounds[step]:.3g}, allowed {factor:g}; worst at step {worst}: {curve.ratios[worst]:,.3g} times; {where}"
-    )
-
-
-def _judge_seeds(
-    left: Mapping[str, Array], right: Mapping[str, Array], dumps: Dumps, margin: float
-) -> Iterator[Verdict]:
-    """Yield a verdict about each metric that several seeds ended with."""
-    samples = details(dumps.reference).get("samples")
-    for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):
-        if key in left and key in right:
-            runs = left[key].tolist(), right[key].tolist()
-            yield _judge_runs(f"train/{key}", runs, samples if isinstance(samples, int) else 0, margin)
-        else:
-            words = "missing in the port" if key in left else "not in the reference"
-            yield Verdict(Outcome.FAIL, f"train/{key}", words)
+def _seeds(tensors: Mapping[str, Array]) -> list[str]:
+    return [name for name in tensors if name.startswith(SEEDS)]
 
 
 def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
@@ -314,16 +316,3 @@ def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: in
             more = f"{found.more:,} more" if found.more is not None else "too many more"
             coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
             return Verdict(Outcome.SKIP, subject, f"not enough runs: {more} a side needed; {facts}{coarse}")
-
-
-def _coarse(dumps: Dumps, metrics: Judged) -> Judged:
-    """Remark where one sample of the evaluation set is more than the metrics' tolerance."""
-    samples = details(dumps.reference).get("samples")
-    allowed = max((one.threshold or 0.0 for one in metrics.tolerances.values()), default=0.0)
-    if not isinstance(samples, int) or samples <= 0 or not 100 / samples > allowed:
-        return Judged(verdicts=())
-    note = (
-        f"an accuracy over {samples} samples moves by {100 / samples:.3g} points, so that within {allowed:g} means equal; "
-        "other seeds may well differ by more (train.seeds compares several)"
-    )
-    return Judged(verdicts=(), notes=(note,))

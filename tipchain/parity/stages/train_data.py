@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +20,7 @@ from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.bench import Bench, Recording, split
+from tipchain.parity.stages.bench import Bench, Recording, like, split
 from tipchain.parity.stages.data import judge_files
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
@@ -144,21 +143,10 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def number_samples(dataset: Dataset) -> object:
-    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name.
-
-    It is of a subclass of its type, so that loaders find all that they may ask of it.
-    """
+def number_samples(dataset: Dataset) -> Dataset:
+    """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name."""
     first = dataset[0]
-
-    def read_item(_: object, index: int) -> tuple[object, ...]:
-        return (*first[:2], str(int(index)))
-
-    kind = type(dataset)
-    numbered = copy.copy(dataset)
-    # torch asks for __getitems__ first, where a data set has one.
-    numbered.__class__ = type(kind.__name__, (kind,), {"__getitem__": read_item, "__getitems__": None})
-    return numbered
+    return like(dataset, lambda index: (*first[:2], str(int(index))))
 
 
 def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
@@ -187,7 +175,13 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
             looks.append(
                 describe_image(bench.framework.array(image) if bench.framework.is_tensor(image) else np.asarray(image))
             )
-    arrays = {f"draw/{name}": _stack(bench, name, [one[name] for one in drawn]) for name in drawn[0]}
+    arrays = {}
+    for name in drawn[0]:
+        values = [parameters[name] for parameters in drawn]
+        lengths = sorted({value.size for value in values})
+        if len(lengths) > 1:
+            raise _wrong(bench, "augmentation", f"{name!r}", f"{lengths} numbers", "equally many in every draw")
+        arrays[f"draw/{name}"] = np.stack(values)
     common = [name for name in looks[0] if all(name in one for one in looks)] if looks else []
     return arrays | {f"pixels/{name}": np.array([one[name] for one in looks]) for name in common}
 
@@ -198,13 +192,6 @@ def _as_numbers(bench: Bench, name: object, value: object) -> Array:
     except (TypeError, ValueError) as error:
         raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
     return found
-
-
-def _stack(bench: Bench, name: str, values: list[Array]) -> Array:
-    lengths = sorted({value.size for value in values})
-    if len(lengths) > 1:
-        raise _wrong(bench, "augmentation", f"{name!r}", f"{lengths} numbers", "equally many in every draw")
-    return np.stack(values)
 
 
 def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) -> UsageError:
@@ -253,13 +240,8 @@ class _Orders:
             return IN_ORDER
         return ONCE if len({tuple(epoch.tolist()) for epoch in self.epochs}) < len(self.epochs) else ANEW
 
-    @property
-    def repeated(self) -> bool:
-        """Whether some epoch has a sample twice."""
-        return any(len(np.unique(epoch)) < len(epoch) for epoch in self.epochs)
-
-    def faults(self) -> Iterator[str]:
-        """Yield which samples each epoch has twice, and which it misses beyond what its batches leave out."""
+    def repeats(self) -> Iterator[str]:
+        """Yield which samples each epoch has twice, and which it misses then."""
         for number, epoch in enumerate(self.epochs):
             counts = np.bincount(epoch, minlength=self.length)
             twice, missing = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
@@ -267,39 +249,48 @@ class _Orders:
                 yield f"epoch {number} has {some(twice.tolist())} more than once and lacks {some(missing.tolist()) if missing.size else 'none'}"
 
 
-def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdict]:
-    """Yield verdicts on batches, permutations, shuffling and repetition."""
+def judge_orders(reference: Record, port: Record) -> list[Verdict]:
+    """Judge batches, permutations, shuffling and repetition."""
     sides = _Orders.of(reference), _Orders.of(port)
     facts = details(reference)
+    again = ["the same order" if np.array_equal(side.epochs[0], side.repeat) else "another order" for side in sides]
+    repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
+    if again[0] != again[1]:
+        repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
     judged = {
         "batches": _judge_batches(*sides, facts.get("drop_last")),
         "permutation": _judge_permutation(*sides),
         "shuffle": _judge_manner(*sides, facts.get("shuffle")),
-        "repeat": _judge_repeat(*sides),
+        "repeat": repeat,
     }
-    for name, (outcome, reason) in judged.items():
-        yield Verdict(outcome, f"{stage}/{name}", reason)
+    return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
 
 
 def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
-    if not all(sizes.size for one in (expected, actual) for sizes in one.sizes):
-        sides = [
-            name for name, one in (("reference", expected), ("port", actual)) if not all(s.size for s in one.sizes)
-        ]
+    named = ("reference", expected), ("port", actual)
+    sides = [name for name, side in named if not all(sizes.size for sizes in side.sizes)]
+    if sides:
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
         if not np.array_equal(left, right):
-            reason = f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}"
-            return Outcome.FAIL, reason + _cause(expected.length, left, right)
+            reason, rest = (
+                f"epoch {number}: expected {_batches(left)}, actual {_batches(right)}",
+                expected.length % int(left.max()),
+            )
+            for shorter, longer, words in (
+                (left, right, "the port keeps a smaller last batch that the reference leaves out"),
+                (right, left, "the port leaves out a smaller last batch that the reference keeps"),
+            ):
+                if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
+                    reason += f": {words} (drop_last)"
+            return Outcome.FAIL, reason
     sizes = expected.sizes[0]
     dropped, whole = expected.length > int(sizes.sum()), int(sizes.max())
     uneven = bool(expected.length % whole)
     if drop_last is not None and uneven and dropped is not bool(drop_last):
         which = "leave out" if dropped else "keep"
-        return (
-            Outcome.FAIL,
-            f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}",
-        )
+        reason = f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}"
+        return Outcome.FAIL, reason
     return Outcome.PASS, f"{_batches(sizes)}, in {len(expected.sizes)} epochs"
 
 
@@ -307,34 +298,18 @@ def _batches(sizes: Array) -> str:
     return f"{sizes.size} batches of {int(sizes.max())}, the last of {int(sizes[-1])}"
 
 
-def _cause(length: int, left: Array, right: Array) -> str:
-    """Return a likely cause of other batches, to be put behind the fact."""
-    whole = int(left.max())
-    rest = length % whole
-    for shorter, longer, words in (
-        (left, right, "the port keeps a smaller last batch that the reference leaves out"),
-        (right, left, "the port leaves out a smaller last batch that the reference keeps"),
-    ):
-        if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
-            return f": {words} (drop_last)"
-    return ""
-
-
 def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
-    if expected.repeated and actual.repeated:
-        left, right = (np.concatenate(one.epochs).astype(np.float64) for one in (expected, actual))
+    drawn, wrong = list(expected.repeats()), list(actual.repeats())
+    if drawn and wrong:
+        left, right = (np.concatenate(side.epochs).astype(np.float64) for side in (expected, actual))
         p = compare_distribution(left, right)[1]
         if p <= CHANCE:
             return Outcome.FAIL, f"both sides draw samples with replacement, but not equally often: p {p:.1g}"
         return Outcome.PASS, "both sides draw samples with replacement, equally often as far as can be seen"
-    wrong = list(actual.faults())
     if wrong:
         return Outcome.FAIL, f"expected every sample at most once in an epoch, actual: {'; '.join(wrong)}"
-    if expected.repeated:
-        return (
-            Outcome.FAIL,
-            f"expected samples drawn with replacement ({next(expected.faults())}), actual each at most once",
-        )
+    if drawn:
+        return Outcome.FAIL, f"expected samples drawn with replacement ({drawn[0]}), actual each at most once"
     seen = [sorted({len(epoch) for epoch in one.epochs}) for one in (expected, actual)]
     if seen[0] != seen[1]:
         shown = [" or ".join(map(str, one)) for one in seen]
@@ -347,10 +322,8 @@ def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[
     shuffled = [manner != IN_ORDER for manner in manners]
     few = math.lgamma(min(map(len, expected.epochs)) + 1) < -math.log(CHANCE)
     if few and manners != (IN_ORDER, IN_ORDER):
-        return (
-            Outcome.SKIP,
-            f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do",
-        )
+        reason = f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do"
+        return Outcome.SKIP, reason
     if manners[0] != manners[1]:
         return Outcome.FAIL, f"expected {manners[0]}, actual {manners[1]}"
     if shuffle is not None and shuffled[0] is not bool(shuffle):
@@ -363,14 +336,6 @@ def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[
                 shown = [str(one[first]) if first < one.size else "nothing" for one in (left, right)]
                 return (Outcome.FAIL, f"epoch {number}, place {first}: expected sample {shown[0]}, actual {shown[1]}")
     return Outcome.PASS, f"both sides give samples {manners[0]}"
-
-
-def _judge_repeat(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
-    repeats = [np.array_equal(one.epochs[0], one.repeat) for one in (expected, actual)]
-    words = ["the same order" if one else "another order" for one in repeats]
-    if repeats[0] != repeats[1]:
-        return Outcome.FAIL, f"epoch 0 again after the same seed: expected {words[0]}, actual {words[1]}"
-    return Outcome.PASS, f"epoch 0 again after the same seed: {words[0]} on both sides"
 
 
 # Judge training data: samples by value, orders by their properties, augmentation by distributions.
@@ -391,31 +356,20 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         if left != right:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
-            named.append(Verdict(Outcome.ERROR, f"{dumps.stage}/{name}", reason))
-    judged = _judge_values(dumps, rules) + Judged(verdicts=(*judge_files(dumps), *named))
-    if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
-        judged += Judged(verdicts=tuple(judge_orders(dumps.stage, dumps.reference, dumps.port)))
-    return judged + Judged(verdicts=tuple(_judge_draws(dumps)), notes=tuple(_notes(dumps)))
-
-
-def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare the samples that both sides gave in order; where data sets are random there is nothing to compare."""
-    verdict = None
+            named.append(Verdict(Outcome.ERROR, name, reason))
     random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
-        verdict = Verdict(
-            Outcome.FAIL, f"{dumps.stage}/values", f"of one and the same sample: expected {words[0]}, actual {words[1]}"
-        )
-
-    def samples(record: Record) -> Record:
-        kept = {key: one for key, one in record.arrays.items() if key.startswith(VALUES)}
-        if any(random):
-            kept = {key: one for key, one in kept.items() if "dataloader_" not in key}
-        return replace(record, arrays=kept)
-
-    some = replace(dumps, reference=samples(dumps.reference), port=samples(dumps.port))
-    return judging.judge_arrays(some, rules) + Judged(verdicts=(verdict,) if verdict else ())
+        reason = f"of one and the same sample: expected {words[0]}, actual {words[1]}"
+        named.append(Verdict(Outcome.FAIL, "values", reason))
+    # Where data sets are random there is nothing to compare but the rest.
+    samples = dumps.with_keys(lambda key: key.startswith(VALUES) and not (any(random) and "dataloader_" in key))
+    verdicts = [*judge_files(dumps), *named]
+    if all("order_0" in record.arrays for record in (dumps.reference, dumps.port)):
+        verdicts += judge_orders(dumps.reference, dumps.port)
+    return judging.judge_arrays(samples, rules) + Judged(
+        verdicts=[*verdicts, *_judge_draws(dumps)], notes=_notes(dumps)
+    )
 
 
 def _has(record: Record, builder: str) -> bool:
@@ -426,7 +380,7 @@ def _has(record: Record, builder: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quantity:
-    """A random number that both sides drew many times; ``name`` is the end of its verdict's subject."""
+    """A random number that both sides drew many times; ``name`` is its verdict's subject."""
 
     name: str
     expected: Array
@@ -485,7 +439,7 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
             reason, finite = "NaN or Inf among the draws", False
         if reason:
-            verdicts.append(Verdict(outcome, f"{dumps.stage}/{name}", reason, finite=finite))
+            verdicts.append(Verdict(outcome, name, reason, finite=finite))
             continue
         # A constant that one side holds as float32 and the other as a Python number is the same constant.
         both = np.concatenate([left[name], right[name]]).astype(np.float64)
@@ -499,13 +453,12 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
     tests = [one.p_values() for one in quantities]
     adjusted = iter(adjust([p for found in tests for p in found]))
     for quantity, found in zip(quantities, tests, strict=True):
-        subject = f"{dumps.stage}/{quantity.name}"
         p = min((next(adjusted) for _ in found), default=1.0)
         if p <= alpha:
             reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(Outcome.FAIL, subject, reason))
+            verdicts.append(Verdict(Outcome.FAIL, quantity.name, reason))
         else:
-            verdicts.append(Verdict(Outcome.PASS, subject, quantity.describe()))
+            verdicts.append(Verdict(Outcome.PASS, quantity.name, quantity.describe()))
     return verdicts
 
 
