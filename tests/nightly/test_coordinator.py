@@ -15,7 +15,7 @@ from stub_nights import Quiet, begin, command, local, run_night, work_of
 
 from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import Ended
+from tipchain.nightly.executor import Ended, RunningItem
 from tipchain.nightly.items import Needs
 from tipchain.nightly.nights import (
     ENDED,
@@ -71,7 +71,7 @@ class Fake:
         return found
 
     def running(self):
-        return dict.fromkeys(self.active, (0.5, ""))
+        return [RunningItem(id=name, seconds=0.5) for name in self.active]
 
     def stop(self):
         pass
@@ -341,9 +341,9 @@ def test_an_interrupt_ends_items_and_leaves_a_night_to_resume(tmp_path):
     executor = local(tmp_path)
     coordinator = Coordinator(night, executor, Quiet())
     threading.Timer(0.5, coordinator.interrupt).start()
-    result = coordinator.run()
-    assert result.exit_code is ExitCode.INTERRUPTED
-    assert result.left == 3
+    coordinator.run()
+    assert coordinator.exit_code is ExitCode.INTERRUPTED
+    assert coordinator.left == 3
     assert night.attempts("a[cpu]") == 1
     assert night.attempts("c[cpu]") == 0
 

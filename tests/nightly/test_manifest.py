@@ -9,7 +9,7 @@ import pytest
 
 from tipchain.core.quantities import duration, parse_mebibytes, parse_seconds
 from tipchain.errors import ManifestError
-from tipchain.nightly.expand import DiskProject, expand
+from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def test_the_manifest_of_the_documents_is_one(tmp_path):
 
 def test_nothing_is_wrong_with_the_projects_own_manifest():
     manifest = load_manifest(ROOT / "test_tipc/nightly_all.yaml")
-    plan = expand(manifest, DiskProject(manifest))
+    plan = expand(manifest)
     assert {item.subject for item in plan.items} == {"alexnet", "mobilenet_v3", "mvf"}
     assert not [item.reason for item in plan.items if item.reason]
 

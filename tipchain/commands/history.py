@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_action, add_json, count, show
+from tipchain.commands.options import add_action, add_json, count, run_action, show
 from tipchain.core.files import project_above
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -28,27 +28,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    add = add_action(actions, "add", "add nights and reports")
+    add = add_action(actions, "add", "add nights and reports", _add)
     add.add_argument(
         "paths", nargs="+", type=Path, metavar="NIGHT|REPORT", help="a night's folder, a report.json, a run's folder"
     )
-    _finish(add, _add, as_json=False)
-    listing = add_action(actions, "list", "list nights and runs, the latest first")
+    _add_place(add)
+    listing = add_action(actions, "list", "list nights and runs, the latest first", _list)
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
         "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
     )
-    _finish(listing, _list)
-    show = add_action(actions, "show", "show a night or a run, or an item of it")
+    _add_place(listing)
+    add_json(listing, "the same")
+    show = add_action(actions, "show", "show a night or a run, or an item of it", _show)
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
     show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
-    _finish(show, _show)
-    changed = add_action(actions, "diff", "say what changed since the last comparable run")
+    _add_place(show)
+    add_json(show, "the same")
+    changed = add_action(actions, "diff", "say what changed since the last comparable run", _diff)
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     changed.add_argument("--all", action="store_true", help="show every line (default: the first five of each kind)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
-    _finish(changed, _diff)
+    _add_place(changed)
+    add_json(changed, "the same")
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -73,8 +76,7 @@ def keep(folder: Path, database: str | None) -> None:
         print(say(message), file=sys.stderr)
 
 
-def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
-    # Declare where the history is; shared by all commands that use it.
+def _add_place(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="URL",
@@ -82,15 +84,9 @@ def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace],
         "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
     )
     parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
-    if as_json:
-        add_json(parser, "the same")
-    parser.set_defaults(act=act)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit code."""
-    act: Callable[[argparse.Namespace], int] = args.act
-    return act(args)
+run = run_action
 
 
 def _place(args: argparse.Namespace) -> HistoryPlace:

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,14 @@ from tipchain.commands.options import (
     check_targets,
     count,
     report_targets,
+    run_action,
     show,
     text_stream,
 )
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import clean, many, say, terminal_width
-from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
+from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, Outcome, OutputError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.cluster import RayExecutor
@@ -124,22 +125,6 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
         return changes_text(changes(session, before, entry, root=Path(results.plan.root))).splitlines()
 
 
-def add_dashboard(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``tipchain nightly dashboard``."""
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        type=Path,
-        metavar="NIGHTS",
-        help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
-    )
-    parser.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
-    parser.add_argument(
-        "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
-    )
-    parser.set_defaults(act=run_dashboard)
-
-
 def run_dashboard(args: argparse.Namespace) -> int:
     """Write the page; the exit code is 1 if a latest night's shares leave items out or are not of one plan.
 
@@ -194,32 +179,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    plan = add_action(actions, "plan", "show what would run, and run nothing")
+    plan = add_action(actions, "plan", "show what would run, and run nothing", _plan)
     _add_manifest(plan)
     _add_choice(plan)
     add_json(plan, "the plan")
-    plan.set_defaults(act=_plan)
-    run = add_action(actions, "run", "begin a night")
+    run = add_action(actions, "run", "begin a night", _run)
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
     add_verbosity(run)
     add_report_arguments(run)
-    run.set_defaults(act=_run)
-    status = add_action(actions, "status", "say how far a night is, while it runs too")
+    status = add_action(actions, "status", "say how far a night is, while it runs too", _status)
     _add_manifest(status)
     _add_night(status)
     add_json(status, "how far it is, and how each item ended,")
-    status.set_defaults(act=_status)
-    resume = add_action(actions, "resume", "run what has not ended of a night")
+    resume = add_action(actions, "resume", "run what has not ended of a night", _resume)
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
     add_verbosity(resume)
     add_report_arguments(resume)
-    resume.set_defaults(act=_resume)
-    add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
-    gc = add_action(actions, "gc", "delete old nights that have ended")
+    dashboard = add_action(actions, "dashboard", "write the latest nights as one page", run_dashboard)
+    dashboard.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="NIGHTS",
+        help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
+    )
+    dashboard.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
+    dashboard.add_argument(
+        "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
+    )
+    gc = add_action(actions, "gc", "delete old nights that have ended", _gc)
     gc.add_argument(
         "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
     )
@@ -227,7 +219,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", required=True, type=count("nights"), metavar="N", help="keep the latest N finished of each manifest"
     )
     gc.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    gc.set_defaults(act=_gc)
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -258,10 +249,7 @@ def _add_night(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--night", metavar="NAME", help="its folder, its name, or a part of it (default: the latest)")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit code."""
-    act: Callable[[argparse.Namespace], int] = args.act
-    return act(args)
+run = run_action
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -283,14 +271,14 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     """Return the plan that the command line asks for, and the folder of the manifest's nights."""
     from dataclasses import replace
 
-    from tipchain.nightly.expand import DiskProject, expand
+    from tipchain.nightly.expand import expand
     from tipchain.nightly.items import parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import last_failed
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
-    plan = expand(manifest, DiskProject(manifest), require_data=args.require_data)
+    plan = expand(manifest, require_data=args.require_data)
     nights = (args.out or manifest.nights).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
@@ -368,30 +356,29 @@ def _go_on(
             say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
         )
     try:
-        result = coordinator.run()
+        coordinator.run()
     finally:
         view.close()
         os.close(lock)
-    code = result.exit_code
     seconds = coordinator.state().seconds or 0.0
     results = read_results(night.folder)
     try:
         changed = changed_lines(results, args.database) if args.github else ()
-        report = night_as_report(results, seconds=seconds, interrupted=result.interrupted, changed=changed)
+        report = night_as_report(results, seconds=seconds, interrupted=coordinator.interrupted, changed=changed)
         if not args.quiet:
             print(file=stream)  # below what the view has left
         report = with_page(report, args.html)
         write_report(report, report_targets(args), stream=stream, root=Path(night.plan.root))
     except (UsageError, HistoryError) as error:
-        if not result.problem:
+        if not coordinator.problem:
             raise OutputError(str(error)) from error
         print(say(f"error: {error}"), file=sys.stderr)
-    if result.problem:
+    if coordinator.problem:
         raise OutputError(
-            f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
+            f"{coordinator.problem}\n  {coordinator.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
-    return code
+    return coordinator.exit_code
 
 
 def _night(args: argparse.Namespace) -> Night:
@@ -442,7 +429,7 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
-    from tipchain.nightly.coordinator import read_state, state_json
+    from tipchain.nightly.coordinator import read_state
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
 
@@ -451,7 +438,8 @@ def _status(args: argparse.Namespace) -> int:
     results = read_results(night.folder)
     ended = results.finished and not who
     records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
-    state = replace(read_state(night), counts=dict(Counter(record.outcome for record in records)))
+    counts = Counter(record.outcome for record in records)
+    state = replace(read_state(night), counts={one: counts[one] for one in Outcome})
     if not who:
         state = replace(state, running=(), left_s=None, waiting="")
     show(
@@ -461,9 +449,10 @@ def _status(args: argparse.Namespace) -> int:
             "folder": str(night.folder),
             "finished": night.finished,
             "holder": who,
-            **state_json(state),
+            **as_json(state),
+            "ended": state.ended,
             "items": {one.id: as_json(one) for one in records},
         },
         lambda: "\n".join(state_lines(night, state, who, terminal_width())),
     )
-    return ExitCode.FAILED if any(state.counts.get(one) for one in BAD) else ExitCode.PASSED
+    return ExitCode.FAILED if any(counts[one] for one in BAD) else ExitCode.PASSED

@@ -140,10 +140,21 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 
 def add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    act: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
     """Return the parser of one of a command's actions, whose own help begins with what the command's help says of it."""
-    return actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
+    parser = actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def run_action(args: argparse.Namespace) -> int:
+    """Do the action that is asked for; return the exit code."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
 
 
 def sentence(text: str) -> str:

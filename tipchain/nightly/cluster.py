@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tipchain.chain.execute import search_path
 from tipchain.chain.process import Stop, last_lines, log_end
 from tipchain.core.language import many
 from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
-from tipchain.nightly.executor import Ended, Ports, Work, environment, run_attempt
+from tipchain.nightly.executor import Ended, Ports, RunningItem, Work, environment, run_attempt
 from tipchain.nightly.items import CLUSTERS_OWN, Item, Needs, kind_of_room
 
 # On a node: one item, as a task of Ray.
@@ -290,10 +290,12 @@ class RayExecutor:
                 found.append(Ended(id=name, attempt=task.work.attempt, failure=failure))
         return found
 
-    def running(self) -> Mapping[str, tuple[float, str]]:
-        """Return seconds so far and the last line of output of each item that runs, by id."""
+    def running(self) -> Iterator[RunningItem]:
+        """Yield what runs."""
         now = time.monotonic()
-        return {name: (now - one.begin, one.line) for name, one in self._tasks.items() if one.begin is not None}
+        for name, one in self._tasks.items():
+            if one.begin is not None:
+                yield RunningItem(id=name, seconds=now - one.begin, line=one.line)
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, at once."""

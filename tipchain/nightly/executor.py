@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -162,6 +162,15 @@ class Ended(AttemptRecord):
     timed_out: bool = False
     interrupted: bool = False
     failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningItem:
+    """An item that runs: seconds so far, and the last line of its output."""
+
+    id: str
+    seconds: float
+    line: str = ""
 
 
 # One attempt at an item, on the machine it runs on: its process from the start to what it left.
@@ -360,10 +369,11 @@ class LocalExecutor:
             self._running.pop(ended.id).held.close()
         return found
 
-    def running(self) -> Mapping[str, tuple[float, str]]:
-        """Return seconds so far and the last line of output of each item that runs, by id."""
+    def running(self) -> Iterator[RunningItem]:
+        """Yield what runs."""
         now = time.monotonic()
-        return {name: (now - one.begin, one.line) for name, one in self._running.items()}
+        for name, one in self._running.items():
+            yield RunningItem(id=name, seconds=now - one.begin, line=one.line)
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, more firmly."""
