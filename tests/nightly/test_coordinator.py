@@ -25,7 +25,7 @@ from tipchain.nightly.nights import (
     holder,
     item_folder,
     last_failed,
-    latest_night,
+    named_night,
     nights_below,
     read_night,
     read_summary,
@@ -221,9 +221,9 @@ def test_a_night_that_was_killed_before_it_was_written_down_is_none(tmp_path):
     (tmp_path / "nights/20260101-000000-00000").mkdir(parents=True)
     assert nights_below(tmp_path / "nights") == []
     with pytest.raises(UsageError, match="no night is there yet"):
-        latest_night(tmp_path / "nights")
+        named_night(tmp_path / "nights")
     night, _ = begin(tmp_path, command("a"))
-    assert latest_night(tmp_path / "nights") == night
+    assert named_night(tmp_path / "nights") == night
     (night.folder / "night.json").write_text("{")
     with pytest.raises(RecordError, match="is not a night"):
         read_night(night.folder)

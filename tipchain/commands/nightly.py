@@ -384,7 +384,7 @@ def _go_on(
 def _night(args: argparse.Namespace) -> Night:
     """Return the night that is meant, and say if the manifest is not what it was when that began."""
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import latest_night, named_folder, nights_below, read_night
+    from tipchain.nightly.nights import named_night
 
     try:
         manifest = load_manifest(args.manifest)
@@ -393,9 +393,7 @@ def _night(args: argparse.Namespace) -> Night:
         if args.out is None or not args.manifest.is_file():
             raise
         sha256, nights = sha256_of(args.manifest), args.out
-    nights = (args.out or nights).absolute()
-    named = args.night and named_folder(args.night, nights_below(nights))
-    night = read_night(named.absolute()) if named else latest_night(nights)
+    night = named_night((args.out or nights).absolute(), args.night)
     if sha256 != night.plan.sha256:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
         print(say(f"note: {note}"), file=sys.stderr)

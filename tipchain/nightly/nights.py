@@ -10,7 +10,7 @@ import secrets
 import socket
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
-from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis
@@ -165,28 +165,6 @@ def _checksum(document: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
-    """Return an item's record; None if it has not ended in this night, a `DamagedRecord` if nobody can tell how it did.
-
-    What belongs to another item or night is no record of this one's.
-    """
-    path = item_folder(night, item_id) / ENDED
-    try:
-        document = read_document(path)
-        owner, record = document.pop("token", None), parse_as(ItemRecord, document)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        return DamagedRecord(
-            id=item_id,
-            attempt=0,
-            outcome=Outcome.ERROR,
-            reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
-        )
-    return record if (record.id, owner) == (item_id, token) else None
-
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
@@ -196,11 +174,10 @@ RUNNING = "running.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """A night that began.
+class NightHead:
+    """What is written down of a night before anything runs.
 
     Attributes:
-        folder: its folder.
         token: drawn when it began; every record of it has it.
         started: ISO 8601 with offset.
         plan: what it runs.
@@ -208,12 +185,18 @@ class Night:
         environment: where it runs and with what (`tipchain.nightly.origin`).
     """
 
-    folder: Path
     token: str
     started: str
     plan: NightPlan
     options: JsonObject = field(default_factory=dict)
     environment: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night(NightHead):
+    """A night that began, in its folder."""
+
+    folder: Path
 
     @property
     def name(self) -> str:
@@ -221,8 +204,18 @@ class Night:
         return self.folder.name
 
     def record(self, item_id: str) -> ItemRecord | None:
-        """Return how an item ended; None if it has not, a `DamagedRecord` if that cannot be told."""
-        return read_record(self.folder, item_id, self.token)
+        """Return how an item ended; None if it has not in this night, a `DamagedRecord` if that cannot be told."""
+        path = item_folder(self.folder, item_id) / ENDED
+        try:
+            document = read_document(path)
+            owner, record = document.pop("token", None), parse_as(ItemRecord, document)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            reason = f"how it ended cannot be told: its record {path.relative_to(self.folder)} is damaged: {why}"
+            return DamagedRecord(id=item_id, attempt=0, outcome=Outcome.ERROR, reason=reason)
+        return record if (record.id, owner) == (item_id, self.token) else None
 
     def records(self) -> Iterator[ItemRecord]:
         """Yield how items ended, in the plan's order; those that have not are left out."""
@@ -241,8 +234,12 @@ class Night:
 
     @property
     def began(self) -> datetime | None:
-        """When it began; None where that cannot be told."""
-        return began(self.started, self.name)
+        """When it began: by what it says, else by its folder's name, in local time; None if neither tells."""
+        with suppress(ValueError):
+            return datetime.fromisoformat(self.started).astimezone()
+        with suppress(ValueError):
+            return datetime.strptime(self.name[:15], "%Y%m%d-%H%M%S").astimezone()
+        return None
 
     @property
     def epoch(self) -> float:
@@ -273,15 +270,6 @@ class Night:
         return (self.folder / FINISHED).is_file()
 
 
-def began(started: str, name: str = "") -> datetime | None:
-    """Return when a night began: by what it says, else by its folder's name, in local time; None if neither tells."""
-    with suppress(ValueError):
-        return datetime.fromisoformat(started).astimezone()
-    with suppress(ValueError):
-        return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").astimezone()
-    return None
-
-
 def begin_night(
     plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
 ) -> tuple[Night, int]:
@@ -305,16 +293,9 @@ def begin_night(
         options={**shared, **options},
         environment=dict(environment),
     )
-    document = {
-        "token": night.token,
-        "started": night.started,
-        "options": night.options,
-        "environment": night.environment,
-        "plan": as_json(plan),
-    }
     try:
         with writing(folder / NIGHT):
-            write_document(folder / NIGHT, document)
+            write_document(folder / NIGHT, as_json(taken(NightHead, night)))
     except OutputError:
         os.close(lock)
         raise
@@ -329,19 +310,11 @@ def read_night(folder: Path) -> Night:
     """
     path = folder / NIGHT
     try:
-        data = read_document(path)
-        return Night(
-            folder=folder,
-            token=parse_as(str, data["token"], "token"),
-            started=parse_as(str, data["started"], "started"),
-            plan=parse_as(NightPlan, data["plan"], "plan"),
-            options=dict(data["options"]),
-            environment=dict(data["environment"]),
-        )
+        return taken(Night, parse_as(NightHead, read_document(path)), folder=folder)
     except OSError as error:
         raise RecordError(f"cannot be read: {error.strerror}", file=path, expected="a night") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"is not a night: {type(error).__name__}: {error}", file=path) from error
+    except ValueError as error:
+        raise RecordError(f"is not a night: {error}", file=path) from error
 
 
 def nights_below(folder: Path) -> list[Path]:
@@ -365,33 +338,23 @@ def find_nights(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (path.name, str(path)))
 
 
-def named_folder(name: str, among: Iterable[Path]) -> Path:
-    """Return the folder of a night that a user names: by its path, its name, or an unmistakable part of it.
+def named_night(nights: Path, name: str | None = None) -> Night:
+    """Return the night that a user names: by its path, its name, or an unmistakable part of it; the latest without one.
 
     Raises:
         UsageError: there is none, or several are called so.
     """
-    if (Path(name) / NIGHT).is_file():
-        return Path(name)
-    known = sorted(among, key=lambda one: one.name, reverse=True)
-    called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
-    if len(called) == 1:
-        return called[0]
+    if name and (Path(name) / NIGHT).is_file():
+        return read_night(Path(name).absolute())
+    known = nights_below(nights)
+    if not name and not known:
+        raise UsageError(f"{nights}: no night is there yet\n  tipchain nightly run begins one")
+    called = [one for one in known if one.name == name] or [one for one in known if (name or "") in one.name]
+    if len(called) == 1 or not name:
+        return read_night(called[0])
     shown = ", ".join(one.name for one in (called or known)[:5]) or "none"
     told = f"several are called so\n  found: {shown}" if called else f"no night is called so\n  the latest: {shown}"
     raise UsageError(f"{name}: {told}")
-
-
-def latest_night(folder: Path) -> Night:
-    """Return the latest night below ``folder``.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = nights_below(folder)
-    if not found:
-        raise UsageError(f"{folder}: no night is there yet\n  tipchain nightly run begins one")
-    return read_night(found[0])
 
 
 def hold(folder: Path) -> int:

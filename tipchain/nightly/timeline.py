@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
@@ -191,29 +190,20 @@ def read_timelines(folders: Sequence[Path], nights: int, page: Path) -> tuple[li
     found: dict[str, list[Results]] = defaultdict(list)
     problems: list[str] = []
     for group in groups.values():
-        for results in latest_results(group, nights, problems):
+        latest: list[Results] = []
+        for folder in reversed(group):
+            # Of shares two nights more: of the earliest that counts some may begin before those of the one before end.
+            sharing = any(one.night.part for one in latest)
+            if len(gather(latest, lambda one: one.night.part)) >= nights + 2 * sharing:
+                break
+            try:
+                latest.append(read_results(folder))
+            except RecordError as error:
+                problems.append(f"{folder}: {error.message}")
+        for results in latest:
             found[results.plan.name].append(results)
     lines = [_timeline(name, wholes_of(ones)[-nights:], page) for name, ones in sorted(found.items())]
     return lines, problems
-
-
-def latest_results(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator[Results]:
-    """Yield the latest nights among folders, each with all its shares; those that cannot be read become problems."""
-    left = Fraction(nights)
-    sharing = False
-    for folder in reversed(group):
-        # Of shares one night more: of the earliest that counts some may begin before those of the one before end.
-        if left <= (-1 if sharing else 0):
-            return
-        part = None
-        try:
-            results = read_results(folder)
-            part = results.night.part
-            yield results
-        except RecordError as error:
-            problems.append(f"{folder}: {error.message}")
-        sharing |= part is not None
-        left -= Fraction(1, part.of if part else 1)
 
 
 def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
@@ -266,7 +256,8 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
 
 # Numbers of a report that are worth a curve over nights.
 
-_KINDS = (FigureKind.METRIC, "loss", FigureKind.SPEED)
+RANKS: Mapping[object, int] = {FigureKind.METRIC: 0, "loss": 1, FigureKind.SPEED: 2}
+STEPS: Mapping[str, int] = {"eval": 0, "train": 1, "infer": 2}
 
 
 def figures_of(report: RunReport) -> dict[str, float]:
@@ -277,11 +268,11 @@ def figures_of(report: RunReport) -> dict[str, float]:
     """
     found: list[tuple[tuple[int, int], str, float]] = []
     for result in report.results:
-        step = _place(("eval", "train", "infer"), result.command.step)
+        step = STEPS.get(result.command.step, len(STEPS))
         for name, value in result.figures.items():
             bare = name.partition("[")[0]  # a unit stands in brackets
             if bare not in ("batch_size", "data_num", "lr", "gpu_util") and isfinite(value):
-                rank = _place(_KINDS, bare if bare == "loss" else figure_kind(name))
+                rank = RANKS.get(bare if bare == "loss" else figure_kind(name), len(RANKS))
                 found.append(((rank, step), f"{name} of {result.command.id}", value))
     largest: dict[str, float] = {}
     for verdict in report.verdicts:
@@ -290,7 +281,3 @@ def figures_of(report: RunReport) -> dict[str, float]:
             largest[stage] = max(value, largest.get(stage, value))
     found += [((0, 0), f"largest mean difference in {stage}", value) for stage, value in largest.items()]
     return {name: value for _, name, value in sorted(found, key=lambda one: one[0])}
-
-
-def _place(order: Sequence[object], one: object) -> int:
-    return order.index(one) if one in order else len(order)
