@@ -108,12 +108,12 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Session, Path]]:
 
 
 def _add(args: argparse.Namespace) -> int:
-    from tipchain.history.ingest import add_source, read_source
+    from tipchain.history.ingest import read_source
     from tipchain.history.store import History
 
     history = History(_place(args))
     for source in [read_source(path) for path in args.paths]:
-        new = add_source(source, history)
+        new = history.add(source.entry, source.items())
         print(say(f"{source.entry.name}: {f'{new} new items' if new else 'nothing new'}"))
     return ExitCode.PASSED
 

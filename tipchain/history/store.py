@@ -250,6 +250,8 @@ class History:
         Raises:
             HistoryError: the database cannot be written to; some of the items may be in it by then.
         """
+        if self.has(entry.key):
+            return 0
         new = 0
         own = Entry.key == entry.key
         with self._trouble():
