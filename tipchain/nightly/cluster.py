@@ -19,7 +19,7 @@ from tipchain.chain.process import Stop, last_lines, log_end
 from tipchain.core.language import many
 from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
 from tipchain.nightly.executor import Ended, Ports, RunningItem, Work, environment, run_attempt
-from tipchain.nightly.items import CLUSTERS_OWN, Item, Needs, kind_of_room
+from tipchain.nightly.items import Item, Needs, kind_of_room
 
 # On a node: one item, as a task of Ray.
 
@@ -104,21 +104,13 @@ STOP_S = (30.0, 10.0)
 TAIL_BYTES = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNode:
-    """What a living node of the cluster has in all."""
+Node = Mapping[str, float]
+"""What a living node of the cluster has in all, as Ray names it."""
 
-    cpus: float
-    gpus: float
-    memory_mb: float
-    resources: tuple[tuple[str, float], ...] = ()
 
-    def fits(self, needs: Needs) -> bool:
-        """Tell whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
-        others = dict(self.resources)
-        return needs.gpus <= self.gpus and all(
-            amount <= others.get(name, 0.0) for name, amount in needs.resources.items()
-        )
+def fits(needs: Needs, node: Node) -> bool:
+    """Tell whether an item can run on a node once nothing else does; of CPUs and memory it takes what there are."""
+    return all(amount <= node.get(name, 0.0) for name, amount in {"GPU": needs.gpus, **needs.resources}.items())
 
 
 @dataclass(slots=True)
@@ -172,8 +164,8 @@ class RayExecutor:
         self._run: Any = ray.remote(run_item)
         self._tasks: dict[str, _Task] = {}
         self._ended: list[Ended] = []
-        self._known: set[ClusterNode] = set()
-        self._nodes: tuple[ClusterNode, ...] = ()
+        self._known: list[Node] = []
+        self._nodes: list[Node] = []
         self._due, self._nodeless = 0.0, 0.0
         self._stops = self._stops_sent = 0
         self._stop_until = 0.0
@@ -182,11 +174,11 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """How many items of one CPU the cluster can run at once."""
-        return max(int(sum(node.cpus for node in self._nodes)), 1)
+        return max(int(sum(node["CPU"] for node in self._nodes)), 1)
 
     def impossible(self, item: Item) -> str:
         """Return why no node that the cluster ever had can run an item; "" if one can, or none was seen yet."""
-        if not self._known or any(node.fits(item.needs) for node in self._known):
+        if not self._known or any(fits(item.needs, node) for node in self._known):
             return ""
         return lack(item.needs, self._known)
 
@@ -198,10 +190,9 @@ class RayExecutor:
         if sum(kind_of_room(one.work.item.needs) == kind for one in self._tasks.values()) >= self.slots + AHEAD:
             return "room in the cluster"
         # No more CPUs and memory than the node has that has most of them.
-        fit = [node for node in self._nodes or self._known if node.fits(needs)]
-        cpus, memory = max(
-            ((int(node.cpus), int(node.memory_mb)) for node in fit), default=(needs.cpus, needs.memory_mb)
-        )
+        fit = [node for node in self._nodes or self._known if fits(needs, node)]
+        room = ((int(node["CPU"]), int(node.get("memory", 0.0) / MIB)) for node in fit)
+        cpus, memory = max(room, default=(needs.cpus, needs.memory_mb))
         try:
             ref = self._run.options(
                 name=work.item.id,
@@ -263,8 +254,9 @@ class RayExecutor:
         """Ask the cluster for its nodes, and the night's folder for the output of items."""
         self._due = time.monotonic() + NODES_S
         if answers(self.address):  # else Ray would wait for it here
-            self._nodes = living_nodes(self.ray.nodes())
-            self._known.update(self._nodes)
+            living = [one["Resources"] for one in self.ray.nodes() if one["Alive"]]
+            self._nodes = [node for node in living if node.get("CPU", 0.0) >= 1]  # the others can run nothing
+            self._known += [node for node in self._nodes if node not in self._known]
         for task in self._tasks.values():
             folders = _attempts(task.work)
             if folders and task.begin is None:
@@ -282,7 +274,7 @@ class RayExecutor:
         found = []
         for name, task in list(self._tasks.items()):
             needs = task.work.item.needs
-            waits = task.begin is None and bool(self._nodes) and not any(node.fits(needs) for node in self._nodes)
+            waits = task.begin is None and bool(self._nodes) and not any(fits(needs, node) for node in self._nodes)
             task.unfit = (task.unfit or now) if waits else 0.0
             if waits and now - task.unfit > self.patience_s:
                 self.ray.cancel(self._tasks.pop(name).ref)
@@ -331,23 +323,9 @@ def _attempts(work: Work) -> list[Path]:
     return found
 
 
-def living_nodes(nodes: Sequence[Mapping[str, Any]]) -> tuple[ClusterNode, ...]:
-    """Return the nodes of the cluster that live and can run something."""
-    return tuple(
-        ClusterNode(
-            cpus=has["CPU"],
-            gpus=has.get("GPU", 0.0),
-            memory_mb=has.get("memory", 0.0) / MIB,
-            resources=tuple(sorted((name, amount) for name, amount in has.items() if name not in CLUSTERS_OWN)),
-        )
-        for has in (one["Resources"] for one in nodes if one["Alive"])
-        if has.get("CPU", 0.0) >= 1
-    )
-
-
-def lack(needs: Needs, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
+def lack(needs: Needs, nodes: Sequence[Node]) -> str:
     """Return what an item needs that no node has."""
-    if needs.gpus > (most := max(node.gpus for node in nodes)):
+    if needs.gpus > (most := max(node.get("GPU", 0.0) for node in nodes)):
         return f"needs {needs.gpus} GPUs, no node of the Ray cluster has more than {most:g}"
     wants = [f"{needs.gpus} GPUs"] if needs.gpus else []
     wants += [f"{name}: {amount:g}" for name, amount in needs.resources.items()]
