@@ -15,7 +15,7 @@ from typing import Any
 
 from tipchain import __version__
 from tipchain.chain.execute import search_path
-from tipchain.chain.process import Stop, last_lines, log_end
+from tipchain.chain.process import Stop
 from tipchain.core.language import many
 from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
 from tipchain.nightly.executor import Ended, Ports, RunningItem, Work, environment, run_attempt
@@ -101,7 +101,6 @@ PATIENCE_S = 60.0
 """How long a node is waited for that the cluster had and has no more."""
 STOP_S = (30.0, 10.0)
 """How long items may take to end when asked to, and when told to; then nobody waits for them any more."""
-TAIL_BYTES = 8192
 
 
 Node = Mapping[str, float]
@@ -261,8 +260,8 @@ class RayExecutor:
             folders = _attempts(task.work)
             if folders and task.begin is None:
                 task.begin = time.monotonic()
-            with suppress(OSError, IndexError):
-                task.line = last_lines(log_end(folders[-1] / task.work.log.name, TAIL_BYTES), 1)[0]
+            for folder in folders[-1:]:
+                task.line = "".join(replace(task.work, folder=folder).tail(1))
 
     def _give_up(self) -> list[Ended]:
         """Give up what waits for a node that the cluster had, and has had no more for a while."""

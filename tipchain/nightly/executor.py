@@ -18,11 +18,11 @@ from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.execute import LOG_COLUMNS, search_path
 from tipchain.chain.gpus import VARIABLE as LEASED
 from tipchain.chain.gpus import Gpus, Leases, lease_folder
-from tipchain.chain.process import GRACE_S, Ending, Stop, call
+from tipchain.chain.process import GRACE_S, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.json_text import taken
-from tipchain.core.language import many
+from tipchain.core.language import clean, many
 from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
 from tipchain.nightly.nights import AttemptRecord
@@ -102,6 +102,10 @@ class Ports:
         self._leases.give_back((self._held.pop(first),))
 
 
+TAIL_LINES, TAIL_BYTES = 20, 16 * 1024
+"""How much of a log's end goes where the log does not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """An item about to run.
@@ -132,6 +136,12 @@ class Work:
     def wants_report(self) -> bool:
         """Whether its call names a JSON report, which must then be there when it has ended."""
         return any(REPORT in word for word in self.item.argv)
+
+    def tail(self, count: int = TAIL_LINES) -> list[str]:
+        """Return the last lines of its output without control characters; none if it cannot be read."""
+        with suppress(OSError):
+            return [clean(line) for line in last_lines(log_end(self.log, TAIL_BYTES), count)]
+        return []
 
     def make_folder(self) -> None:
         """Make the attempt's folder, when there is room for the item and not before.

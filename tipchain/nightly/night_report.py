@@ -18,7 +18,6 @@ from tipchain.errors import BAD
 from tipchain.nightly.coordinator import NightState
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item, NightPlan
-from tipchain.nightly.judge import log_tail
 from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_folder
 from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import broken, counts_text, mark
@@ -163,11 +162,10 @@ def night_as_report(
             continue
         folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
         work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(plan.root))
-        log = results.folder / record.log
-        tail = log_tail(log) if record.log and record.outcome in BAD else ()
+        tail = work.tail() if record.log and record.outcome in BAD else ()
         step = item.chain or STEPS[item.kind]
         result = Result(Command(item.id, step, work.argv(python="python")), record.outcome, record.reason)
-        shown = os.path.relpath(log) if record.log else ""
+        shown = os.path.relpath(results.folder / record.log) if record.log else ""
         ran.append(result._replace(started=record.started, seconds=record.seconds, log=shown, tail=tuple(tail)))
         if cause := cause_of(results, record):
             causes.append(replace(cause, explains=(item.id,)))

@@ -197,37 +197,22 @@ def fingerprint(root: Path) -> dict[str, object]:
 
 def origin(root: Path) -> dict[str, Json]:
     """Return where something is run: this machine, and the commit of the project in ``root``, as JSON values."""
-    names, driver = gpu_names()
+    processor = None
+    with suppress(OSError):
+        processor = re.search(r"^model name\s*:\s*(.+?)\s*$", CPUINFO.read_text(errors="replace"), re.MULTILINE)
+    # The GPUs that nvidia-smi lists, and the version of their driver.
+    rows = []
+    if program := shutil.which("nvidia-smi"):
+        argv = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+            rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
     return {
         "commit": commit(root),
         "machine": socket.gethostname(),
         "system": f"{platform.system()} {platform.release()}",
-        "processor": processor(),
+        "processor": processor[1] if processor else platform.machine(),
         "cores": core_count(),
-        "gpus": names,
-        "driver": driver,
+        "gpus": [name.strip() for name, _, _ in rows],
+        "driver": rows[0][2].strip() if rows else "",
     }
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    try:
-        lines = CPUINFO.read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return found or platform.machine()
-
-
-def gpu_names() -> tuple[list[str], str]:
-    """Return the names of the GPUs that nvidia-smi lists, and the version of their driver; ([], "") without one."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return [], ""
-    argv = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return [], ""
-    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line] if done.returncode == 0 else []
-    return [name.strip() for name, _, _ in rows], rows[0][2].strip() if rows else ""
