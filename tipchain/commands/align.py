@@ -17,10 +17,8 @@ from tipchain.commands.options import (
     add_options,
     add_report_arguments,
     add_timeout,
-    add_verbosity,
     check_data_path,
     check_targets,
-    report_targets,
     text_stream,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_data
@@ -77,7 +75,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, within="look for causes no longer than this (60s, 5m): what was found is told")
     add_report_arguments(parser)
-    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,7 +123,7 @@ def align_case(
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
-    code = write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
+    code = write_report(report, args, stream=sys.stdout, root=request.case.root)
     if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
         option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
         print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)

@@ -8,14 +8,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.commands.options import (
-    add_options,
-    add_report_arguments,
-    add_tolerance,
-    add_verbosity,
-    check_targets,
-    report_targets,
-)
+from tipchain.commands.options import add_options, add_report_arguments, add_tolerance, check_targets
 from tipchain.errors import UsageError
 from tipchain.modes import LATEST, STAGES, parse_stages
 
@@ -30,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tolerance(parser, threshold="hold every tensor of the dumps against this")
     add_options(parser, "strict")
     add_report_arguments(parser)
-    add_verbosity(parser)
     add_options(parser, "root")
 
 
@@ -84,4 +76,4 @@ def run(args: argparse.Namespace) -> int:
         undiagnosed=found.undiagnosed,
         notes=(*remarks, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
     )
-    return write_report(with_page(report, args.html), report_targets(args), stream=sys.stdout)
+    return write_report(with_page(report, args.html), args, stream=sys.stdout)

@@ -18,10 +18,8 @@ from tipchain.commands.options import (
     add_action,
     add_json,
     add_report_arguments,
-    add_verbosity,
     check_targets,
     count,
-    report_targets,
     run_action,
     show,
     text_stream,
@@ -187,7 +185,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
-    add_verbosity(run)
     add_report_arguments(run)
     status = add_action(actions, "status", "say how far a night is, while it runs too", _status)
     _add_manifest(status)
@@ -197,7 +194,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
-    add_verbosity(resume)
     add_report_arguments(resume)
     dashboard = add_action(actions, "dashboard", "write the latest nights as one page", run_dashboard)
     dashboard.add_argument(
@@ -368,7 +364,7 @@ def _go_on(
         if not args.quiet:
             print(file=stream)  # below what the view has left
         report = with_page(report, args.html)
-        write_report(report, report_targets(args), stream=stream, root=Path(night.plan.root))
+        write_report(report, args, stream=stream, root=Path(night.plan.root))
     except (UsageError, HistoryError) as error:
         if not coordinator.problem:
             raise OutputError(str(error)) from error

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
@@ -16,9 +16,6 @@ from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say,
 from tipchain.errors import UsageError, closest
 from tipchain.framework_types import Setting
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-
-if TYPE_CHECKING:
-    from tipchain.report.write import Targets
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
@@ -244,7 +241,7 @@ def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> No
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the report of a run goes."""
+    """Declare where the report of a run goes, and how much of it is shown."""
     add_json(parser, "the report")
     parser.add_argument("--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output")
     add_html(parser, "the report (of a failed run: always, into its folder)")
@@ -253,6 +250,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print GitHub's annotations of the lines at fault, and write the summary of the step (GITHUB_STEP_SUMMARY)",
     )
+    add_verbosity(parser)
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -270,16 +268,9 @@ def check_targets(args: argparse.Namespace) -> None:
         check_writable({SUMMARY_VARIABLE: os.environ.get(SUMMARY_VARIABLE)})
 
 
-def text_stream(targets: argparse.Namespace | Targets) -> TextIO:
+def text_stream(args: argparse.Namespace) -> TextIO:
     """Return where text goes: standard output, unless a report must stand there alone."""
-    return sys.stderr if STDOUT in (targets.json, targets.junit) else sys.stdout
-
-
-def report_targets(args: argparse.Namespace) -> Targets:
-    """Return where the report of a run goes."""
-    from tipchain.report.write import Targets
-
-    return Targets(json=args.json, junit=args.junit, github=args.github, quiet=args.quiet, verbose=args.verbose)
+    return sys.stderr if STDOUT in (args.json, args.junit) else sys.stdout
 
 
 def write_document(target: str, document: object) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
-from tipchain.commands.options import Parser, add_color, check_targets, report_targets, text_stream
+from tipchain.commands.options import Parser, add_color, check_targets, text_stream
 from tipchain.core.files import append, prune
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
@@ -209,7 +209,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     keep_report(report, request, out)
     page = out / LATEST / f"alignment_{stage}.html"
     report = with_page(report, args.html, page, located_details(out / LATEST) if report.exit_code else [])
-    return write_report(report, report_targets(args), stream=sys.stdout)
+    return write_report(report, args, stream=sys.stdout)
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:

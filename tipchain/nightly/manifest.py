@@ -336,10 +336,10 @@ def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFol
     elif kind == "align":
         entry = replace(_of_files(one, entry, "case", "align"), stages=choices(one, "stages", STAGES, ()))
     else:
-        expected = "[program, argument, ...]; no shell reads it"
+        name, expected = word(one, "id", one.text("id")), "[program, argument, ...]; no shell reads it"
         one.value("argv", list, expected)  # a text alone is for shells
         argv = texts(one, "argv", expected)
-        entry = replace(entry, id=word(one, "id", one.text("id")), argv=argv, cwd=one.text("cwd", default="."))
+        entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
     one.done()
     return entry
 
