@@ -8,7 +8,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.commands.options import add_options, add_report_arguments, add_tolerance, check_targets
+from tipchain.commands.options import add_options, add_report_arguments, add_tolerance, check_targets, chosen_tolerance
 from tipchain.errors import UsageError
 from tipchain.modes import LATEST, STAGES, parse_stages
 
@@ -30,7 +30,6 @@ def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
     from tipchain.core.machine import installed_versions
-    from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, case_of
@@ -44,17 +43,7 @@ def run(args: argparse.Namespace) -> int:
     stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
     if not stages:
         raise UsageError(f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like")
-    override = None
-    if args.threshold is not None or args.rtol is not None or args.atol is not None:
-        override = Tolerance(
-            method=args.method or "mean",
-            threshold=args.threshold,
-            rtol=args.rtol,
-            atol=args.atol,
-            reason="command line",
-        )
-    elif args.method is not None:
-        raise UsageError("--method needs --threshold")
+    override = chosen_tolerance(args, reason="command line")
     path = args.case or case_of(folder)
     if path is None:
         remarks = ["the case that was run is not here: default tolerances, no known deviations; --case names it"]

@@ -7,8 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
@@ -16,6 +17,9 @@ from tipchain.core.language import HAN, LANGUAGES, MARKS, columns, in_rows, say,
 from tipchain.errors import UsageError, closest
 from tipchain.framework_types import Setting
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
+
+if TYPE_CHECKING:
+    from tipchain.numbers.tolerance import Tolerance
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
@@ -166,8 +170,11 @@ def seconds(text: str) -> float:
     """Return a time: ``90`` (seconds), ``90s``, ``5m``, ``2h``, ``1h 30m``."""
     from tipchain.core.quantities import TIME_EXPECTED, parse_seconds
 
+    value: float | str = text
+    with suppress(ValueError):
+        value = float(text)
     try:
-        return parse_seconds(_number(text) or text)
+        return parse_seconds(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not {TIME_EXPECTED}") from None
 
@@ -175,13 +182,6 @@ def seconds(text: str) -> float:
 def seconds_or_none(text: str) -> float:
     """Return a time as `seconds` does; ``none`` is without end."""
     return float("inf") if text == "none" else seconds(text)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def count(noun: str) -> Callable[[str], int]:
@@ -414,3 +414,20 @@ def add_tolerance(parser: argparse._ActionsContainer, *, threshold: str) -> None
     parser.add_argument("--threshold", type=float, metavar="T", help=threshold)
     parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")
     parser.add_argument("--atol", type=float, metavar="A", help="|reference - port| <= A + R * |reference|")
+
+
+def chosen_tolerance(args: argparse.Namespace, **more: Setting) -> Tolerance | None:
+    """Return the tolerance that a command line gives, None without one.
+
+    Raises:
+        UsageError: its options do not fit together.
+    """
+    from tipchain.numbers.tolerance import Tolerance
+
+    given = {name: getattr(args, name) for name in ("method", "threshold", "rtol", "atol")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen.keys() == {"method"}:
+        raise UsageError("--method needs --threshold")
+    if {"method", "rtol"} <= chosen.keys():
+        raise UsageError("give either --method and --threshold or --rtol and --atol")
+    return Tolerance(**chosen, **more) if chosen else None
