@@ -25,11 +25,10 @@ from tipchain.commands.prepare import add_prepare_first, prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, OutputError, UsageError
-from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
+from tipchain.modes import LATEST, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest
-    from tipchain.parity.case import Case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,6 +140,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.stages.judging import Rules
+    from tipchain.parity.weights import data_roots
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(from_root(args.case), args.seed)
@@ -170,6 +170,10 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     if reference:
         dumps["torch"] = reference.dumps
     out = out_folder(args.out, case, mode)
+    data_path, given_to_chain = args.data_path, os.environ.get(DATA_VARIABLE)
+    if data_path is None and given_to_chain:  # instead of the mode's
+        own = [root.resolve() for root in data_roots(case, mode, None)]
+        data_path = None if Path(given_to_chain).resolve() in own else Path(given_to_chain)
     request = AlignRequest(
         case=case,
         mode=mode,
@@ -178,7 +182,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         device=str(device),
         dumps=dumps,
         sides=sides,
-        data_path=_data_path(args.data_path, case, mode),
+        data_path=data_path,
         timeout_s=args.timeout,
         threads=args.threads or (reference.threads if reference else 0),
         rules=Rules.of(case, strict=args.strict),
@@ -201,13 +205,3 @@ def from_root(path: Path) -> Path:
     """Return ``path`` as seen from here, else from the project's root (the scripts run from anywhere)."""
     here = Path(__file__).resolve().parents[2] / path
     return path if path.exists() or not here.exists() else here
-
-
-def _data_path(wanted: Path | None, case: Case, mode: Mode) -> Path | None:
-    """Return the user's data folder: --data-path, or what the chain was given instead of the mode's."""
-    from tipchain.parity.weights import data_roots
-
-    given = os.environ.get(DATA_VARIABLE)
-    if wanted is not None or not given:
-        return wanted
-    return None if Path(given).resolve() in [root.resolve() for root in data_roots(case, mode, None)] else Path(given)

@@ -150,31 +150,16 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
     outputs = getattr(args, "outputs", None)
     if outputs is not None and len(outputs) > 2:
         raise UsageError(f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas")
+    request = {"command": args.typed, "names": names}
     if args.case is not None:
-        case = str(from_root(args.case))
         if outputs is not None:
             raise UsageError("--outputs goes with --reference and --port")
-        return {
-            "command": args.typed,
-            "case": case,
-            "mode": args.mode,
-            "reseed": args.seed,
-            "names": names,
-            "options": options,
-        }
-    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
-    return {
-        "command": args.typed,
-        "reference": args.reference,
-        "port": args.port,
-        "inputs": str(args.inputs),
-        **given,
-        **feeding,
-        "outputs": outputs,
-        "names": names,
-        "copy_weights": not args.no_copy_weights,
-        "options": {**options, "seed": args.seed},
-    }
+        case = str(from_root(args.case))
+        return {**request, "case": case, "mode": args.mode, "reseed": args.seed, "options": options}
+    given = ("reference", "port", "loss", "optimizers", "schedulers", "clip", "step")
+    request |= {name: getattr(args, name) for name in given} | {"inputs": str(args.inputs), "outputs": outputs}
+    options["seed"] = args.seed
+    return {**request, **feeding, "copy_weights": not args.no_copy_weights, "options": options}
 
 
 def list_layers(document: JsonObject) -> list[str]:

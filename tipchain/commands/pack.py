@@ -57,9 +57,12 @@ def run(args: argparse.Namespace) -> int:
         OutputError: the archive cannot be written.
     """
     from tipchain.commands.align import from_root
+    from tipchain.numbers.dumps import load_record
+    from tipchain.numbers.verdicts import PASSED
     from tipchain.parity.align import out_folder, read_verdicts
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, judge_stage
+    from tipchain.parity.weights import dated
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
     out = out_folder(args.runs, case, mode)
@@ -87,7 +90,19 @@ def run(args: argparse.Namespace) -> int:
         elif outcome is Outcome.SKIP and stage in ACCEPTANCE:
             problems.append(f"SKIP {stage}: nothing was compared: {judged.verdicts[0].reason}")
         else:
-            problems += _log_problems(latest / log_name(stage)) + _dated(case, mode, stage, latest)
+            # Its diff log may be missing, or tell of another comparison than the dumps do.
+            log = latest / log_name(stage)
+            last = (log.read_text().splitlines() or [""])[-1] if log.is_file() else None
+            if last is None:
+                problems.append(f"missing {log}")
+            elif not last.endswith(PASSED):
+                problems.append(f"{log} ends with {last!r}, not with {PASSED!r}")
+            recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
+            old = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
+            other = [{"settings": "settings", "fake": "fake inputs"}[name] for name in old]
+            problems += [
+                f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other
+            ]
         states[stage] = outcome.value
     if all(stage not in case.stages for stage in ACCEPTANCE):
         problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
@@ -106,27 +121,6 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"{state:<15} {stage}"))
     print(say(f"wrote {archive}: {len(entries)} files"))
     return ExitCode.PASSED
-
-
-def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
-    """Return what a stage's dumps were made with that the case now says otherwise."""
-    from tipchain.numbers.dumps import load_record
-    from tipchain.parity.weights import dated
-
-    recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
-    words = {"settings": "settings", "fake": "fake inputs"}
-    found = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
-    return [f"{stage}: the dumps were made with other {words[name]} than {case.path.name} has now" for name in found]
-
-
-def _log_problems(log: Path) -> list[str]:
-    """Return what is wrong with a diff log: it may be missing, or tell of another comparison than the dumps do."""
-    from tipchain.numbers.verdicts import PASSED
-
-    if not log.is_file():
-        return [f"missing {log}"]
-    lines = log.read_text().splitlines() or [""]
-    return [] if lines[-1].endswith(PASSED) else [f"{log} ends with {lines[-1]!r}, not with {PASSED!r}"]
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     first = f"{body}$ "
     rest = f"{body}    "
     row, blank = first, ""
-    chunks = list(_chunks([clean(word) for word in words]))
+    chunks = _chunks([clean(word) for word in words])
     for index, chunk in enumerate(chunks):
         tail = 0 if index == len(chunks) - 1 else 2
         if blank and len(row) + 1 + len(chunk) + tail > width:
@@ -86,21 +87,15 @@ def _devices(command: Command) -> str:
     return f"  (GPU {','.join(command.gpus)})"
 
 
-def _chunks(words: Sequence[str]) -> Iterator[str]:
-    """Yield words, an option together with its value where that is a word of its own."""
-    option = ""
+def _chunks(words: Sequence[str]) -> list[str]:
+    """Return words, an option together with its value where that is a word of its own."""
+    chunks: list[str] = []
     for word in words:
-        if option and not word.startswith("-"):
-            yield f"{option} {word}"
-            option = ""
-            continue
-        if option:
-            yield option
-        option = word if word.startswith("-") and "=" not in word else ""
-        if not option:
-            yield word
-    if option:
-        yield option
+        if chunks and re.fullmatch(r"-[^= ]*", chunks[-1]) and not word.startswith("-"):
+            chunks[-1] += f" {word}"
+        else:
+            chunks.append(word)
+    return chunks
 
 
 # ``tipchain plan``: the commands of a parameter file, in order, without running anything.

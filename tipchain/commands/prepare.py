@@ -69,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _prepare(args: argparse.Namespace) -> int:
-    from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation
+    from tipchain.prepare.suite import foreign_checkout
 
-    mode, case_file = chain_mode(args), alignment_case(args.params)
-    checkout = foreign_checkout(args.params) if case_file is None else None
+    mode = chain_mode(args)
+    checkout = foreign_checkout(args.params) if alignment_case(args.params) is None else None
     own, suites = ("data_only", "force", "data_path"), ("suite", "timeout", "python", "keep_data")
     why = "is for the checkouts of suites that have a test_tipc/prepare.sh"
     if checkout is not None:
@@ -80,28 +80,7 @@ def _prepare(args: argparse.Namespace) -> int:
     given = [f"--{name.replace('_', '-')}" for name in (own if checkout else suites) if getattr(args, name)]
     if given:
         raise UsageError(f"{args.params}: {', '.join(given)} {why}")
-    if args.dry_run and checkout is not None:
-        preparation = plan_preparation(
-            checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
-        )
-        print(say("\n".join(describe(preparation))))
-        return ExitCode.PASSED
-    if args.dry_run and case_file is not None:
-        from tipchain.parity.case import load_case
-
-        case = load_case(case_file)
-        data = (
-            [str(args.data_path)]
-            if args.data_path
-            else [
-                f"{kind} data" + ("" if case.data.set == DIGITS else f" of {case.data.set}")
-                for kind in _data_kinds(case, mode)
-            ]
-        )
-        named = [*data, *([] if args.data_only else [f"the weights of {case_file}"])]
-        print(say("\n".join(f"would prepare: {name}" for name in named)))
-        return ExitCode.PASSED
-    options = {name: getattr(args, name) for name in ("chain", *own, *suites)}
+    options = {name: getattr(args, name) for name in ("chain", "dry_run", *own, *suites)}
     return prepare_params(args.params, mode, **options)
 
 
@@ -117,22 +96,29 @@ def prepare_params(
     data_path: Path | None = None,
     data_only: bool = False,
     force: bool = False,
+    dry_run: bool = False,
 ) -> int:
     """Prepare what a parameter file's chain needs, and return the exit code; the arguments are the command's options."""
     from tipchain.parity.case import load_case
-    from tipchain.prepare.suite import foreign_checkout, plan_preparation, prepare_suite
+    from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation, prepare_suite
 
-    case_file = alignment_case(params)
-    if case_file is not None:
+    if (case_file := alignment_case(params)) is not None:
         case = load_case(case_file)
-        _prepare_data(case, mode, data_path, force=force)
-        return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
-    checkout = foreign_checkout(params)
-    if checkout is None:
+        if not dry_run:
+            _prepare_data(case, mode, data_path, force=force)
+            return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
+        of = "" if case.data.set == DIGITS else f" of {case.data.set}"
+        named = [str(data_path)] if data_path else [f"{kind} data{of}" for kind in _data_kinds(case, mode)]
+        named += [] if data_only else [f"the weights of {case_file}"]
+        print(say("\n".join(f"would prepare: {name}" for name in named)))
+    elif (checkout := foreign_checkout(params)) is not None:
+        preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
+        if not dry_run:
+            return prepare_suite(preparation, timeout)
+        print(say("\n".join(describe(preparation))))
+    else:
         print(say(f"{params}: names no alignment case; nothing to prepare"))
-        return ExitCode.PASSED
-    preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
-    return prepare_suite(preparation, timeout)
+    return ExitCode.PASSED
 
 
 def add_prepare_first(parser: argparse.ArgumentParser) -> None:

@@ -88,8 +88,7 @@ class LiveView:
 
     def started(self, command: Command, number: int, total: int) -> None:
         """Announce a command."""
-        row = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
-        self._rows[command.id] = row
+        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
         self._pending.discard(command.id)
         if self.screen.live:
             self._redraw()
@@ -98,10 +97,7 @@ class LiveView:
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
         """Say what a command waits for, once for each reason."""
-        row = self._rows.get(command.id)
-        if row is None:
-            row = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
-            self._rows[command.id] = row
+        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
@@ -195,15 +191,12 @@ def status_record(result: Result, plan: Plan, run: str) -> str:
     if result.outcome is Outcome.SKIP or result.reused:
         return comment
     verb = "successfully" if result.outcome is Outcome.PASS else "failed"
-    text = _one_line(plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or ""))
+    words = shlex.join(command.argv)
+    # With the redirection where the suite shows it.
+    redirected = f"{words} > {command.log} 2>&1 " if command.step in plan.redirected and command.log else words
+    text = _one_line(plan.status.format(model=plan.model, command=redirected, log=command.log or ""))
     # The command's own words may claim a success, too: a name, a path.
     return f"\x1b[33m Run {verb} with command - {_without_claims(text)} \x1b[0m\n{comment}"
-
-
-def shown(command: Command, plan: Plan) -> str:
-    """Return a command's words as status lines show them, with the redirection where the suite does so."""
-    words = shlex.join(command.argv)
-    return f"{words} > {command.log} 2>&1 " if command.step in plan.redirected and command.log else words
 
 
 def as_comment(text: str) -> str:
@@ -228,23 +221,21 @@ class ResultsLog:
     """
 
     def __init__(self, plan: Plan, place: Place, versions: Mapping[str, str]) -> None:
-        self.plan, self.place, self.versions = plan, place, versions
+        self.plan, self.run = plan, place.run.name
         self.path = place.root / plan.out / plan.results_log
         self.problem = ""
-        head = [as_comment(line.removeprefix("# ")) for line in self._header().splitlines()]
+        facts = {"params": plan.params, "mode": plan.mode.value, "suite": plan.suite}
+        facts |= {
+            "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in plan.commands})),
+            "commit": commit(place.root),
+        }
+        header = run_header(place.run, {**facts, **versions})
+        head = [as_comment(line.removeprefix("# ")) for line in header.splitlines()]
         self._append("\n".join([*head, plan.results_head] if plan.results_head else head))
 
     def ended(self, result: Result) -> None:
         """Log how a command ended."""
-        self._append(status_record(result, self.plan, self.place.run.name))
-
-    def _header(self) -> str:
-        facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
-        facts |= {
-            "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
-            "commit": commit(self.place.root),
-        }
-        return run_header(self.place.run, {**facts, **self.versions})
+        self._append(status_record(result, self.plan, self.run))
 
     def _append(self, text: str) -> None:
         try:

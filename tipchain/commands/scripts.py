@@ -59,10 +59,7 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
         if failures:
             return ExitCode.FAILED
         path = out / LATEST / dump_name(stage, side)
-        for key, array in load_record(path).arrays.items():
-            print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-        print(say(f"wrote {path}"))
-        return ExitCode.PASSED
+        return _tell_written(path, load_record(path).arrays)
 
     return _script(f"Record the {side} side of the {stage} stage.", STEP_CASE, argv, record)
 
@@ -222,6 +219,10 @@ def _create_fake_data(args: argparse.Namespace) -> int:
     arrays = make_inputs(case.for_stage("forward"))
     path = out_folder(args.out, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
     save_record(path, arrays)
+    return _tell_written(path, arrays)
+
+
+def _tell_written(path: Path, arrays: Mapping[str, Array]) -> int:
     for key, array in arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
     print(say(f"wrote {path}"))
