@@ -35,7 +35,7 @@ _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sq
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HistoryPlace:
     """Where a history is.
 
@@ -66,9 +66,6 @@ class HistoryPlace:
 
     def __str__(self) -> str:
         return str(self.file) if self.file else self.url.set(query={}).render_as_string(hide_password=True)
-
-    def __repr__(self) -> str:
-        return f"Place({self})"
 
     def without_secrets(self, text: str) -> str:
         """Return ``text`` with the passwords replaced, in case a driver's message quotes them."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tipchain.chain.run import on_signals
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import as_json, parse_as, read_json
+from tipchain.core.language import clean
 from tipchain.core.progress import Estimate
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome, exit_code
@@ -63,14 +64,15 @@ class NightState:
         """How many items have ended."""
         return sum(self.counts.values())
 
-    def line(self) -> str:
-        """Return the state in one line."""
+    def lines(self) -> list[str]:
+        """Return the state in one line, and in another what the next item waits for."""
         parts = [f"{self.ended} of {self.total} ended", counts_text(self.counts)]
         parts += [f"{len(self.running)} running"] if self.running else []
         parts += [duration(self.seconds)] if self.seconds is not None else []
         if self.ended < self.total and self.left_s is not None:
             parts.append(f"about {duration(self.left_s)} left")
-        return ", ".join(filter(None, parts))
+        waits = [f"the next item waits for {clean(self.waiting)}"] if self.waiting else []
+        return [", ".join(filter(None, parts)), *waits]
 
 
 def read_state(night: Night) -> NightState:
@@ -154,7 +156,7 @@ class Coordinator:
         """Run everything; nothing that was started is left when this returns or raises."""
         with on_signals(self.interrupt):
             try:
-                while self._works or (any(self._queues.values()) and not self._halted()):
+                while self._works or self._goes_on:
                     self._step()
             except BaseException:  # the view's own: its terminal is gone
                 self.executor.stop()
@@ -193,8 +195,9 @@ class Coordinator:
             waiting=next(iter(self._waits.values()), ""),
         )
 
-    def _halted(self) -> bool:
-        return self.interrupted or bool(self.problem)
+    @property
+    def _goes_on(self) -> bool:
+        return not self.interrupted and not self.problem and any(self._queues.values())
 
     def _step(self) -> None:
         """Start what may start, then wait for something to end."""
@@ -203,21 +206,21 @@ class Coordinator:
             for ended in self.executor.wait(LOOK_S):
                 self._take(ended)
             if self.executor.trouble:
-                self._stop_starting(self.executor.trouble)
+                self._halt(self.executor.trouble)
         self._tell()
         self.view.tick(self.state)
 
     def _start_some(self) -> None:
         """Start items in the plan's order; one that has to wait keeps back its own queue alone."""
         self._waits.clear()
-        while not self._halted():
+        while self._goes_on:
             heads = [(queue[0][0], kind) for kind, queue in self._queues.items() if queue and kind not in self._waits]
             if not heads:
                 return
             kind = min(heads)[1]
             if reason := self._start(self._queues[kind][0][1]):
                 self._waits[kind] = reason
-            elif not self._halted():
+            elif self._goes_on:
                 self._queues[kind].popleft()
 
     def _start(self, item: Item) -> str:
@@ -277,13 +280,12 @@ class Coordinator:
         if record.attempt and record.outcome in (Outcome.PASS, Outcome.FAIL):
             self.estimate.learn(record.seconds)
 
-    def _halt(self, error: OSError) -> None:
-        """Start nothing more for an error of the disk; what runs may end, and is written down if that is possible then."""
-        self._stop_starting(f"{error.filename or self.night.folder}: {error.strerror or error}")
-
-    def _stop_starting(self, problem: str) -> None:
+    def _halt(self, error: OSError | str) -> None:
+        """Start nothing more; what runs may end, and is written down if that is possible then."""
+        if isinstance(error, OSError):
+            error = f"{error.filename or self.night.folder}: {error.strerror or error}"
         if not self.problem:
-            self.problem = problem
+            self.problem = error
             self.view.said(f"nothing more is started: {self.problem}")
 
     def _unwritable(self) -> OSError | None:

@@ -21,7 +21,6 @@ from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, 
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
-from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
 
@@ -558,9 +557,3 @@ def report_of(results: Results, record: ItemRecord) -> RunReport | None:
         return load_report(path) if record.report and path.stat().st_size <= LARGEST else None
     except (OSError, RecordError):
         return None
-
-
-def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
-    """Return the first cause that the report of a failed item tells; None where it tells none."""
-    report = report_of(results, record) if record.outcome in BAD else None
-    return report.cause if report else None

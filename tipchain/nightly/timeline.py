@@ -158,13 +158,9 @@ class TimelineRow:
     @property
     def since(self) -> int:
         """The column since which it has not passed; of what is not bad, the number of columns."""
-        found = len(self.cells)
-        for place, cell in reversed(list(enumerate(self.cells))):
-            if cell and cell.record.outcome in BAD:
-                found = place
-            elif cell:
-                break
-        return found
+        ran = [(place, cell.record.outcome in BAD) for place, cell in enumerate(self.cells) if cell]
+        good = max((place for place, bad in ran if not bad), default=-1)
+        return next((place for place, _ in ran if place > good), len(self.cells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
