@@ -12,7 +12,7 @@ from tipchain.core.json_text import as_json
 from tipchain.core.language import aligned, clean, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
-from tipchain.history.changes import Changes, Explanation, Flip, MovedFigure
+from tipchain.history.changes import Changes, Explanation, Flip
 from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 # The history as text for 80 columns.
@@ -129,31 +129,21 @@ def changes_text(found: Changes, *, shortened: bool = True) -> str:
         return "\n".join(lines_of(nothing, *shares))
     head = f"{after.title}: {after.name} against {before.name}, {ago}"
     shown: list[str] = []
-    for lines in (
-        _commit_lines(found),
-        [f"environment: {fact}" for fact in found.environment],
-        _outcome_lines(found),
-        [_moved_line(one) for one in found.moved],
-    ):
+    commits, moved = [], []
+    if span := found.commits.span:
+        unknown = ", not in the repository" if "unknown" not in span else ""
+        count = unknown if found.commits.count is None else f", {many(found.commits.count, 'commit')}"
+        back = " back" if found.commits.backwards else ""
+        commits = [f"commits: {span}{count}{back}", *(f"  {subject}" for subject in found.commits.subjects)]
+    for one in found.moved:
+        what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
+        percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+        moved.append(f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}")
+    environment = [f"environment: {fact}" for fact in found.environment]
+    for lines in (commits, environment, _outcome_lines(found), moved):
         more = len(lines) - FIRST + 1 if shortened and len(lines) > FIRST else 0
         shown += [*lines[: FIRST - 1], f"  and {more} more"] if more else lines
     return "\n".join(lines_of(head, *shown, *shares))
-
-
-def _moved_line(one: MovedFigure) -> str:
-    what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
-    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
-
-
-def _commit_lines(found: Changes) -> list[str]:
-    commits = found.commits
-    if not commits.span:
-        return []
-    unknown = ", not in the repository" if "unknown" not in commits.span else ""
-    count = unknown if commits.count is None else f", {many(commits.count, 'commit')}"
-    back = " back" if commits.backwards else ""
-    return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 
 
 def _outcome_lines(found: Changes) -> list[str]:
