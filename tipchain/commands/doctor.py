@@ -202,7 +202,10 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
     with suppress(ValueError, IndexError):  # frameworks print lines of their own now and then; the answer is the last
         facts = parse_json([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
     if done.returncode or facts is None:
-        return unusable(_reason(done))
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        silent = f"gave no answer, exit code {done.returncode}"
+        crashed = f"crashed: {signal_name(-done.returncode)}" if done.returncode < 0 else ""
+        return unusable(crashed or (lines or [silent])[-1])
     threads = f", {many(facts['threads'], 'thread')}" if facts["threads"] else ""
     detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
     if not facts["checked"]:
@@ -212,10 +215,3 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
 
 def _absent(name: str, remedy: str, needed_for: str) -> DoctorLine:
     return DoctorLine(name, Outcome.SKIP, "not installed", remedy=remedy, needed_for=needed_for)
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"crashed: {signal_name(-done.returncode)}"
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"gave no answer, exit code {done.returncode}"

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,8 +115,14 @@ def run(args: argparse.Namespace) -> int:
     entries = _entries(case, out, states, args.spelling)
     entries["manifest.json"] = _manifest(case, mode, latest, states, entries)
     archive = args.out or out / f"{case.id}_{mode.value}.zip"
-    with writing(archive):
-        _write(archive, f"{case.id}_{mode.value}", entries)
+    # Whole or not at all; everything in it stands in one folder.
+    with (
+        writing(archive),
+        replacing_path(archive) as beside,
+        zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file,
+    ):
+        for name, entry in entries.items():
+            file.writestr(f"{case.id}_{mode.value}/{name}", _content(entry))
     for stage, state in states.items():
         print(say(f"{state:<15} {stage}"))
     print(say(f"wrote {archive}: {len(entries)} files"))
@@ -125,12 +131,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
+    from tipchain.numbers.dumps import meta_path
     from tipchain.parity.case import BUILDERS
 
     entries: Entries = {}
-    for stage, state in states.items():
-        if state != "not applicable":
-            entries |= {f"log_reprod/{name}": path for name, path in _stage_files(out / LATEST, stage, spelling)}
+    for stage in (stage for stage, state in states.items() if state != "not applicable"):
+        log = log_name(stage)
+        files = {log.replace("_diff.log", "_diff_log.txt") if spelling == "acceptance" else log: out / LATEST / log}
+        for path in (out / LATEST / dump_name(stage, side) for side in ("torch", "paddle")):
+            name = path.name.replace("_torch.npy", "_pytorch.npy") if spelling == "acceptance" else path.name
+            files[name] = path
+            files |= {meta_path(Path(name)).name: meta_path(path)} if meta_path(path).is_file() else {}
+        entries |= {f"log_reprod/{name}": path for name, path in files.items()}
     for name in ("alignment.log", "results_python.log"):
         if (out / name).is_file():
             entries[f"logs/{name}"] = out / name
@@ -142,20 +154,6 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
             if (case.root / path).is_file():
                 entries[f"code/{path.as_posix()}"] = case.root / path
     return entries
-
-
-def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
-    """Yield the names in the archive, and the files, of a stage's dumps and log."""
-    from tipchain.numbers.dumps import meta_path
-
-    for side in ("torch", "paddle"):
-        path = latest / dump_name(stage, side)
-        name = path.name.replace("_torch.npy", "_pytorch.npy") if spelling == "acceptance" else path.name
-        yield name, path
-        if meta_path(path).is_file():
-            yield meta_path(Path(name)).name, meta_path(path)
-    log = log_name(stage)
-    yield log.replace("_diff.log", "_diff_log.txt") if spelling == "acceptance" else log, latest / log
 
 
 def _chain_files(case: Case, out: Path) -> Entries:
@@ -206,10 +204,3 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
 
 def _content(entry: Path | bytes) -> bytes:
     return entry if isinstance(entry, bytes) else entry.read_bytes()
-
-
-def _write(archive: Path, folder: str, entries: Entries) -> None:
-    """Write the archive, whole or not at all; everything in it stands in ``folder``."""
-    with replacing_path(archive) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, entry in entries.items():
-            file.writestr(f"{folder}/{name}", _content(entry))

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -46,7 +47,8 @@ def render_tree(plan: Plan, *, width: int = 80) -> str:
 
 def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str], width: int) -> Iterator[str]:
     margin = " " * (STEP_INDENT * depth)
-    yield f"{margin}{clean(command.id)}{_devices(command)}"
+    devices = f"(GPU {','.join(command.gpus)})" if command.gpus else say("(any GPU)")
+    yield f"{margin}{clean(command.id)}" + (f"  {devices}" if command.on_gpu else "")
     body = f"{margin}{' ' * STEP_INDENT}"
     env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
     words = [*env, *map(shlex.quote, (*command.wrapper, *command.argv))]
@@ -77,14 +79,6 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
 
 def _below(path: str, run: str) -> str:
     return clean(path).rpartition(f"{run}/")[2]
-
-
-def _devices(command: Command) -> str:
-    if not command.on_gpu:
-        return ""
-    if not command.gpus:
-        return say("  (any GPU)")
-    return f"  (GPU {','.join(command.gpus)})"
 
 
 def _chunks(words: Sequence[str]) -> list[str]:
@@ -184,10 +178,16 @@ def print_notes(plan: Plan) -> None:
 
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
+    from tipchain.commands.prepare import alignment_case
+
     mode = chain_mode(args)
     third = None if mode is Mode.BENCHMARK_TRAIN else args.gpu
     if third and args.gpu_id and third != args.gpu_id:
         raise UsageError(f"GPU_ID is {third}, but --gpu-id {args.gpu_id}: give one of them")
+    data = None
+    with suppress(ParamsError):  # the plan says what is wrong with the file
+        case = alignment_case(args.params)
+        data = case_folders(case, mode) if case else None
     return Options(
         python=args.python,
         timeout_s=args.timeout,
@@ -198,20 +198,9 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         settings=tuple(args.settings),
         root=str(Path.cwd()),
         workdir=str(args.out or ""),
-        data=_data_folders(args.params, mode),
+        data=data,
         run=PLACEHOLDER if run is None else run,
     )
-
-
-def _data_folders(params: Path, mode: Mode) -> DataFolders | None:
-    """Return the data folders of the case that the file names; None where it names none, or is no parameter file."""
-    from tipchain.commands.prepare import alignment_case
-
-    try:
-        case = alignment_case(params)
-    except ParamsError:  # the plan says what is wrong with the file
-        return None
-    return case_folders(case, mode) if case else None
 
 
 def case_folders(case: Path, mode: Mode) -> DataFolders:

@@ -282,7 +282,14 @@ def run(args: argparse.Namespace) -> int:
     if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
     check_programs(plan, Path.cwd())
-    earlier = _earlier_run(plan) if args.resume else None
+    earlier = resumable(Path.cwd() / plan.out, plan) if args.resume else None
+    if args.resume:
+        told = (
+            f"resuming {os.path.relpath(earlier)}"
+            if earlier
+            else f"nothing to resume below {plan.out}: a new run starts"
+        )
+        print(say(told), file=sys.stderr)
     if args.dry_run:
         return _dry_run(_plan(args, earlier.name) if earlier else plan, args, earlier)
     if args.prepare and (code := prepare_chain_first(args, text_stream(args))):
@@ -350,16 +357,6 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 def _place(plan: Plan, folder: Path, args: argparse.Namespace) -> Place:
     data = args.data_path and args.data_path.resolve()
     return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data, folders=plan.data)
-
-
-def _earlier_run(plan: Plan) -> Path | None:
-    """Return the folder of the run to go on with; without one, say so."""
-    found = resumable(Path.cwd() / plan.out, plan)
-    if found is None:
-        print(say(f"nothing to resume below {plan.out}: a new run starts"), file=sys.stderr)
-    else:
-        print(say(f"resuming {os.path.relpath(found)}"), file=sys.stderr)
-    return found
 
 
 def _whole(plan: Plan, folder: Path, args: argparse.Namespace) -> RunReport | None:

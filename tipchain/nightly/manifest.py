@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -323,35 +323,26 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
 def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     known = [mode.value for mode in Mode]
     modes = tuple(map(Mode, choices(one, "modes", known, () if kind == "command" else None)))
-    entry = ManifestEntry(
-        kind=kind,
-        place=".".join(one.path),
-        line=one.document.line(one.path) or 1,
-        common=_common(one, defaults),
-        modes=modes,
-        data=_needed(one, modes, data),
-    )
-    if kind == "chain":
-        entry = replace(_of_files(one, entry, "params", "run"), suite=one.text("suite", default=""))
-    elif kind == "align":
-        entry = replace(_of_files(one, entry, "case", "align"), stages=choices(one, "stages", STAGES, ()))
-    else:
-        name, expected = word(one, "id", one.text("id")), "[program, argument, ...]; no shell reads it"
+    line = one.document.line(one.path) or 1
+    common, needed = _common(one, defaults), _needed(one, modes, data)
+    own: dict[str, Any]
+    if kind == "command":
+        own, expected = {"id": word(one, "id", one.text("id"))}, "[program, argument, ...]; no shell reads it"
         one.value("argv", list, expected)  # a text alone is for shells
-        argv = texts(one, "argv", expected)
-        entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
+        own |= {"argv": texts(one, "argv", expected), "cwd": one.text("cwd", default=".")}
+    else:
+        key, command = ("params", "run") if kind == "chain" else ("case", "align")
+        globs = enumerate(texts(one, key, "one or more globs below the root"))
+        own = {
+            "files": tuple((glob, one.document.line((*one.path, key, str(at))) or line) for at, glob in globs),
+            "exclude": texts(one, "exclude", "globs below the root", ()),
+            "options": texts(one, "options", f"words for `tipchain {command}`", ()),
+            "prepare": one.flag("prepare", default=False),
+        }
+        own |= (
+            {"suite": one.text("suite", default="")}
+            if kind == "chain"
+            else {"stages": choices(one, "stages", STAGES, ())}
+        )
     one.done()
-    return entry
-
-
-def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> ManifestEntry:
-    """Add the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
-    found = texts(one, key, "one or more globs below the root")
-    lines = [one.document.line((*one.path, key, str(number))) or entry.line for number in range(len(found))]
-    return replace(
-        entry,
-        files=tuple(zip(found, lines, strict=True)),
-        exclude=texts(one, "exclude", "globs below the root", ()),
-        options=texts(one, "options", f"words for `tipchain {command}`", ()),
-        prepare=one.flag("prepare", default=False),
-    )
+    return ManifestEntry(kind=kind, place=".".join(one.path), line=line, common=common, modes=modes, data=needed, **own)
