@@ -298,10 +298,9 @@ def _run(args: argparse.Namespace) -> int:
         return _nothing_chosen(args)
     names = ("select", "last_failed", "shard", "require_data")
     options = {name: getattr(args, name) for name in names if getattr(args, name)} | execution
-    executor = open_executor(execution)
-    with closing(executor):
+    with closing(open_executor(execution)) as executor:
         night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
-        return _go_on(night, lock, executor, execution, args)
+        return _go_on(night, lock, executor, args)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -317,24 +316,17 @@ def _resume(args: argparse.Namespace) -> int:
         print(say(f"nothing is left to do: {night.name} has finished"), file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
     with closing(open_executor(execution)) as executor:
-        return _go_on(night, lock, executor, execution, args)
+        return _go_on(night, lock, executor, args)
 
 
-def _go_on(
-    night: Night,
-    lock: int,
-    executor: LocalExecutor | RayExecutor,
-    execution: Mapping[str, object],
-    args: argparse.Namespace,
-) -> int:
+def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args: argparse.Namespace) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.night_report import NightView, night_as_report
     from tipchain.nightly.nights import read_results, usual_seconds
     from tipchain.report.write import with_page, write_report
 
-    number = len(night.plan.items)
-    stream = text_stream(args)
+    number, stream, execution = len(night.plan.items), text_stream(args), given_options(args, night.options)
     view = NightView(io.StringIO() if args.quiet else stream, number)
     coordinator = Coordinator(
         night,
@@ -430,8 +422,7 @@ def _status(args: argparse.Namespace) -> int:
     night = _night(args)
     who = holder(night.folder)
     results = read_results(night.folder)
-    ended = results.finished and not who
-    records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
+    records = [record for _, record in results.ended]
     counts = Counter(record.outcome for record in records)
     state = replace(read_state(night), counts={one: counts[one] for one in Outcome})
     if not who:

@@ -6,7 +6,6 @@ Source: the reproduction guide, sections 2.2.3 (ten dumps, five logs) and 3 (wha
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_options
-from tipchain.core.files import commit, replacing_path, writing
+from tipchain.core.files import commit, replacing_path, sha256_of, writing
 from tipchain.core.language import say
 from tipchain.errors import BAD, DataError, ExitCode, Outcome, RecordError, worst
 from tipchain.modes import LATEST, PREFLIGHT, Mode, dump_name, log_name, parse_mode
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 ACCEPTANCE = ("forward", "metric", "loss", "backward", "train")
 """The guide's five acceptance points."""
 SPELLINGS = ("log", "acceptance")
-Entries = dict[str, Path | bytes]
+Entries = dict[str, Path]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +56,9 @@ def run(args: argparse.Namespace) -> int:
         OutputError: the archive cannot be written.
     """
     from tipchain.commands.align import from_root
-    from tipchain.numbers.dumps import load_record
-    from tipchain.numbers.verdicts import PASSED
     from tipchain.parity.align import out_folder, read_verdicts
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, judge_stage
-    from tipchain.parity.weights import dated
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
     out = out_folder(args.runs, case, mode)
@@ -90,19 +86,7 @@ def run(args: argparse.Namespace) -> int:
         elif outcome is Outcome.SKIP and stage in ACCEPTANCE:
             problems.append(f"SKIP {stage}: nothing was compared: {judged.verdicts[0].reason}")
         else:
-            # Its diff log may be missing, or tell of another comparison than the dumps do.
-            log = latest / log_name(stage)
-            last = (log.read_text().splitlines() or [""])[-1] if log.is_file() else None
-            if last is None:
-                problems.append(f"missing {log}")
-            elif not last.endswith(PASSED):
-                problems.append(f"{log} ends with {last!r}, not with {PASSED!r}")
-            recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
-            old = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
-            other = [{"settings": "settings", "fake": "fake inputs"}[name] for name in old]
-            problems += [
-                f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other
-            ]
+            problems += _outdated(case, mode, stage, latest)
         states[stage] = outcome.value
     if all(stage not in case.stages for stage in ACCEPTANCE):
         problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
@@ -113,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
         return ExitCode.FAILED
     entries = _entries(case, out, states, args.spelling)
-    entries["manifest.json"] = _manifest(case, mode, latest, states, entries)
+    manifest = _manifest(case, mode, latest, states, entries)
     archive = args.out or out / f"{case.id}_{mode.value}.zip"
     # Whole or not at all; everything in it stands in one folder.
     with (
@@ -122,11 +106,28 @@ def run(args: argparse.Namespace) -> int:
         zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file,
     ):
         for name, entry in entries.items():
-            file.writestr(f"{case.id}_{mode.value}/{name}", _content(entry))
+            file.writestr(f"{case.id}_{mode.value}/{name}", entry.read_bytes())
+        file.writestr(f"{case.id}_{mode.value}/manifest.json", manifest)
     for stage, state in states.items():
         print(say(f"{state:<15} {stage}"))
-    print(say(f"wrote {archive}: {len(entries)} files"))
+    print(say(f"wrote {archive}: {len(entries) + 1} files"))
     return ExitCode.PASSED
+
+
+def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
+    """Return how a stage's diff log tells of another comparison, and what the case now says otherwise than its dumps."""
+    from tipchain.numbers.dumps import load_record
+    from tipchain.numbers.verdicts import PASSED
+    from tipchain.parity.weights import dated
+
+    log = latest / log_name(stage)
+    last = (log.read_text().splitlines() or [""])[-1] if log.is_file() else None
+    problems = [] if last and last.endswith(PASSED) else [f"{log} ends with {last!r}, not with {PASSED!r}"]
+    recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
+    words = {"settings": "settings", "fake": "fake inputs"}
+    other = [words[name] for name in (dated(case, mode, stage, recorded) if isinstance(recorded, dict) else [])]
+    problems += [f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other]
+    return [f"missing {log}", *problems[1:]] if last is None else problems
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
@@ -174,7 +175,7 @@ def _chain_files(case: Case, out: Path) -> Entries:
     return {}
 
 
-def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
+def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> str:
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
     from tipchain.core.machine import installed_versions
@@ -197,10 +198,6 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
         "commit": commit(case.root),
         "packed": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "dumps": dumps,
-        "sha256": {name: hashlib.sha256(_content(entry)).hexdigest() for name, entry in entries.items()},
+        "sha256": {name: sha256_of(entry) for name, entry in entries.items()},
     }
-    return (json.dumps(found, indent=1) + "\n").encode()
-
-
-def _content(entry: Path | bytes) -> bytes:
-    return entry if isinstance(entry, bytes) else entry.read_bytes()
+    return json.dumps(found, indent=1) + "\n"

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -208,22 +208,16 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
 
     What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
     """
-    from tipchain.core.yaml_reader import load_yaml
+    from tipchain.core.yaml_reader import Reader, load_yaml
 
     try:
-        document = load_yaml(case).data
+        document = load_yaml(case)
+        reader = Reader(case, document, (), document.data)
+        data_set = reader.mapping("data", optional=True).choice("set", tuple(DATA_SETS), default=DIGITS)
+        own = reader.mapping("modes", optional=True).mapping(mode.value, optional=True)
+        return data_folders(mode, data_set, own.choice("data", ("lite", "whole"), default=None))
     except CaseError:
         return data_folders(mode)
-    data_set = _mapping(document, "data").get("set", DIGITS)
-    kind = _mapping(_mapping(document, "modes"), mode.value).get("data")
-    return data_folders(
-        mode, data_set if data_set in tuple(DATA_SETS) else DIGITS, kind if kind in ("lite", "whole") else None
-    )
-
-
-def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def run(args: argparse.Namespace) -> int:

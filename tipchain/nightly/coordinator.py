@@ -225,11 +225,11 @@ class Coordinator:
 
     def _start(self, item: Item) -> str:
         """Start an item, or settle it; return what it waits for."""
-        if item.reason:
-            self._settle(item, item.settled, item.reason)
-            return ""
-        if reason := self.executor.impossible(item):
-            self._settle(item, Outcome.ERROR if self.require_gpu else Outcome.SKIP, reason)
+        outcome, why = item.settled, item.reason
+        if not why and (why := self.executor.impossible(item)):
+            outcome = Outcome.ERROR if self.require_gpu else Outcome.SKIP
+        if why:
+            self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=why, executor=self.executor.name))
             return ""
         attempt = self.night.attempts(item.id) + 1
         folder = item_folder(self.night.folder, item.id) / f"attempt-{attempt}"
@@ -243,9 +243,6 @@ class Coordinator:
             self._works[item.id] = work
             self.view.started(item, attempt)
         return reason
-
-    def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name))
 
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""

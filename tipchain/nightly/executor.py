@@ -314,8 +314,15 @@ class LocalExecutor:
         cpus, taken = min(needs.cpus, self.slots), sum(one.work.item.needs.cpus for one in self._running.values())
         if taken + cpus > self.slots and self._running:
             return f"{cpus} of {self.slots} CPU slots"
-        if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
-            return reason
+        if needs.memory_mb and self._running:
+            # What runs will still take what it was promised.
+            _, free = self.memory()
+            promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
+            if needs.memory_mb > free - sum(mb for _, mb in promised):
+                taken_mb = resident_mb([pid for pid, _ in promised if pid])
+                free -= sum(max(mb - taken_mb.get(pid, 0.0), 0.0) for pid, mb in promised)
+                if needs.memory_mb > free:
+                    return f"{needs.memory_mb} MiB of memory, {max(free, 0):.0f} are free"
         with ExitStack() as held:
             gpus, others = self._take(self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, name, held)
             if others is not None:
@@ -342,16 +349,6 @@ class LocalExecutor:
             return (), [*others.items()][::-1]
         held.callback(leases.give_back, taken)
         return taken, None
-
-    def _no_memory(self, need: float) -> str:
-        """Return what an item that needs so many MiB waits for; what runs will still take what it was promised."""
-        _, free = self.memory()
-        promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
-        if need <= free - sum(mb for _, mb in promised):
-            return ""
-        taken = resident_mb([pid for pid, _ in promised if pid])
-        room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised)
-        return "" if need <= room else f"{need:.0f} MiB of memory, {max(room, 0):.0f} are free"
 
     def _run(self, one: _Running, port: int, gpus: Sequence[str]) -> None:
         """Run an item to its end, in a thread of the pool."""

@@ -225,11 +225,8 @@ class Night(NightHead):
 
     def attempts(self, item_id: str) -> int:
         """Return the number of the latest attempt at an item, 0 for none."""
-        numbers = [0]
-        with suppress(OSError):
-            names = [path.name for path in item_folder(self.folder, item_id).iterdir()]
-            numbers += [int(name[8:]) for name in names if name.startswith("attempt-") and name[8:].isdecimal()]
-        return max(numbers)
+        names = (path.name.removeprefix("attempt-") for path in item_folder(self.folder, item_id).glob("attempt-*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     @property
     def began(self) -> datetime | None:
