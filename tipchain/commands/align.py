@@ -122,7 +122,7 @@ def align_case(
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
-    code = write_report(report, args, stream=sys.stdout, root=request.case.root)
+    code = write_report(report, args, root=request.case.root)
     if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
         option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
         print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)

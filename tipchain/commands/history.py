@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_action, add_json, count, run_action, show
+from tipchain.commands.options import add_action, add_json, add_options, count, run_action, show
 from tipchain.core.files import project_above
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -77,12 +77,7 @@ def keep(folder: Path, database: str | None) -> None:
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://user:password@host/name, or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
-    )
+    add_options(parser, "database")
     parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
 
 

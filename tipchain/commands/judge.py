@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -65,4 +64,4 @@ def run(args: argparse.Namespace) -> int:
         undiagnosed=found.undiagnosed,
         notes=(*remarks, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
     )
-    return write_report(with_page(report, args.html), args, stream=sys.stdout)
+    return write_report(with_page(report, args.html), args)

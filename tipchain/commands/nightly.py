@@ -17,6 +17,7 @@ from tipchain.commands.history import check_history, keep
 from tipchain.commands.options import (
     add_action,
     add_json,
+    add_options,
     add_report_arguments,
     check_targets,
     count,
@@ -60,12 +61,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(ALWAYS, FAILED),
         help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
     )
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="the history that the night goes into, a URL or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)",
-    )
+    add_options(parser, "database")
 
 
 def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -356,7 +352,7 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
         if not args.quiet:
             print(file=stream)  # below what the view has left
         report = with_page(report, args.html)
-        write_report(report, args, stream=stream, root=Path(night.plan.root))
+        write_report(report, args, root=Path(night.plan.root))
     except (UsageError, HistoryError) as error:
         if not coordinator.problem:
             raise OutputError(str(error)) from error

@@ -212,11 +212,6 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="show every check, as the log has them")
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Declare ``-q`` alone, of commands that have no more to show: `args.quiet`."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="show what came out alone, and no progress")
-
-
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
     parser.add_argument("--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)")
@@ -352,6 +347,11 @@ class _Root(argparse.Action):
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "data_path": {"type": Path, "metavar": "DIR", "help": "data folder with train/ and val/ class folders"},
+    "database": {
+        "metavar": "URL",
+        "help": "the history: postgresql://user:password@host/name, or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
+    },
     "device": {"default": "cpu", "metavar": "DEVICE", "help": "cpu, gpu or gpu:N (default cpu)"},
     "names": {
         "type": Path,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
 from tipchain.chain.slots import alignment_params
-from tipchain.commands.options import add_chain_mode, add_options, add_quiet, add_timeout, chain_mode
+from tipchain.commands.options import add_chain_mode, add_options, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
 from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     add_chain_mode(parser)
     add_options(parser, "root")
-    add_quiet(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="show what came out alone, and no progress")
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")

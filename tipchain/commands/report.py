@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from tipchain.commands.options import add_report_arguments, check_targets
@@ -27,4 +26,4 @@ def run(args: argparse.Namespace) -> int:
     folder = args.run if args.run.is_dir() else args.run.parent
     if args.html:
         report = with_page(report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)])
-    return write_report(report, args, stream=sys.stdout)
+    return write_report(report, args)

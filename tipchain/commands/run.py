@@ -276,6 +276,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
+    from tipchain.report.write import write_report
+
     check_targets(args)
     check_data_path(args)
     plan = _plan(args, PLACEHOLDER)
@@ -300,7 +302,7 @@ def run(args: argparse.Namespace) -> int:
     plan = _plan(args, folder.name)
     if earlier and (report := _whole(plan, folder, args)):
         print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
-        return _write(_with_page(report, folder, args), args, sys.stdout)
+        return write_report(_with_page(report, folder, args), args)
     print_notes(plan)
     return _run(plan, folder, args)
 
@@ -327,18 +329,7 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _write(report: RunReport, args: argparse.Namespace, stream: TextIO) -> int:
-    from tipchain.report.write import write_report
-
-    return write_report(report, args, stream=stream)
-
-
 def _with_page(report: RunReport, folder: Path, args: argparse.Namespace) -> RunReport:
-    """Write a run's page where it is wanted, or it failed, and return the report that names it.
-
-    Raises:
-        OSError: the run's folder cannot be written to.
-    """
     from tipchain.live.judge import located_details
     from tipchain.report.write import with_page
 
@@ -411,6 +402,7 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
     from tipchain.nightly.origin import origin
+    from tipchain.report.write import write_report
 
     stream = text_stream(args)
     place, journal = _place(plan, folder, args), Journal(folder)
@@ -463,7 +455,7 @@ def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
     prune(Path.cwd() / plan.out)
     if not args.quiet:
         print(file=stream)  # below what the view has left
-    return _write(report, args, stream)
+    return write_report(report, args)
 
 
 def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:

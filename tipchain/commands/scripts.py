@@ -206,7 +206,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     keep_report(report, request, out)
     page = out / LATEST / f"alignment_{stage}.html"
     report = with_page(report, args.html, page, located_details(out / LATEST) if report.exit_code else [])
-    return write_report(report, args, stream=sys.stdout)
+    return write_report(report, args)
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:

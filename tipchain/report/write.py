@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from tipchain.core.files import atomic_write, writing
 from tipchain.core.language import fold, say, terminal_width, use_color
@@ -56,23 +56,21 @@ def with_page(
     return replace(report, page=os.path.relpath(target))
 
 
-def write_report(report: RunReport, args: argparse.Namespace, *, stream: TextIO, root: Path = Path()) -> int:
-    """Write ``report`` as text to ``stream``, and to wherever else it is wanted; return its exit code.
+def write_report(report: RunReport, args: argparse.Namespace, *, root: Path = Path()) -> int:
+    """Write ``report`` as text, and to wherever else it is wanted; return its exit code.
 
-    The text is the verdict with what explains it. Where JSON or XML goes to standard output (``-``), the text goes to
+    The text is the verdict with what explains it. It goes to standard output; where JSON or XML goes there (``-``), to
     standard error.
 
     Args:
         report: of the run.
         args: the command line: where it goes (``json``, ``junit``, ``github``), how much is shown (``quiet``, ``verbose``).
-        stream: for the text.
         root: the project's folder, that files of causes are relative to.
 
     Raises:
         UsageError: a file cannot be written.
     """
-    if "-" in (args.json, args.junit):
-        stream = sys.stderr
+    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
     color, width = use_color(stream), terminal_width()
     if args.quiet:
         verdict = say(verdict_line(report))
