@@ -236,7 +236,6 @@ def test_what_earlier_nights_tell(tmp_path):
         write_document(night.folder / FINISHED, document)
     nights = tmp_path / "nights"
     assert usual_seconds(nights) == {"a[cpu]": 2.0}
-    assert usual_seconds(nights, limit=1) == {"a[cpu]": 2.0}
     assert last_failed(nights) == {"b[cpu]"}
     late, _ = begin(tmp_path, command("a"), command("b"))
     item_folder(late.folder, "a[cpu]").mkdir(parents=True)

@@ -140,9 +140,7 @@ def _rebaseline(args: argparse.Namespace) -> int:
             }
             width = max(map(len, (*pairs, *stages)))
             print(say(f"{place}, before -> after:"))
-            for name, text in pairs.items():
-                print(f"  {padded(escaped(name), width)}  {escaped(text)}")
-            for name, text in stages.items():
+            for name, text in (pairs | stages).items():
                 print(f"  {padded(escaped(name), width)}  {say(escaped(text))}")
             why = args.why
             if why is None and sys.stdin and sys.stdin.isatty():

@@ -194,22 +194,19 @@ def status_record(result: Result, plan: Plan, run: str) -> str:
     words = shlex.join(command.argv)
     # With the redirection where the suite shows it.
     redirected = f"{words} > {command.log} 2>&1 " if command.step in plan.redirected and command.log else words
-    text = _one_line(plan.status.format(model=plan.model, command=redirected, log=command.log or ""))
+    text = plan.status.format(model=plan.model, command=redirected, log=command.log or "")
     # The command's own words may claim a success, too: a name, a path.
     return f"\x1b[33m Run {verb} with command - {_without_claims(text)} \x1b[0m\n{comment}"
 
 
 def as_comment(text: str) -> str:
     """Return ``text`` as one comment line in which no pattern for status lines can match."""
-    return "# " + _without_claims(clean(_one_line(text)))
+    return "# " + _without_claims(clean(text))
 
 
 def _without_claims(text: str) -> str:
-    return CLAIM.sub(lambda match: match[0].rstrip() + "_", text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    """Return a text in one line, without what a scraper looks for."""
+    return CLAIM.sub(lambda match: match[0].rstrip() + "_", " ".join(text.splitlines()))
 
 
 class ResultsLog:

@@ -30,6 +30,7 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
+EXPECTED = "postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
 HIDDEN = "***"
 _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
@@ -92,21 +93,15 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
 
 
 def _url(text: str) -> URL:
-    from sqlalchemy.engine import URL
-
     if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
-        raise UsageError(
-            "the database's name is no path of a file, and no URL: it has no ://\n"
-            "  expected: postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
-        )
+        raise UsageError(f"the database's name is no path of a file, and no URL: it has no ://\n  expected: {EXPECTED}")
     if "://" not in text:
         return URL.create("sqlite", database=str(Path(text).absolute()))
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):  # its message may quote the URL, and with it the password
         raise UsageError(
-            "the database's URL cannot be read\n"
-            "  expected: postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file\n"
+            f"the database's URL cannot be read\n  expected: {EXPECTED}\n"
             "  hint: @ : / and % within a password are written %40 %3A %2F %25"
         ) from None
     if url.drivername not in DRIVERS:

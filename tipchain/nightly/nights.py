@@ -24,21 +24,12 @@ from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
 
-# What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
-#
-# ::
-#
-#     NIGHTS/<night>/                   <night>: 20261121-221722-0a3f1, sorts as nights began
-#       night.json                      the plan, whole; who, where, commit, environment; written once, before anything runs
-#       lock                            held (flock) by the coordinator, until its process ends
-#       items/<slug>/                   <slug>: the item's id with what file names do not like replaced, and a hash
-#         attempt-<n>/                  made before the item starts; a folder of its own: output.log, report.json, tmp/
-#         ended.json                    the `ItemRecord` of the attempt that counts; an item has ended if and only if it is there
-#       finished.json                   how many ended how; written last
+# What a night leaves on the disk (docs/how-to/nightly.md shows the folder), written so that a kill at any time leaves
+# either the old or the new: night.json before anything runs, finished.json last.
 #
 # ``ended.json`` names the night's token and the attempt: one that does not belong is never taken for this run's.
 # The three documents carry a checksum of all that they say. One whose checksum is wrong was damaged, and what it says of an
-# item counts as an ERROR, whatever it was before.
+# item counts as an ERROR, whatever it was before. ``lock`` is held (flock) by the coordinator until its process ends.
 
 
 FORMAT = 3
@@ -416,13 +407,13 @@ def read_summary(night: Path) -> NightSummary | None:
     return None
 
 
-def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
+def usual_seconds(nights: Path) -> dict[str, float]:
     """Return the median seconds of each item in the latest finished nights below ``nights``, by id.
 
     What was ended for its time, or could not run, tells nothing.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for summary in islice(filter(None, map(read_summary, nights_below(nights))), limit):
+    for summary in islice(filter(None, map(read_summary, nights_below(nights))), LOOKED_AT):
         for name, (outcome, seconds) in summary.items.items():
             if outcome in (Outcome.PASS, Outcome.FAIL) and seconds > 0:
                 found[name].append(seconds)
