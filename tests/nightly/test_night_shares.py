@@ -37,7 +37,7 @@ PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c", night="
 
 def groups(*parts: ShardPart | None):
     found = gather(enumerate(parts), lambda one: one[1])
-    return [[one[0] for one in group.ones] for group in found]
+    return [[one[0] for one in group] for group in found]
 
 
 def test_shares_under_an_id_are_one_night_whatever_they_ran():
@@ -51,9 +51,7 @@ def test_shares_of_something_else_are_another_night(other):
 
 
 def test_under_an_id_the_later_of_a_share_counts():
-    (group,) = gather(enumerate(replace(PART, share=number) for number in (1, 2, 1)), lambda one: one[1])
-    assert [one[0] for one in group.ones] == [2, 1]
-    assert [one[0] for one in group.replaced] == [0]
+    assert groups(*(replace(PART, share=number) for number in (1, 2, 1))) == [[2, 1]]
 
 
 def test_what_is_no_share_stays_alone():

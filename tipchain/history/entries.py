@@ -88,7 +88,7 @@ def _read(session: Session, query: sa.Select[Entry]) -> list[Entry]:
 def together(found: Iterable[Entry]) -> list[Entry]:
     """Return entries with the shares of each night put together, the latest first."""
     groups = gather(sorted(found, key=lambda one: (one.began, one.row)), lambda one: one.part)
-    ones = [_whole(group.ones) if group.ones[0].part else group.ones[0] for group in groups]
+    ones = [_whole(shares) if shares[0].part else shares[0] for shares in groups]
     return sorted(ones, key=lambda one: (one.began, one.row), reverse=True)
 
 

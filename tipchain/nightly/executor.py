@@ -324,31 +324,23 @@ class LocalExecutor:
                 if needs.memory_mb > free:
                     return f"{needs.memory_mb} MiB of memory, {max(free, 0):.0f} are free"
         with ExitStack() as held:
-            gpus, others = self._take(self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, name, held)
-            if others is not None:
-                return next((f"GPU {gpu}, held by {other}" for gpu, other in others), many(needs.gpus, "GPU"))
-            count = min(needs.cpus, len(self._slot_names))
-            _, others = self._take(self.cpus, self._slot_names, count, name, held)
-            if others is not None:
-                return f"{many(count, 'CPU slot')}, held by {', '.join(dict.fromkeys(other for _, other in others))}"
+            leased = []
+            for leases, names, count, noun in (
+                (self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, "GPU"),
+                (self.cpus, self._slot_names, min(needs.cpus, len(self._slot_names)), "CPU slot"),
+            ):
+                had, others = leases.take_some(names, count, name)
+                if len(had) < count:
+                    return f"{many(count, noun)}, held by {', '.join(dict.fromkeys(others.values()))}"
+                held.callback(leases.give_back, had)
+                leased.append(had)
             port = self.ports.take(name)
             held.callback(self.ports.give_back, port)
             work.make_folder()
             one = _Running(work, time.monotonic(), held.pop_all())
         self._running[name] = one
-        self._pool.submit(self._run, one, port, gpus)
+        self._pool.submit(self._run, one, port, leased[0])
         return ""
-
-    @staticmethod
-    def _take(
-        leases: Leases, names: Sequence[str], count: int, holder: str, held: ExitStack
-    ) -> tuple[tuple[str, ...], list[tuple[str, str]] | None]:
-        """Lease so many of several, or none; return them, and else who has the others."""
-        taken, others = leases.take_some(names, count, holder)
-        if len(taken) < count:
-            return (), [*others.items()][::-1]
-        held.callback(leases.give_back, taken)
-        return taken, None
 
     def _run(self, one: _Running, port: int, gpus: Sequence[str]) -> None:
         """Run an item to its end, in a thread of the pool."""

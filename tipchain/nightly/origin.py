@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 
 from tipchain import __version__
@@ -58,14 +59,14 @@ def commits_between(root: Path, before: str, after: str) -> Commits:
         return Commits(span=span)
     if first == last:
         return Commits(span=span, count=0)
-    backwards = False
-    count = git(root, "rev-list", "--count", f"{first}..{last}")
-    if count == "0" and (other := git(root, "rev-list", "--count", f"{last}..{first}")):
-        count, first, last, backwards = other, last, first, other != "0"
-    if not count:
+    counts = git(root, "rev-list", "--left-right", "--count", f"{first}...{last}").split()
+    if not counts:
         return Commits(span=span)
-    lines = git(root, "log", "--max-count=5", "--format=%h %s", f"{first}..{last}")
-    return Commits(span=span, count=int(count), subjects=tuple(lines.splitlines()), backwards=backwards)
+    behind, ahead = map(int, counts)
+    backwards = not ahead and bool(behind)
+    commits = f"{last}..{first}" if backwards else f"{first}..{last}"
+    lines = git(root, "log", "--max-count=5", "--format=%h %s", commits).splitlines()
+    return Commits(span=span, count=behind if backwards else ahead, subjects=tuple(lines), backwards=backwards)
 
 
 def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
@@ -176,11 +177,8 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 def fingerprint(root: Path) -> dict[str, object]:
     """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
-    packages = {}
-    for name in sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"}):
-        for distribution in metadata.distributions(name=name):
-            packages[name] = distribution.version
-            break
+    names = sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"})
+    packages = {name: one.version for name in names for one in islice(metadata.distributions(name=name), 1)}
     return {
         **origin(root),
         "memory_mb": round(memory_mb()[0]),

@@ -14,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Group, Item, disagreement, gather, lost_items, merge_facts, missing
+from tipchain.nightly.items import Item, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
@@ -23,18 +23,21 @@ from tipchain.report.model import RunReport, stage_of
 def wholes_of(nights: Iterable[Results]) -> list[Results]:
     """Return nights, shares put together, in the order in which they began."""
     ordered = sorted(nights, key=lambda one: one.night.epoch)
-    return [_whole(group) for group in gather(ordered, lambda one: one.night.part)]
+    return [_whole(ones, ordered) for ones in gather(ordered, lambda one: one.night.part)]
 
 
-def _whole(group: Group[Results]) -> Results:
-    """Return a night's shares as one night, in the plan's order."""
-    ones, first = group.ones, group.ones[0]
-    parts = [part for one in ones if (part := one.night.part)]
+def _whole(ones: Sequence[Results], nights: Sequence[Results]) -> Results:
+    """Return a night's shares, which are among nights, as one night, in the plan's order."""
+    first, parts = ones[0], [part for one in ones if (part := one.night.part)]
     if not parts:
         return first
     absent, differ = missing(parts), disagreement(parts)
     notes = [f"shares that are not here: {absent}"] if absent else []
-    notes += [f"{one.night.part}: ran again, so {one.night.name} does not count" for one in group.replaced]
+    notes += [
+        f"{part}: ran again, so {one.night.name} does not count"
+        for one in nights
+        if (part := one.night.part) and part.whole == parts[0].whole and all(one is not other for other in ones)
+    ]
     commits = dict.fromkeys(part.commit for part in parts)
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
     lost, twice = lost_items([one.plan for one in ones])
