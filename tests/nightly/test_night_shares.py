@@ -224,3 +224,12 @@ def test_the_last_failed_are_those_of_all_shares(tmp_path):
     make(tmp_path, 0, outcomes={A: Outcome.FAIL})
     make(tmp_path, 1, outcomes={B: Outcome.FAIL, D: Outcome.ERROR})
     assert last_failed(tmp_path / "suite") == {B, D}
+
+
+def test_a_share_that_ran_again_counts_once_and_is_told(tmp_path):
+    first, *_ = [
+        share_of_night(tmp_path, 0, number, ITEMS, CUT, hours=hours) for hours, number in enumerate((1, 1, 2, 3))
+    ]
+    (whole,) = wholes_of(read_results(folder) for folder in find_nights(tmp_path))
+    assert whole.notes == (f"1/3: ran again, so {first.folder.name} does not count",)
+    assert len(whole.shares) == 3

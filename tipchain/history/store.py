@@ -53,18 +53,6 @@ class HistoryPlace:
         """SQLite's file; None for a server."""
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
-    def make_folder(self) -> None:
-        """Make the project's ``.tipchain``, which git does not see.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        folder = self.root / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-
     def __str__(self) -> str:
         return str(self.file) if self.file else self.url.set(query={}).render_as_string(hide_password=True)
 
@@ -89,14 +77,11 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    return HistoryPlace(root=root, url=_url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)))
-
-
-def _url(text: str) -> URL:
+    text = database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)
     if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
         raise UsageError(f"the database's name is no path of a file, and no URL: it has no ://\n  expected: {EXPECTED}")
     if "://" not in text:
-        return URL.create("sqlite", database=str(Path(text).absolute()))
+        return HistoryPlace(root=root, url=URL.create("sqlite", database=str(Path(text).absolute())))
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):  # its message may quote the URL, and with it the password
@@ -112,8 +97,8 @@ def _url(text: str) -> URL:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("a history in SQLite needs a file\n  expected: sqlite:////path, or the file's path")
-        return url.set(database=str(Path(url.database).absolute()))
-    return url.set(drivername=DRIVERS[url.drivername])
+        return HistoryPlace(root=root, url=url.set(database=str(Path(url.database).absolute())))
+    return HistoryPlace(root=root, url=url.set(drivername=DRIVERS[url.drivername]))
 
 
 # Making the tables at first use.
@@ -199,10 +184,11 @@ class History:
     def __init__(self, place: HistoryPlace) -> None:
         self.place = place
         with self._trouble():
-            if place.file is not None and place.file.parent == place.root / FOLDER:
-                place.make_folder()
-            elif place.file is not None:
-                place.file.parent.mkdir(parents=True, exist_ok=True)
+            if place.file is not None:
+                folder = place.file.parent
+                folder.mkdir(parents=True, exist_ok=True)
+                if folder == place.root / FOLDER and not (folder / ".gitignore").exists():
+                    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
             arguments: dict[str, object] = {"timeout": BUSY_TIMEOUT_S}
             if place.file is None:
                 arguments = {name: value for name, value in SERVER.items() if name not in place.url.query}

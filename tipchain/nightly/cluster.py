@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,22 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
             work.make_folder()
             break
         work = replace(work, attempt=work.attempt + 1, folder=work.folder.with_name(f"attempt-{work.attempt + 1}"))
+    import ray
+
+    # The node's variables without what Ray has put there: it hides accelerators that were not asked for, of all kinds.
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") and name not in OF_RAY and (value or "_VISIBLE_" not in name)
+    }
+    path, gpus = search_path(work.root, given=inherited.get("PATH")), [str(one) for one in ray.get_gpu_ids()]
     ports, stop = Ports(), Stop()
     port = ports.take(work.item.id)
+    own = partial(environment, work.item, path=path, port=port, gpus=gpus, inherited=inherited)
     found: list[Ended] = []
     # In a thread: an interrupt by Ray, which comes to the main one, then ends the item in order.
     runner = threading.Thread(
-        target=lambda: found.append(
-            run_attempt(work, lambda tmp: _environment(work, tmp, port), watch=lambda _: None, stop=stop)
-        )
+        target=lambda: found.append(run_attempt(work, lambda tmp: own(tmp=tmp), watch=lambda _: None, stop=stop))
     )
     runner.start()
     try:
@@ -71,21 +80,6 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
         ports.give_back(port)
     (ended,) = found
     return ended
-
-
-def _environment(work: Work, tmp: Path, port: int) -> dict[str, str]:
-    """Return the node's variables without what Ray has put there, and the item's own."""
-    import ray
-
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        # Ray hides accelerators that were not asked for, of all kinds that there are.
-        if not name.startswith("RAY_") and name not in OF_RAY and (value or "_VISIBLE_" not in name)
-    }
-    gpus = [str(one) for one in ray.get_gpu_ids()]
-    path = search_path(work.root, given=inherited.get("PATH"))
-    return environment(work.item, path=path, tmp=tmp, port=port, gpus=gpus, inherited=inherited)
 
 
 # On the coordinator's machine: what reaches the cluster, submits tasks, and hears how they end.

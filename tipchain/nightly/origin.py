@@ -22,8 +22,6 @@ from tipchain.core.json_text import Json
 from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
 
 DIRTY = "-dirty"
-_HASH = re.compile(r"[0-9a-f]{4,40}")
-_DESCRIBED = re.compile(r".*-g([0-9a-f]{4,40})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +87,9 @@ def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
 
 
 def _hash(described: str) -> str:
-    """Return the hash in what git describe says: of a tag's descendants it has the form ``v1.2-4-g2a83178``."""
+    """Return the commit that git describe names, which git reads as it wrote it; "" for what looks like an option."""
     text = described.removesuffix(DIRTY)
-    if found := _DESCRIBED.fullmatch(text):
-        return found[1]
-    # A tag's own name is one that git knows as well as a hash; it must not look like an option.
-    return text if _HASH.fullmatch(text) or re.fullmatch(r"\w[\w./-]*", text) else ""
+    return text if re.fullmatch(r"\w[\w./-]*", text) else ""
 
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -139,9 +134,8 @@ def usable_gpus() -> Gpus:
     if gpus.trouble or visible is None or visible.strip() in HIDDEN:
         return gpus
     allowed: list[str] = []
-    for entry in (one.strip() for one in visible.split(",")):
-        known = entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names) if entry else False
-        if not known:
+    for entry in map(str.strip, visible.split(",")):
+        if not entry or not (entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names)):
             break
         allowed.append(entry)
     if not allowed:
