@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from tipchain.commands.options import (
     check_targets,
     text_stream,
 )
-from tipchain.commands.prepare import add_prepare_first, prepare_case_data
+from tipchain.commands.prepare import prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, OutputError, UsageError
@@ -57,9 +58,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
-    add_options(parser, "data_path")
-    add_prepare_first(parser)
-    add_options(parser, "strict")
+    add_options(parser, "data_path", "prepare", "strict")
     add_timeout(parser, "total time limit per side")
     add_options(
         parser,
@@ -97,7 +96,8 @@ def align_case(
     check_targets(args)
     stream = text_stream(args)
     if args.prepare:
-        prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path, stream)
+        with redirect_stdout(stream):
+            prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path)
     clock = time.perf_counter()
     request, out = make_request(args, stages)
     if not args.quiet:

@@ -19,7 +19,7 @@ from tipchain.commands.options import add_json, add_options, show
 from tipchain.core.json_text import parse_json
 from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
-from tipchain.errors import ExitCode, Outcome
+from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
         findings = [check_python(), *check_packages(), check_threads(), *frameworks]
-    fit, lacking = _fit(findings), missing(findings)
+    fit, lacking = not any(one.outcome in BAD for one in findings), missing(findings)
     rows = [{**asdict(finding), "outcome": finding.outcome.value} for finding in findings]
     document = {"tipchain": __version__, "ready": fit and not lacking, "findings": rows}
     show(args.json, lambda: document, partial(render, findings))
@@ -119,7 +119,7 @@ def render(findings: Sequence[DoctorLine]) -> str:
 
 
 def _end(findings: Sequence[DoctorLine]) -> list[str]:
-    if not _fit(findings):
+    if any(one.outcome in BAD for one in findings):
         return [f"not ready: see the lines marked {WORDS[Outcome.FAIL]}"]
     lacking = missing(findings)
     if not lacking:
@@ -130,10 +130,6 @@ def _end(findings: Sequence[DoctorLine]) -> list[str]:
     alone = [name for name in PROBES if name not in lacking[ALIGNING]]
     sides = [f"align --record {name} records that side, to compare elsewhere" for name in alone]
     return [f"ready for {WITHOUT}", *sides, *needs]
-
-
-def _fit(findings: Sequence[DoctorLine]) -> bool:
-    return all(finding.outcome in (Outcome.PASS, Outcome.SKIP) for finding in findings)
 
 
 # What this machine offers: Python, packages, frameworks and their devices, threads.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,14 +65,6 @@ def check_history(args: argparse.Namespace) -> None:
         from tipchain.history.store import place_of
 
         place_of(Path.cwd(), args.database)
-
-
-def keep(folder: Path, database: str | None) -> None:
-    """Add a night to the history, or keep it until the database can be reached; tell the outcome."""
-    from tipchain.history.ingest import keep_night
-
-    for message in keep_night(folder, database):
-        print(say(message), file=sys.stderr)
 
 
 def _add_place(parser: argparse.ArgumentParser) -> None:

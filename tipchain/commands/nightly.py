@@ -9,11 +9,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import check_history, keep
+from tipchain.commands.history import check_history
 from tipchain.commands.options import (
     add_action,
     add_json,
@@ -322,6 +321,12 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
     from tipchain.nightly.nights import read_results, usual_seconds
     from tipchain.report.write import with_page, write_report
 
+    def keep(folder: Path) -> None:
+        from tipchain.history.ingest import keep_night
+
+        for message in keep_night(folder, args.database):
+            print(say(message), file=sys.stderr)
+
     number, stream, execution = len(night.plan.items), text_stream(args), given_options(args, night.options)
     view = NightView(io.StringIO() if args.quiet else stream, number)
     coordinator = Coordinator(
@@ -331,7 +336,7 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
         require_gpu=bool(execution.get("require_gpu")),
         usual=usual_seconds(night.folder.parent),
         keep_dumps=execution.get("keep_dumps") != FAILED,
-        sink=partial(keep, database=args.database),
+        sink=keep,
     )
     view.number = number - coordinator.left
     if not args.quiet:

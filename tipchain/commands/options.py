@@ -361,6 +361,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "only": {"dest": "stages", "metavar": "LIST"},
     "out": {"type": Path, "metavar": "DIR"},
+    "prepare": {"action": "store_true", "help": "first prepare the data and weights of the mode, as `prepare` does"},
     "root": {
         "action": _Root,
         "metavar": "DIR",

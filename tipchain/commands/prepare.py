@@ -105,7 +105,7 @@ def prepare_params(
     if (case_file := alignment_case(params)) is not None:
         case = load_case(case_file)
         if not dry_run:
-            _prepare_data(case, mode, data_path, force=force)
+            prepare_case_data(case, mode, data_path, force=force)
             return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
         of = "" if case.data.set == DIGITS else f" of {case.data.set}"
         named = [str(data_path)] if data_path else [f"{kind} data{of}" for kind in _data_kinds(case, mode)]
@@ -121,13 +121,6 @@ def prepare_params(
     return ExitCode.PASSED
 
 
-def add_prepare_first(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument of commands that can prepare first."""
-    parser.add_argument(
-        "--prepare", action="store_true", help="first prepare the data and weights of the mode, as `prepare` does"
-    )
-
-
 def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
     """Prepare what the chain of a command line needs, and say so on ``stream``; return the exit code, 0 if it may run."""
     options = {name: getattr(args, name) for name in ("chain", "suite", "python", "data_path")}
@@ -137,16 +130,6 @@ def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
         return ExitCode.PASSED
     print(say(f"error: {args.params}: could not be prepared; nothing was run"), file=sys.stderr)
     return code
-
-
-def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, stream: TextIO) -> None:
-    """Prepare a case's data and say so on ``stream``; aligning makes the weights of the sides that it runs itself.
-
-    Raises:
-        DataError: the user's own data are not there, or not what the case needs.
-    """
-    with redirect_stdout(stream):
-        _prepare_data(case, mode, data_path, force=False)
 
 
 def alignment_case(params: Path) -> Path | None:
@@ -168,7 +151,12 @@ def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kinds))
 
 
-def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
+def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool = False) -> None:
+    """Prepare a case's data; aligning makes the weights of the sides that it runs itself.
+
+    Raises:
+        DataError: the user's own data are not there, or not what the case needs.
+    """
     from tipchain.prepare.data import check_own_data, prepare_data
 
     if data_path is None and case.data.set == NONE:

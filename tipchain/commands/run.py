@@ -32,7 +32,7 @@ from tipchain.commands.options import (
     text_stream,
 )
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
-from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
+from tipchain.commands.prepare import prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
 from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed, with_output
@@ -105,8 +105,7 @@ class LiveView:
 
     def output(self, command: Command, line: str) -> None:
         """Keep a running command's last line of output; called by the thread that reads it."""
-        row = self._rows.get(command.id)
-        if row is not None:
+        if row := self._rows.get(command.id):
             row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
 
     def ended(self, result: Result) -> None:
@@ -251,8 +250,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
     add_options(parser, data_path="data folder instead of the mode's")
-    add_prepare_first(parser)
-    add_options(parser, "root")
+    add_options(parser, "prepare", "root")
     parser.add_argument(
         "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )

@@ -95,10 +95,10 @@ def cause_lines(cause: CauseFacts) -> list[str]:
 def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
     """Return an item with its causes and commands, and with verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
-    lines += [say("  kind of chain: ") + item.chain] if item.chain else []
     causes = [line for cause in item.causes for line in cause_lines(cause)]
     lines += lines_of(*(f"  {text}" for text in (item.reason, *causes) if text))
-    lines += [say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value]
+    places = (("kind of chain", item.chain), ("log", item.log), ("report", item.report))
+    lines += [say(f"  {name}: ") + value for name, value in places if value]
     for one in item.commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())

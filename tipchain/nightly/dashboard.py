@@ -125,10 +125,8 @@ class ManifestNights:
         failing = [row for row in self.rows if row.bad and row.cells[-1]]
         yield "Newly failing:", [row for row in failing if row.newly_bad]
         yield ("Still failing:" if len(self.columns) > 1 else "Failing:", [row for row in failing if not row.newly_bad])
-        yield (
-            "Otherwise changed since the night before:",
-            [row for row in self.rows if row.changed and not (row.bad and row.cells[-1])],
-        )
+        others = [row for row in self.rows if row.changed and not (row.bad and row.cells[-1])]
+        yield "Otherwise changed since the night before:", others
 
     def reason(self, row: TimelineRow) -> str:
         """Return why an item ended as it did in the latest night that has it."""

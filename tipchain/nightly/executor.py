@@ -339,23 +339,20 @@ class LocalExecutor:
             work.make_folder()
             one = _Running(work, time.monotonic(), held.pop_all())
         self._running[name] = one
-        self._pool.submit(self._run, one, port, leased[0])
-        return ""
 
-    def _run(self, one: _Running, port: int, gpus: Sequence[str]) -> None:
-        """Run an item to its end, in a thread of the pool."""
-        work = one.work
-        path = search_path(work.root)
-        self._ended.put(
-            run_attempt(
+        def run() -> None:
+            ended = run_attempt(
                 work,
-                lambda tmp: environment(work.item, path, tmp=tmp, port=port, gpus=gpus),
+                lambda tmp: environment(work.item, search_path(work.root), tmp=tmp, port=port, gpus=leased[0]),
                 watch=lambda line: setattr(one, "line", line),
                 begun=lambda pid: setattr(one, "pid", pid),
                 grace_s=self.grace_s,
                 stop=self._stop,
             )
-        )
+            self._ended.put(ended)
+
+        self._pool.submit(run)
+        return ""
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""

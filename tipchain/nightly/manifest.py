@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from tipchain.core.files import project_above, sha256_of
+from tipchain.core.json_text import Json
 from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
@@ -46,12 +47,7 @@ RESOURCES_EXPECTED = (
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-def quantity(
-    one: Reader, key: str, parse: Callable[[str | float], _Number], expected: str, default: _Number
-) -> _Number:
+def quantity(one: Reader, key: str, parse: Callable[[object], Json], expected: str, default: Json) -> Json:
     """Return the time or size of ``key``, as ``parse`` reads it."""
     found = one.value(key, (str, int, float), expected, default=None)
     if found is None:

@@ -22,6 +22,9 @@ from tipchain.nightly.nights import ItemRecord, Night, Results, item_folder, rep
 from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import broken, counts_text, mark
 
+STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "command"}
+"""What items are called and grouped by that are of no kind of chain."""
+
 # Plans and states of nights as text for 80 columns.
 
 
@@ -45,8 +48,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
     yield ""
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
-    words = {"chain": "chain", "align": "alignment", "command": "command"}
-    parts = [many(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    parts = [many(kinds[kind], word) for kind, word in STEPS.items() if kinds[kind]]
     settled = Counter(item.settled for item in plan.items if item.reason)
     text = many(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
     if settled:
@@ -133,9 +135,6 @@ class NightView:
 
 # A night as a run's report, of which every item is a command: what is shown in the end, on GitHub, as JUnit XML.
 
-STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "command"}
-"""What items are grouped by that are of no kind of chain."""
-
 
 def night_as_report(
     results: Results, *, seconds: float | None = None, interrupted: bool = False, changed: Sequence[str] = ()
@@ -153,12 +152,12 @@ def night_as_report(
         record = results.of(item)
         if interrupted and item.id not in results.records:
             continue
-        folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
+        folder = Path(os.path.relpath(item_folder(results.night.folder, item.id))) / f"attempt-{record.attempt}"
         work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(plan.root))
         tail = work.tail() if record.log and record.outcome in BAD else ()
         step = item.chain or STEPS[item.kind]
         result = Result(Command(item.id, step, work.argv(python="python")), record.outcome, record.reason)
-        shown = os.path.relpath(results.folder / record.log) if record.log else ""
+        shown = os.path.relpath(results.night.folder / record.log) if record.log else ""
         ran.append(result._replace(started=record.started, seconds=record.seconds, log=shown, tail=tuple(tail)))
         report = report_of(results, record) if record.outcome in BAD else None
         if report and report.cause:

@@ -320,9 +320,8 @@ def find_nights(folder: Path) -> list[Path]:
     if (folder / NIGHT).is_file():
         return [folder]
     seen = [one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_symlink()]
-    found = [one for one in seen if (one / NIGHT).is_file()]
-    found += [one for below in seen if below not in found for one in nights_below(below) if not one.is_symlink()]
-    return sorted(found, key=lambda path: (path.name, str(path)))
+    found = (one for below in seen for one in ([below] if (below / NIGHT).is_file() else nights_below(below)))
+    return sorted((one for one in found if not one.is_symlink()), key=lambda path: (path.name, str(path)))
 
 
 def named_night(nights: Path, name: str | None = None) -> Night:
@@ -354,21 +353,18 @@ def hold(folder: Path) -> int:
     try:
         return take_lock(path, f"process {os.getpid()} on {socket.gethostname()}")
     except BlockingIOError:
-        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
+        by = holder(folder) or "another process"
+        raise UsageError(f"{folder}: this night is still being run, by {by}") from None
     except OSError as error:
         raise UsageError(f"{folder}: this night cannot be held: {error.strerror}") from error
 
 
 def holder(folder: Path) -> str:
     """Return who runs the night in ``folder`` now; "" for nobody."""
-    path = folder / LOCK
-    return _holder(path) if is_locked(path) else ""
-
-
-def _holder(path: Path) -> str:
+    told = ""
     with suppress(OSError):
-        return path.read_text(errors="replace") or "another process"
-    return "another process"
+        told = (folder / LOCK).read_text(errors="replace")
+    return (told or "another process") if is_locked(folder / LOCK) else ""
 
 
 # What earlier nights of a manifest tell: how long items take, and which failed last.
@@ -507,11 +503,6 @@ class Results:
         """What was to run."""
         return self.night.plan
 
-    @property
-    def folder(self) -> Path:
-        """The night's folder."""
-        return self.night.folder
-
     def of(self, item: Item) -> ItemRecord:
         """Return how an item ended; an ERROR that says so if it has no record."""
         return self.records.get(item.id) or ItemRecord(id=item.id, attempt=0, outcome=Outcome.ERROR, reason=MISSING)
@@ -540,7 +531,7 @@ def read_results(folder: Path) -> Results:
 
 def report_of(results: Results, record: ItemRecord) -> RunReport | None:
     """Return the report of an item; None where it has none that can be read, or a larger one than `LARGEST`."""
-    path = results.folder / record.report
+    path = results.night.folder / record.report
     try:
         return load_report(path) if record.report and path.stat().st_size <= LARGEST else None
     except (OSError, RecordError):

@@ -55,8 +55,6 @@ def commits_between(root: Path, before: str, after: str) -> Commits:
     first, last = _hash(before), _hash(after)
     if not first or not last:
         return Commits(span=span)
-    if first == last:
-        return Commits(span=span, count=0)
     counts = git(root, "rev-list", "--left-right", "--count", f"{first}...{last}").split()
     if not counts:
         return Commits(span=span)
@@ -80,9 +78,8 @@ def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
         Of at most three commits, the latest first, short hash and first line; then words for what was not committed.
     """
     first, last = _hash(before), _hash(after)
-    found = ""
-    if first and last and first != last and file:
-        found = git(root, "log", "--max-count=3", "--format=%h %s", f"{first}..{last}", "--", file)
+    known = first and last and first != last and file
+    found = git(root, "log", "--max-count=3", "--format=%h %s", f"{first}..{last}", "--", file) if known else ""
     return (*found.splitlines(), *(["changes that are not committed"] if after.endswith(DIRTY) else []))
 
 

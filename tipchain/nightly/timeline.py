@@ -222,7 +222,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
     columns = [
         Column(
             results=whole,
-            href=quote(os.path.relpath(whole.parts[0].folder.resolve(), page.resolve())),
+            href=quote(os.path.relpath(whole.parts[0].night.folder.resolve(), page.resolve())),
             environment=changed_facts(before.facts, whole.facts) if before else (),
         )
         for before, whole in zip((None, *nights[:-1]), nights, strict=True)
@@ -237,13 +237,16 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
     record = results.of(item)
 
     def url(path: str) -> str:
-        """Return the URL of a file of this share, from the item's folder in the column's."""
-        away = "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
+        away = (
+            ""
+            if results is whole.parts[0]
+            else quote(os.path.relpath(results.night.folder, whole.parts[0].night.folder))
+        )
         return os.path.relpath(Path(away, path), f"{ITEMS}/{slug}") if path else ""
 
     report = report_of(results, record)
     attempt = f"{ITEMS}/{slug}/attempt-{record.attempt}"
-    page = next((one for one in PAGES if record.attempt and (results.folder / attempt / one).is_file()), None)
+    page = next((one for one in PAGES if record.attempt and (results.night.folder / attempt / one).is_file()), None)
     return Cell(
         record=record,
         log=url(record.log),
