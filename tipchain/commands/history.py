@@ -31,26 +31,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument(
         "paths", nargs="+", type=Path, metavar="NIGHT|REPORT", help="a night's folder, a report.json, a run's folder"
     )
-    _add_place(add)
     listing = add_action(actions, "list", "list nights and runs, the latest first", _list)
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
         "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
     )
-    _add_place(listing)
-    add_json(listing, "the same")
     show = add_action(actions, "show", "show a night or a run, or an item of it", _show)
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
     show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
-    _add_place(show)
-    add_json(show, "the same")
     changed = add_action(actions, "diff", "say what changed since the last comparable run", _diff)
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     changed.add_argument("--all", action="store_true", help="show every line (default: the first five of each kind)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
-    _add_place(changed)
-    add_json(changed, "the same")
+    for action in (add, listing, show, changed):
+        add_options(action, "database")
+        action.add_argument(
+            "--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)"
+        )
+        if action is not add:
+            add_json(action, "the same")
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -65,11 +65,6 @@ def check_history(args: argparse.Namespace) -> None:
         from tipchain.history.store import place_of
 
         place_of(Path.cwd(), args.database)
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, "database")
-    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
 
 
 run = run_action

@@ -121,13 +121,16 @@ def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     from tipchain.parity.weights import dated
 
     log = latest / log_name(stage)
-    last = (log.read_text().splitlines() or [""])[-1] if log.is_file() else None
-    problems = [] if last and last.endswith(PASSED) else [f"{log} ends with {last!r}, not with {PASSED!r}"]
+    problems = []
+    if not log.is_file():
+        problems.append(f"missing {log}")
+    elif not (last := (log.read_text().splitlines() or [""])[-1]).endswith(PASSED):
+        problems.append(f"{log} ends with {last!r}, not with {PASSED!r}")
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
     words = {"settings": "settings", "fake": "fake inputs"}
     other = [words[name] for name in (dated(case, mode, stage, recorded) if isinstance(recorded, dict) else [])]
-    problems += [f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other]
-    return [f"missing {log}", *problems[1:]] if last is None else problems
+    made_with = (f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other)
+    return [*problems, *made_with]
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
