@@ -43,6 +43,7 @@ def test_the_next_night_hands_on_what_was_missed_once(project):
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in told
     assert keep_night(last) == []
+    assert (project / ".tipchain/.gitignore").read_text() == "*\n"
 
 
 def test_only_nights_after_the_last_that_the_history_has_are_added(project):

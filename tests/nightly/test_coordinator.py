@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import stat
-import threading
 import time
 from pathlib import Path
 
@@ -332,19 +331,6 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
     assert result.counts == {Outcome.PASS: 2}
     assert all(record.seconds > 0 for record in night.records())
     assert all((state.seconds or 0) >= 0 and (state.left_s or 0) >= 0 for state in view.states)
-
-
-def test_an_interrupt_ends_items_and_leaves_a_night_to_resume(tmp_path):
-    items = [command(name, "echo x >> ran; sleep 30") for name in "abc"]
-    night, _ = begin(tmp_path, *items)
-    executor = local(tmp_path)
-    coordinator = Coordinator(night, executor, Quiet())
-    threading.Timer(0.5, coordinator.interrupt).start()
-    coordinator.run()
-    assert coordinator.exit_code is ExitCode.INTERRUPTED
-    assert coordinator.left == 3
-    assert night.attempts("a[cpu]") == 1
-    assert night.attempts("c[cpu]") == 0
 
 
 def test_the_time_that_is_left(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -225,21 +224,6 @@ def test_the_end_of_a_log(tmp_path):
     assert found[-2:] == ["line 9999", "\ufffd end"]
     log.write_bytes(b"x" * 100_000)
     assert len(work.tail()) == 1
-
-
-def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text("secret\n")
-    work = Work(item=item("a"), attempt=1, folder=tmp_path, root=tmp_path)
-    for put in (lambda: work.log.symlink_to(secret), lambda: os.mkfifo(work.log)):
-        put()
-        assert work.tail() == []
-        work.log.unlink()
-    work.log.mkdir()
-    assert work.tail() == []
-    work.log.rmdir()
-    secret.rename(work.log)
-    assert work.tail() == ["secret"]
 
 
 def test_what_xml_cannot_hold_is_not_in_it(night):

@@ -139,8 +139,7 @@ def changes_text(found: Changes, *, shortened: bool = True) -> str:
         what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
         percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
         moved.append(f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}")
-    environment = [f"environment: {fact}" for fact in found.environment]
-    for lines in (commits, environment, _outcome_lines(found), moved):
+    for lines in (commits, [f"environment: {fact}" for fact in found.environment], _outcome_lines(found), moved):
         more = len(lines) - FIRST + 1 if shortened and len(lines) > FIRST else 0
         shown += [*lines[: FIRST - 1], f"  and {more} more"] if more else lines
     return "\n".join(lines_of(head, *shown, *shares))

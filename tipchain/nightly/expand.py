@@ -21,7 +21,6 @@ from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEn
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
 
-LENIENT = "--lenient"
 OUTPUT = f"{FOLDER}/work"
 PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
@@ -114,7 +113,7 @@ class _Project:
 
     def items(self, entry: ManifestEntry, source: str, subject: str) -> Iterator[Item]:
         """Yield the items of a file of an entry, or of a command."""
-        common = entry.common
+        common, called = entry.common, f"{subject}:align" if entry.kind == "align" else subject
         for mode in entry.modes or (None,):
             name = entry.data.get(EVERY_MODE) or entry.data.get(mode.value if mode else "")
             data = self.manifest.data[name] if name else None
@@ -128,8 +127,9 @@ class _Project:
                 env |= {MODE_VARIABLE: mode.value} if mode else {}
                 env |= {DATA_VARIABLE: str(data.path)} if data else {}
             for device in common.devices:
-                align = ":align" if entry.kind == "align" else ""
-                name = f"{subject}{align}[{f'{mode.value};' if mode else ''}{device}]"
+                name = f"{called}[{f'{mode.value};' if mode else ''}{device}]"
+                argv = _argv(entry, source, mode, device, data)
+                needs = taken(Needs, common, gpus=common.gpus if device == "gpu" else 0)
                 for repeat in range(1, common.repeats + 1):
                     yield Item(
                         id=name if repeat == 1 else f"{name}#{repeat}",
@@ -140,11 +140,11 @@ class _Project:
                         device=device,
                         repeat=repeat,
                         tags=common.tags,
-                        argv=_argv(entry, source, mode, device, data),
+                        argv=argv,
                         cwd=entry.cwd,
                         env={**env, **common.env},
                         timeout_s=common.timeout_s,
-                        needs=taken(Needs, common, gpus=common.gpus if device == "gpu" else 0),
+                        needs=needs,
                         settled=settled,
                         reason=reason,
                         chain=chain,
@@ -170,7 +170,7 @@ class _Project:
         options = Options(root=str(self.manifest.root))
         try:
             kind = tell_kind(read_params(path), mode, option).kind.name
-            load_plan(path, mode, chain=option, suite=suite or None, lenient=LENIENT in words, options=options)
+            load_plan(path, mode, chain=option, suite=suite or None, lenient="--lenient" in words, options=options)
         except TipchainError as error:
             return kind, _one_line(error).replace(f"{self.manifest.root}/", "")
         return kind, ""
