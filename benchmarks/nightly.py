@@ -30,7 +30,7 @@ from pathlib import Path
 from timing import describe_machine, in_turns, middle, plain_environment, tipchain_command
 
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import Ended, Work
+from tipchain.nightly.executor import Ended, RunningItem, Work
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.night_report import NightView
 from tipchain.nightly.nights import begin_night
@@ -55,9 +55,8 @@ from pathlib import Path
 begin = time.perf_counter()
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.expand import DiskProject
 manifest = load_manifest(Path(sys.argv[1]))
-plan = expand(manifest, DiskProject(manifest))
+plan = expand(manifest)
 print(len(plan.items), sum(bool(item.reason) for item in plan.items), time.perf_counter() - begin)
 """
 
@@ -206,8 +205,8 @@ class AtOnce:
         works, self.works = self.works, []
         return [Ended(id=one.item.id, attempt=one.attempt, exit_code=0, seconds=0.01) for one in works]
 
-    def running(self) -> dict[str, tuple[float, str]]:
-        return {one.item.id: (0.01, "") for one in self.works}
+    def running(self) -> list[RunningItem]:
+        return [RunningItem(id=one.item.id, seconds=0.01) for one in self.works]
 
     def stop(self) -> None:
         self.works.clear()
@@ -255,11 +254,12 @@ def show_night(folder: Path) -> tuple[float, float]:
     night, lock = begin_night(plan, folder / "nights", options={}, environment={})
     screen = Screen()
     begin = time.perf_counter()
-    result = Coordinator(night, AtOnce(), NightView(screen, SHOWN)).run()
+    coordinator = Coordinator(night, AtOnce(), NightView(screen, SHOWN))
+    coordinator.run()
     seconds = time.perf_counter() - begin
-    lock.release()
-    if result.left or result.problem:
-        raise RuntimeError(f"{result.left} items left: {result.problem}")
+    os.close(lock)
+    if coordinator.left or coordinator.problem:
+        raise RuntimeError(f"{coordinator.left} items left: {coordinator.problem}")
     times = [*screen.times, begin + seconds]
     return max(after - before for before, after in itertools.pairwise(times)), seconds
 

@@ -129,7 +129,7 @@ def test_verdicts_come_back_from_json():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--rtol", "1"], "--rtol and --atol must be given together"),
+        (["--rtol", "1"], "rtol and atol must be given together"),
         (["--rtol", "1", "--atol", "1", "--method", "max"], "either --method and --threshold or --rtol and --atol"),
         (["--threshold", "-1"], "threshold must be a number >= 0"),
         (["--threshold", "nan"], "threshold must be a number >= 0"),

@@ -112,7 +112,7 @@ def test_add(project, capsys):
 
 def _key(root) -> str:
     with History(place_of(root)).reading() as connection:
-        return list_entries(connection, kind="run")[0].name[-4:]
+        return next(one.name[-4:] for one in list_entries(connection) if one.kind == "run")
 
 
 def test_starting_up_loads_no_database():
@@ -156,7 +156,7 @@ def test_the_causes_of_a_report_come_into_the_history(project, capsys):
     (project / "report.json").write_text(json.dumps({**report(), "diagnoses": [first, found]}))
     out(capsys, "add", str(project / "report.json"))
     with History(place_of(project)).reading() as connection:
-        (name,) = [one.name for one in list_entries(connection, kind="run")]
+        (name,) = [one.name for one in list_entries(connection) if one.kind == "run"]
     told = json.loads(out(capsys, "show", name, "--json", "-"))["items"][0]["causes"]
     # What verdicts fail because of comes first.
     assert [(one["code"], one["file"], one["line"], one["checks"]) for one in told] == [

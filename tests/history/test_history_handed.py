@@ -9,7 +9,7 @@ import pytest
 from history_samples import FAIL, PASS, night_folder
 
 from tipchain.history.entries import list_entries
-from tipchain.history.ingest import LOOKED_AT, add_missed, keep_night, read_source
+from tipchain.history.ingest import LOOKED_AT, keep_night, read_source
 from tipchain.history.store import History, place_of
 from tipchain.nightly.nights import hold
 
@@ -43,6 +43,7 @@ def test_the_next_night_hands_on_what_was_missed_once(project):
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in told
     assert keep_night(last) == []
+    assert (project / ".tipchain/.gitignore").read_text() == "*\n"
 
 
 def test_only_nights_after_the_last_that_the_history_has_are_added(project):
@@ -50,24 +51,23 @@ def test_only_nights_after_the_last_that_the_history_has_are_added(project):
     nights = sorted(folders)
     source = read_source(nights[1])
     History(place_of(project)).add(source.entry, source.items())
-    add_missed(nights[0].parent, place_of(project), but=nights[3])
-    assert sorted(names(project)) == [one.name for one in nights[1:3]]
+    keep_night(nights[3])
+    assert sorted(names(project)) == [one.name for one in nights[1:]]
 
 
 def test_many_nights_that_no_history_has_are_not_all_added(project):
     folders = [make(project) for _ in range(LOOKED_AT + 2)]
-    add_missed(folders[0].parent, place_of(project))
+    keep_night(folders[-1])
     assert sorted(names(project)) == sorted(one.name for one in folders)[2:]
 
 
 def test_what_goes_on_or_has_not_finished_is_left_alone(project):
-    going, open_ = make(project), make(project)
+    going, open_, last = make(project), make(project), make(project)
     (open_ / "finished.json").unlink()
     lock = hold(going)
-    assert add_missed(going.parent, place_of(project)) == []
+    assert keep_night(last) == []
     os.close(lock)
-    add_missed(going.parent, place_of(project))
-    assert names(project) == [going.name]
+    assert names(project) == [last.name]
 
 
 def test_a_database_that_is_down_gets_it_with_the_next_night(project):
@@ -84,5 +84,5 @@ def test_a_database_that_is_down_gets_it_with_the_next_night(project):
 def test_a_night_that_cannot_be_read_is_told(project):
     folder = make(project)
     (folder / "night.json").write_text("{}")
-    (told,) = add_missed(folder.parent, place_of(project))
+    (told,) = keep_night(make(project))
     assert "a finished night cannot be handed on" in told

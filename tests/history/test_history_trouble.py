@@ -20,13 +20,6 @@ def names(root) -> list[str]:
         return sorted(one.name for one in list_entries(connection))
 
 
-def test_results_reach_the_database(tmp_path):
-    folder = night_folder(tmp_path, {"a": PASS, "b": FAIL})
-    assert [keep_night(folder), keep_night(folder)] == [[], []]
-    assert (tmp_path / ".tipchain" / ".gitignore").read_text() == "*\n"
-    assert names(tmp_path) == [folder.name]
-
-
 def test_a_database_that_goes_away_in_the_middle(tmp_path, monkeypatch):
     folder = night_folder(tmp_path, {"a": PASS, "b": FAIL, "c": PASS})
     add = History._add

@@ -58,11 +58,12 @@ def local(folder: Path, jobs: int | None = 2, **more: Any) -> LocalExecutor:
 
 
 def run_night(folder: Path, *items, executor=None, night=None, **more: Any):
-    """Run items; return the night, the result, and the view."""
+    """Run items; return the night, who ran it, and the view."""
     night = night or begin(folder, *items)[0]
     view = Quiet()
-    result = Coordinator(night, executor or local(folder), view, **more).run()
-    return night, result, view
+    coordinator = Coordinator(night, executor or local(folder), view, **more)
+    coordinator.run()
+    return night, coordinator, view
 
 
 def work_of(night, one, attempt: int = 1) -> Work:

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import stat
-import threading
 import time
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from stub_nights import Quiet, begin, command, local, run_night, work_of
 
 from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import Ended
+from tipchain.nightly.executor import Ended, RunningItem
 from tipchain.nightly.items import Needs
 from tipchain.nightly.nights import (
     ENDED,
@@ -25,7 +24,7 @@ from tipchain.nightly.nights import (
     holder,
     item_folder,
     last_failed,
-    latest_night,
+    named_night,
     nights_below,
     read_night,
     read_summary,
@@ -71,7 +70,7 @@ class Fake:
         return found
 
     def running(self):
-        return dict.fromkeys(self.active, (0.5, ""))
+        return [RunningItem(id=name, seconds=0.5) for name in self.active]
 
     def stop(self):
         pass
@@ -221,9 +220,9 @@ def test_a_night_that_was_killed_before_it_was_written_down_is_none(tmp_path):
     (tmp_path / "nights/20260101-000000-00000").mkdir(parents=True)
     assert nights_below(tmp_path / "nights") == []
     with pytest.raises(UsageError, match="no night is there yet"):
-        latest_night(tmp_path / "nights")
+        named_night(tmp_path / "nights")
     night, _ = begin(tmp_path, command("a"))
-    assert latest_night(tmp_path / "nights") == night
+    assert named_night(tmp_path / "nights") == night
     (night.folder / "night.json").write_text("{")
     with pytest.raises(RecordError, match="is not a night"):
         read_night(night.folder)
@@ -236,7 +235,6 @@ def test_what_earlier_nights_tell(tmp_path):
         write_document(night.folder / FINISHED, document)
     nights = tmp_path / "nights"
     assert usual_seconds(nights) == {"a[cpu]": 2.0}
-    assert usual_seconds(nights, limit=1) == {"a[cpu]": 2.0}
     assert last_failed(nights) == {"b[cpu]"}
     late, _ = begin(tmp_path, command("a"), command("b"))
     item_folder(late.folder, "a[cpu]").mkdir(parents=True)
@@ -333,19 +331,6 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
     assert result.counts == {Outcome.PASS: 2}
     assert all(record.seconds > 0 for record in night.records())
     assert all((state.seconds or 0) >= 0 and (state.left_s or 0) >= 0 for state in view.states)
-
-
-def test_an_interrupt_ends_items_and_leaves_a_night_to_resume(tmp_path):
-    items = [command(name, "echo x >> ran; sleep 30") for name in "abc"]
-    night, _ = begin(tmp_path, *items)
-    executor = local(tmp_path)
-    coordinator = Coordinator(night, executor, Quiet())
-    threading.Timer(0.5, coordinator.interrupt).start()
-    result = coordinator.run()
-    assert result.exit_code is ExitCode.INTERRUPTED
-    assert result.left == 3
-    assert night.attempts("a[cpu]") == 1
-    assert night.attempts("c[cpu]") == 0
 
 
 def test_the_time_that_is_left(tmp_path):

@@ -1,4 +1,4 @@
-"""From manifests to items: ids, calls, needs, what does not run and why."""
+"""From manifests to items: globs, ids, calls, needs, what does not run and why."""
 
 from __future__ import annotations
 
@@ -6,114 +6,149 @@ import sys
 from pathlib import Path
 
 import pytest
+from chain_samples import TEMPLATE
 
 from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import ManifestError, Outcome
-from tipchain.modes import Mode
+from tipchain.modes import CHAIN_MODES, Mode
+from tipchain.nightly import expand as module
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs, NightPlan
-from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightManifest
+from tipchain.nightly.manifest import load_manifest, missing_data
 
-LITE, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER
-IMAGENET = DataFolder(name="imagenet", path=Path("/data/imagenet"), holds=("train/*/",))
-
-
-class Project:
-    """A project that is not on the disk."""
-
-    def __init__(self, files=None, problems=None, lacking=""):
-        self.by_place, self.problems, self.missing = files or {}, problems or {}, lacking
-        self.asked = []
-
-    def files(self, entry):
-        return self.by_place[entry.place]
-
-    def problem(self, entry, file, mode):
-        self.asked.append((file, mode))
-        return self.problems.get(file, "")
-
-    def chain(self, entry, file, mode):
-        return "train_infer_python"
-
-    def lacking(self, data):
-        return self.missing
-
-
-def entry(kind, number=0, **more):
-    given = {} if kind == "command" else {"files": (("*", 1),), "modes": (LITE,)}
-    common = more.pop("common", Common())
-    return ManifestEntry(kind=kind, place=f"{kind}.{number}", line=number + 1, common=common, **{**given, **more})
+LITE = "lite_train_lite_infer"
+PTQ = """===========================ptq_params===========================
+model_name:hrnet_KL
+python:python3.7
+##
+--model_dir:models/hrnet
+##
+--config:configs/hrnet.yml
+--batch_num:1
+--batch_size:2
+##
+trainer:PTQ
+PTQ:deploy/slim/quant/ptq.py
+##
+===========================infer_params===========================
+inference:deploy/python/infer.py
+--device:cpu|gpu
+--batch_size:1
+--config:quant_model/deploy.yaml
+--image_path:demo.png
+--benchmark:True
+"""
 
 
-def manifest(*entries):
-    return NightManifest(
-        path=Path("suite.yaml"),
-        name="suite",
-        root=Path("/root"),
-        sha256="s",
-        data={"imagenet": IMAGENET},
-        entries=entries,
-    )
+def plan_of(folder, text, **options):
+    (folder / "test_tipc").mkdir(exist_ok=True)
+    path = folder / "suite.yaml"
+    path.write_text(text)
+    return expand(load_manifest(path), **options)
 
 
-def ids(plan):
-    return [item.id for item in plan.items]
+def params(folder, name, text=TEMPLATE):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
-def test_ids_are_readable_and_in_the_manifests_order():
-    chain = entry("chain", modes=(LITE, WHOLE), common=Common(devices=("cpu", "gpu")))
-    case = entry("align")
-    command = entry("command", id="smoke", argv=("x",), common=Common(repeats=3))
-    files = {"chain.0": ["configs/alexnet/train_infer_python.txt"], "align.0": ["configs/alexnet.yaml"]}
-    plan = expand(manifest(chain, case, command), Project(files))
-    assert ids(plan) == [
+def test_globs_name_each_file_once_without_what_is_excluded(tmp_path):
+    for name in ("c/b/t.txt", "c/a/t.txt", "c/broken/t.txt"):
+        params(tmp_path, name)
+    plan = plan_of(tmp_path, "chains: [{params: ['c/*/t.txt', 'c/a/t.txt'], exclude: ['c/br*'], modes: [whole_infer]}]")
+    assert [item.source for item in plan.items] == ["c/a/t.txt", "c/b/t.txt"]
+    assert not any(item.reason for item in plan.items)
+
+
+@pytest.mark.parametrize(
+    ("glob", "said"),
+    [
+        ("d/*.txt", "names no file"),
+        ("../*.txt", "leads out"),
+        ("/etc/*.txt", "leads out"),
+        ("**x/*.txt", "is no glob"),
+        (".", "is no glob"),
+    ],
+)
+def test_globs_that_name_nothing_here(tmp_path, glob, said):
+    with pytest.raises(ManifestError, match=said) as caught:
+        plan_of(tmp_path, f"chains:\n  - params: ['{glob}']\n    modes: [whole_infer]")
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("name", ["a\nb", "esc\x1b[31m", "bad\udcff", "turned\u202e"])
+def test_a_file_that_no_item_can_be_called_after_is_named(tmp_path, name):
+    params(tmp_path, "c/a/t.txt")
+    params(tmp_path, f"c/{name}/t.txt")
+    text = "chains: [{params: ['c/*/t.txt'], modes: [whole_infer]"
+    with pytest.raises(ManifestError) as error:
+        plan_of(tmp_path, text + "}]")
+    said = str(error.value)
+    assert "suite.yaml:1: names a file that no item can be called after" in said
+    assert f"found: {f'c/{name}/t.txt'!a}" in said
+    assert "`exclude`" in said
+    plan = plan_of(tmp_path, text + ", exclude: ['c/[!a]*/*', 'c/a?*/*']}]")
+    assert [item.source for item in plan.items] == ["c/a/t.txt"]
+
+
+def test_ids_are_readable_and_in_the_manifests_order(tmp_path):
+    params(tmp_path, "configs/alexnet/train_infer_python.txt")
+    (tmp_path / "alexnet.yaml").touch()
+    text = f"""\
+chains: [{{params: 'configs/*/*.txt', modes: [{LITE}, whole_infer], devices: [cpu, gpu]}}]
+cases: [{{case: alexnet.yaml, modes: [{LITE}]}}]
+commands: [{{id: smoke, argv: [x], repeats: 3}}]
+"""
+    items = plan_of(tmp_path, text).items
+    assert [item.id for item in items] == [
         "alexnet[lite_train_lite_infer;cpu]",
         "alexnet[lite_train_lite_infer;gpu]",
-        "alexnet[whole_train_whole_infer;cpu]",
-        "alexnet[whole_train_whole_infer;gpu]",
+        "alexnet[whole_infer;cpu]",
+        "alexnet[whole_infer;gpu]",
         "alexnet:align[lite_train_lite_infer;cpu]",
         "smoke[cpu]",
         "smoke[cpu]#2",
         "smoke[cpu]#3",
     ]
-    assert [item.repeat for item in plan.items[-3:]] == [1, 2, 3]
+    assert [item.repeat for item in items[-3:]] == [1, 2, 3]
 
 
-def test_files_of_one_folder_are_told_apart_in_every_entry():
-    files = {"chain.0": ["a/one.txt"], "chain.1": ["a/two.txt"], "chain.2": ["b/one.txt"]}
-    plan = expand(manifest(*(entry("chain", number) for number in range(3))), Project(files))
-    mode = "[lite_train_lite_infer;cpu]"
-    assert ids(plan) == [f"a/one{mode}", f"a/two{mode}", f"b{mode}"]
+def test_files_of_one_folder_are_told_apart_in_every_entry(tmp_path):
+    for name in ("a/one.txt", "a/two.txt", "b/one.txt"):
+        params(tmp_path, name)
+    entries = ", ".join(f"{{params: {name}, modes: [whole_infer]}}" for name in ("a/one.txt", "a/two.txt", "b/one.txt"))
+    plan = plan_of(tmp_path, f"chains: [{entries}]")
+    assert [item.id for item in plan.items] == [f"{name}[whole_infer;cpu]" for name in ("a/one", "a/two", "b")]
 
 
-def test_two_items_of_one_name_are_an_error_that_names_both():
-    files = {"chain.0": ["x/alexnet/t.txt"], "chain.1": ["y/alexnet/t.txt"]}
+def test_two_items_of_one_name_are_an_error_that_names_both(tmp_path):
+    params(tmp_path, "x/alexnet/t.txt")
+    params(tmp_path, "y/alexnet/t.txt")
+    text = "chains:\n- {params: x/*/t.txt, modes: [whole_infer]}\n- {params: y/*/t.txt, modes: [whole_infer]}\n"
     with pytest.raises(ManifestError) as caught:
-        expand(manifest(entry("chain"), entry("chain", 1)), Project(files))
+        plan_of(tmp_path, text)
     said = str(caught.value)
-    assert "two items are called alexnet[lite_train_lite_infer;cpu]" in said
-    assert "chain.0 (line 1), x/alexnet/t.txt; chain.1 (line 2), y/alexnet/t.txt" in said
+    assert "suite.yaml:3: two items are called alexnet[whole_infer;cpu]" in said
+    assert "chains.0 (line 2), x/alexnet/t.txt; chains.1 (line 3), y/alexnet/t.txt" in said
 
 
-@pytest.mark.parametrize("kind", ["chain", "align"])
-def test_items_prepare_first_where_the_manifest_says_so(kind):
-    files = {f"{kind}.0": ["m.yaml"]}
-    for prepare in (False, True):
-        (item,) = expand(manifest(entry(kind, prepare=prepare)), Project(files)).items
-        assert ("--prepare" in item.argv) is prepare
-
-
-def test_calls():
-    common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources={"a": 1.0})
-    chain = entry("chain", suite="PaddleSeg", options=("--lenient",), data={LITE.value: "imagenet"}, common=common)
-    case = entry("align", stages=("forward", "loss"))
-    command = entry("command", id="c", argv=("x", "{mode}-{device}", "{report}"), modes=(LITE,), data={"*": "imagenet"})
-    files = {"chain.0": ["m/t.txt"], "align.0": ["m.yaml"]}
-    cpu, gpu, align, own = expand(manifest(chain, case, command), Project(files)).items
+def test_calls(tmp_path):
+    params(tmp_path, "m/t.txt")
+    (tmp_path / "m.yaml").touch()
+    text = f"""\
+data: {{imagenet: {{path: /data/imagenet}}}}
+chains:
+- {{params: m/t.txt, modes: [{LITE}], suite: PaddleSeg, options: [--lenient], data: {{{LITE}: imagenet}}, devices: [cpu, gpu],
+   gpus: 2, cpus: 3, memory: 9MiB, resources: {{a: 1}}, prepare: true}}
+cases: [{{case: m.yaml, modes: [{LITE}], stages: [forward, loss]}}]
+commands: [{{id: c, argv: [x, '{{mode}}-{{device}}', '{{report}}'], modes: [{LITE}], data: imagenet}}]
+"""
+    cpu, gpu, align, own = plan_of(tmp_path, text).items
     run = ("{python}", "-m", "tipchain", "run", "m/t.txt", "lite_train_lite_infer", "--json", "{report}", "--html", "{folder}/report.html",
            "--out", "{folder}/work", "--suite", "PaddleSeg")  # fmt: skip
-    data = ("--data-path", "/data/imagenet", "--lenient")
+    data = ("--prepare", "--data-path", "/data/imagenet", "--lenient")
     assert cpu.argv == (*run, "--device", "cpu", *data)
     assert gpu.argv == (*run, "--require-gpu", "--device", "gpu", *data)
     assert align.argv == (
@@ -134,32 +169,128 @@ def test_calls():
     assert work.wants_report
 
 
-def test_missing_data_are_a_skip_or_an_error():
-    chain = entry("chain", modes=(LITE, WHOLE), data={WHOLE.value: "imagenet"})
-    project = Project({"chain.0": ["a/t.txt"]}, lacking="/data/imagenet is not there (expected: train/)")
-    reason = "data 'imagenet': /data/imagenet is not there (expected: train/)"
+def test_missing_data_are_a_skip_or_an_error_after_a_files_own_problem(tmp_path):
+    params(tmp_path, "a/t.txt")
+    params(tmp_path, "b/t.txt", "no colon")
+    text = "data: {d: {path: gone}}\n"
+    text += f"chains: [{{params: '*/t.txt', modes: [{LITE}, whole_infer], data: {{whole_infer: d}}}}]"
     for require, outcome in ((False, Outcome.SKIP), (True, Outcome.ERROR)):
-        lite, whole = expand(manifest(chain), project, require_data=require).items
+        lite, whole, *wrong = plan_of(tmp_path, text, require_data=require).items
         assert (lite.settled, lite.reason) == (Outcome.PASS, "")
-        assert (whole.settled, whole.reason) == (outcome, reason)
+        assert (whole.settled, whole.reason) == (outcome, f"data 'd': {tmp_path}/gone is not there")
+        assert [item.settled for item in wrong] == [Outcome.ERROR] * 2
+        assert all(item.reason.startswith("b/t.txt:1: ") for item in wrong)
 
 
-def test_a_files_own_problem_comes_first_and_stops_nobody_else():
-    chain = entry("chain", data={LITE.value: "imagenet"})
-    project = Project({"chain.0": ["a/t.txt", "b/t.txt"]}, {"a/t.txt": "a/t.txt:3: no colon"}, "gone")
-    first, second = expand(manifest(chain), project).items
-    assert (first.settled, first.reason) == (Outcome.ERROR, "a/t.txt:3: no colon")
-    assert second.settled is Outcome.SKIP
-
-
-def test_each_mode_is_looked_at_once_for_all_devices_and_repeats():
-    project = Project({"chain.0": ["a/t.txt"]})
-    expand(manifest(entry("chain", common=Common(devices=("cpu", "gpu"), repeats=5))), project)
-    assert project.asked == [("a/t.txt", LITE)]
-
-
-def test_a_plan_comes_back_from_json():
-    files = {"chain.0": ["a/t.txt"]}
-    chain = entry("chain", common=Common(devices=("cpu", "gpu"), env={"A": "b"}, tags=("x",)))
-    plan = expand(manifest(chain), Project(files, {"a/t.txt": "bad"}))
+def test_a_plan_comes_back_from_json_with_the_kinds_of_its_chains(tmp_path):
+    for name in "abc":
+        params(tmp_path, f"test_tipc/configs/{name}_ptq_infer_python.txt", PTQ)
+    (tmp_path / "test_tipc/prepare.sh").touch()
+    text = "chains: [{params: 'test_tipc/configs/*ptq*.txt', suite: paddleseg, modes: [whole_infer], tags: [x], env: {A: b}}]"
+    plan = plan_of(tmp_path, text)
+    assert {item.chain for item in plan.items} == {"ptq_infer_python"}
+    assert not any(item.reason for item in plan.items)
+    params(tmp_path, "test_tipc/configs/a_ptq_infer_python.txt", PTQ.replace("--batch_num:1\n", ""))
+    plan = plan_of(tmp_path, text)
+    (wrong,) = [item for item in plan.items if item.settled is Outcome.ERROR]
+    assert "batch_num" in wrong.reason
     assert parse_as(NightPlan, as_json(plan)) == plan
+
+
+def test_wrong_parameter_files_are_errors_of_their_items(tmp_path):
+    params(tmp_path, "good/t.txt")
+    params(tmp_path, "bad/t.txt", TEMPLATE.replace("model_name:net", "model_name net"))
+    params(tmp_path, "typo/t.txt", TEMPLATE.replace("trainer:norm_train", "trainer:nrom_train"))
+    (tmp_path / "latin").mkdir()
+    (tmp_path / "latin/t.txt").write_bytes(b"\xff\xfe\xfa")
+    plan = plan_of(tmp_path, "chains: [{params: '*/t.txt', modes: [lite_train_lite_infer, whole_infer]}]")
+    by_id = {item.id: item for item in plan.items}
+    assert by_id["good[whole_infer;cpu]"].reason == ""
+    bad = by_id["bad[whole_infer;cpu]"]
+    assert bad.settled is Outcome.ERROR
+    assert bad.reason.startswith("bad/t.txt:2: ")
+    assert "\n" not in bad.reason
+    typo = by_id["typo[lite_train_lite_infer;cpu]"]
+    assert typo.settled is Outcome.ERROR
+    assert "norm_train" in typo.reason
+    assert by_id["latin[whole_infer;cpu]"].settled is Outcome.ERROR
+
+
+def test_options_and_suites_count_when_files_are_looked_at(tmp_path):
+    params(tmp_path, "typo/t.txt", TEMPLATE.replace("trainer:norm_train", "trainer:nrom_train"))
+    text = "chains: [{params: '*/t.txt', modes: [lite_train_lite_infer]%s}]"
+    (item,) = plan_of(tmp_path, text % ", options: ['--lenient']").items
+    assert item.reason == ""
+    (item,) = plan_of(tmp_path, text % ", suite: PaddleClass").items
+    assert "did you mean" in item.reason
+
+
+def test_wrong_cases_are_errors_of_their_items(tmp_path):
+    (tmp_path / "bad.yaml").write_text("id: x\n")
+    side = "{model: 'a:b'}"
+    (tmp_path / "good.yaml").write_text(
+        f"id: good\nsides: {{torch: {side}, paddle: {side}}}\nstages: [forward]\n"
+        "inputs: {x: {shape: [1, 2], dtype: float32}}\n"
+    )
+    plan = plan_of(tmp_path, "cases: [{case: ['bad.yaml', 'good.yaml'], modes: [whole_infer], stages: [forward]}]")
+    bad, good = plan.items
+    assert bad.settled is Outcome.ERROR
+    assert "bad.yaml" in bad.reason
+    assert good.reason == ""
+    (item,) = plan_of(tmp_path, "cases: [{case: good.yaml, modes: [whole_infer], stages: [forward, lr]}]").items
+    assert item.reason == "good.yaml: the case has no stage lr"
+
+
+def test_a_file_is_planned_once_for_each_mode(tmp_path, monkeypatch):
+    import tipchain.chain.load as loading
+
+    params(tmp_path, "a/t.txt")
+    modes, original = [], loading.load_plan
+    monkeypatch.setattr(
+        loading, "load_plan", lambda path, mode, **more: modes.append(mode) or original(path, mode, **more)
+    )
+    wanted = [mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER]
+    names = ", ".join(mode.value for mode in wanted)
+    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{names}], devices: [cpu, gpu], repeats: 4}}]")
+    assert len(plan.items) == 32
+    assert modes == wanted
+
+
+def test_data_folders_are_looked_at_once(tmp_path, monkeypatch):
+    looked = []
+    monkeypatch.setattr(module, "missing_data", lambda path, holds: looked.append(path) or "gone")
+    params(tmp_path, "a/t.txt")
+    params(tmp_path, "b/t.txt")
+    plan = plan_of(tmp_path, "data: {d: {path: x}}\nchains: [{params: '*/t.txt', modes: [whole_infer], data: d}]")
+    assert [item.reason for item in plan.items] == ["data 'd': gone"] * 2
+    assert looked == [tmp_path / "x"]
+
+
+def make(folder, *names):
+    for name in names:
+        path = folder / name
+        if name.endswith("/"):
+            path.mkdir(parents=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+
+@pytest.mark.parametrize(
+    ("holds", "names", "lacking"),
+    [
+        (("train/*/", "val/*/"), ["train/a/", "val/a/"], ""),
+        (("train/*/", "val/*/"), ["train/a/", "val/b.JPEG"], "val/*/"),
+        (("*_list.txt", "train"), ["val_list.txt", "train/"], ""),
+        (("*_list.txt", "train"), ["train/"], "*_list.txt"),
+        (("*",), ["x"], ""),
+        (("*",), [], "*"),
+    ],
+)
+def test_what_a_folder_must_hold(tmp_path, holds, names, lacking):
+    make(tmp_path, *names)
+    assert missing_data(tmp_path, holds) == (f"{tmp_path}/{lacking} is not there" if lacking else "")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    assert missing_data(tmp_path / "none", ("*",)) == f"{tmp_path}/none is not there"

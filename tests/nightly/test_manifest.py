@@ -9,7 +9,7 @@ import pytest
 
 from tipchain.core.quantities import duration, parse_mebibytes, parse_seconds
 from tipchain.errors import ManifestError
-from tipchain.nightly.expand import DiskProject, expand
+from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +80,7 @@ def test_the_manifest_of_the_documents_is_one(tmp_path):
 
 def test_nothing_is_wrong_with_the_projects_own_manifest():
     manifest = load_manifest(ROOT / "test_tipc/nightly_all.yaml")
-    plan = expand(manifest, DiskProject(manifest))
+    plan = expand(manifest)
     assert {item.subject for item in plan.items} == {"alexnet", "mobilenet_v3", "mvf"}
     assert not [item.reason for item in plan.items if item.reason]
 
@@ -111,7 +111,7 @@ def test_names_have_defaults(tmp_path):
         ("chains:\n  - params: []\n    modes: [whole_infer]", 2, "is empty"),
         ("chains:\n  - {params: a, modes: [whole_infer], data: x}", 2, "is not known"),
         ("data: {x: {path: y, holds: ../z}}\ncommands: [{id: a, argv: [x]}]", 1, "leads out of the folder"),
-        ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "cannot be a folder's name"),
+        ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "is not a word"),
         ("root: nowhere\ncommands: [{id: a, argv: [x]}]", 1, "no such folder"),
         ("a: [", None, "is not YAML"),
     ],
@@ -125,7 +125,7 @@ def test_mistakes_are_named_with_their_line(tmp_path, text, line, said):
 
 
 def test_a_manifest_that_is_not_there(tmp_path):
-    with pytest.raises(ManifestError, match="no such manifest"):
+    with pytest.raises(ManifestError, match=r"cannot be read(?s:.*)No such file"):
         load_manifest(tmp_path / "none.yaml")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from night_samples import NightSample, item
 
 from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.nightly.dashboard import render
-from tipchain.nightly.judge import LINES, log_tail
+from tipchain.nightly.executor import TAIL_LINES, Work
 from tipchain.nightly.night_report import night_as_report
 from tipchain.nightly.nights import MISSING, NIGHT, find_nights, read_results
 from tipchain.nightly.timeline import read_timelines
@@ -123,7 +122,7 @@ def test_junit(night):
     lines = failure.text.splitlines()
     assert lines[1].startswith("$ python -m tipchain run mvf whole_infer --json ")
     assert lines[1].endswith("/attempt-1/report.json")
-    assert lines[-4:] == ["one", "two", "", "three </pre>"]
+    assert lines[-3:] == ["one", "two", "three </pre>"]
     assert f"items/{night.ended_file(BAD).parent.name}/attempt-1/output.log" in failure.text
     assert cases[LOST.id].find("error").get("message") == MISSING
     assert cases[CASE.id].find("skipped").get("message") == "no data at /data/imagenet"
@@ -169,7 +168,7 @@ def test_the_summary_tells_what_failed_what_changed_and_where(night):
     assert (
         "1 of 5 items have not ended: the night did not come to its end\ntorch 2.12.0 -&gt; 2.13.0\nmvf[whole" in text
     )
-    assert "<pre>one\ntwo\n\nthree &lt;/pre&gt;</pre>" in text
+    assert "<pre>one\ntwo\nthree &lt;/pre&gt;</pre>" in text
     assert "1 of them: no data at /data/imagenet" in text
     assert "versions.torch: 2.13.0" in text
 
@@ -216,24 +215,15 @@ def test_nothing_of_a_users_text_is_markdown():
 
 
 def test_the_end_of_a_log(tmp_path):
-    log = tmp_path / "log"
-    assert log_tail(log) == []
+    work = Work(item=item("a"), attempt=1, folder=tmp_path, root=tmp_path)
+    log = work.log
+    assert work.tail() == []
     log.write_bytes(b"".join(b"line %d\n" % one for one in range(10_000)) + b"\xff end\n\n")
-    found = log_tail(log)
-    assert len(found) == LINES
+    found = work.tail()
+    assert len(found) == TAIL_LINES
     assert found[-2:] == ["line 9999", "\ufffd end"]
     log.write_bytes(b"x" * 100_000)
-    assert len(log_tail(log)) == 1
-
-
-def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path):
-    (tmp_path / "secret").write_text("secret\n")
-    (tmp_path / "link").symlink_to(tmp_path / "secret")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    for name in ("link", "pipe", "folder", "none"):
-        assert log_tail(tmp_path / name) == []
-    assert log_tail(tmp_path / "secret") == ["secret"]
+    assert len(work.tail()) == 1
 
 
 def test_what_xml_cannot_hold_is_not_in_it(night):

@@ -37,27 +37,17 @@ PART = ShardPart(share=1, of=3, title="suite", manifest="0", commit="c", night="
 
 def groups(*parts: ShardPart | None):
     found = gather(enumerate(parts), lambda one: one[1])
-    return [[one[0] for one in group.ones] for group in found]
+    return [[one[0] for one in group] for group in found]
 
 
 def test_shares_under_an_id_are_one_night_whatever_they_ran():
-    assert groups(*(replace(PART, share=number) for number in (3, 1, 2))) == [[1, 2, 0]]
-    assert groups(PART, replace(PART, share=2, commit="d", manifest="1")) == [[0, 1]]
-
-
-@pytest.mark.parametrize("other", [{"night": "8"}, {"of": 4}, {"title": "x"}])
-def test_shares_of_something_else_are_another_night(other):
-    assert groups(PART, replace(PART, share=2, **other)) == [[0], [1]]
-
-
-def test_under_an_id_the_later_of_a_share_counts():
-    (group,) = gather(enumerate(replace(PART, share=number) for number in (1, 2, 1)), lambda one: one[1])
-    assert [one[0] for one in group.ones] == [2, 1]
-    assert [one[0] for one in group.replaced] == [0]
-
-
-def test_what_is_no_share_stays_alone():
-    assert groups(None, None, PART) == [[0], [1], [2]]
+    first, second = PART, replace(PART, share=2)
+    assert groups(replace(PART, share=3), first, second) == [[1, 2, 0]]
+    assert groups(first, replace(second, commit="d", manifest="1")) == [[0, 1]]
+    for other in ({"night": "8"}, {"of": 4}, {"title": "x"}):
+        assert groups(first, replace(second, **other)) == [[0], [1]], "of something else"
+    assert groups(first, second, first) == [[2, 1]], "the later of a share counts"
+    assert groups(None, None, first) == [[0], [1], [2]], "what is no share stays alone"
 
 
 def test_the_id_is_the_users_or_the_services():
@@ -99,11 +89,6 @@ def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):
     gone = [replace(one, settled=Outcome.SKIP, reason="no data") if one.id == A else one for one in ITEMS]
     cuts = {share(plan_of(tmp_path, items), 1, 2).cut.digest for items in (ITEMS, gone)}
     assert len(cuts) == 1
-
-
-def test_shares_are_cut_by_timeouts(tmp_path):
-    items = [replace(one, timeout_s=timeout) for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)]
-    assert [one.id for one in share(plan_of(tmp_path, items), 1, 2).items] == [A]
 
 
 @pytest.mark.parametrize(
@@ -226,3 +211,12 @@ def test_the_last_failed_are_those_of_all_shares(tmp_path):
     make(tmp_path, 0, outcomes={A: Outcome.FAIL})
     make(tmp_path, 1, outcomes={B: Outcome.FAIL, D: Outcome.ERROR})
     assert last_failed(tmp_path / "suite") == {B, D}
+
+
+def test_a_share_that_ran_again_counts_once_and_is_told(tmp_path):
+    first, *_ = [
+        share_of_night(tmp_path, 0, number, ITEMS, CUT, hours=hours) for hours, number in enumerate((1, 1, 2, 3))
+    ]
+    (whole,) = wholes_of(read_results(folder) for folder in find_nights(tmp_path))
+    assert whole.notes == (f"1/3: ran again, so {first.folder.name} does not count",)
+    assert len(whole.shares) == 3

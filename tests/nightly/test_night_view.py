@@ -8,7 +8,8 @@ from dataclasses import replace
 from night_samples import item
 
 from tipchain.errors import Outcome
-from tipchain.nightly.coordinator import NightState, RunningItem
+from tipchain.nightly.coordinator import NightState
+from tipchain.nightly.executor import RunningItem
 from tipchain.nightly.night_report import SAY_S, NightView
 from tipchain.nightly.nights import ItemRecord
 

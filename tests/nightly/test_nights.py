@@ -11,7 +11,7 @@ from stub_nights import begin, command
 
 from tipchain.core import files as module
 from tipchain.errors import UsageError
-from tipchain.nightly.nights import hold, holder, latest_night, nights_below
+from tipchain.nightly.nights import hold, holder, named_night, nights_below
 
 MANY = 16
 
@@ -65,7 +65,7 @@ def test_names_sort_as_nights_began_though_the_clock_is_set_back(tmp_path, monke
     while times:
         night, lock = begin(tmp_path, command("a"))
         os.close(lock)
-        assert latest_night(tmp_path / "nights") == night
+        assert named_night(tmp_path / "nights") == night
         assert night.started.startswith(f"{times[0]:%Y-%m-%dT%H:%M}")
         began.append(night.name)
         del times[0]

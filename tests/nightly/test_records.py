@@ -12,15 +12,16 @@ from stub_nights import write_manifest
 from tipchain.cli import main
 from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
+from tipchain.nightly.items import NightPlan
 from tipchain.nightly.nights import (
     ENDED,
     FINISHED,
     NIGHT,
     DamagedRecord,
     ItemRecord,
+    Night,
     item_folder,
     read_document,
-    read_record,
     slug_of,
     write_document,
     write_record,
@@ -29,6 +30,11 @@ from tipchain.nightly.nights import (
 
 def record(**values):
     return ItemRecord(**{"id": "a[cpu]", "attempt": 1, "outcome": Outcome.PASS, **values})
+
+
+def read(folder):
+    plan = NightPlan(name="suite", root="", manifest="", sha256="", items=())
+    return Night(folder=folder, token="t", started="", plan=plan).record("a[cpu]")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,7 @@ def test_a_reason_is_one_line_that_can_be_shown_and_stored(tmp_path, reason, sho
     assert one.reason == shown
     item_folder(tmp_path, one.id).mkdir(parents=True)
     write_record(tmp_path, one, "t")
-    assert read_record(tmp_path, one.id, "t") == one
+    assert read(tmp_path) == one
 
 
 def test_a_link_in_the_records_place_is_not_followed(tmp_path):
@@ -55,14 +61,14 @@ def test_a_link_in_the_records_place_is_not_followed(tmp_path):
     (folder / ENDED).symlink_to(victim)
     write_record(tmp_path, record(), "t")
     assert victim.read_text() == "mine"
-    assert read_record(tmp_path, "a[cpu]", "t") == record()
+    assert read(tmp_path) == record()
 
 
 def test_a_folder_in_the_records_place_stops_nothing(tmp_path):
     path = item_folder(tmp_path, "a[cpu]") / ENDED
     (path / "within").mkdir(parents=True)
     write_record(tmp_path, record(), "t")
-    assert read_record(tmp_path, "a[cpu]", "t") == record()
+    assert read(tmp_path) == record()
     assert len(list(path.parent.glob(f"not-*-{ENDED}"))) == 1
 
 
@@ -131,7 +137,7 @@ def test_a_record_leads_nowhere_else(tmp_path):
     folder.mkdir(parents=True)
     for path in ("/etc/passwd", "items/../../secret"):
         write_document(folder / ENDED, {**as_json(record()), "log": path, "token": "t"})
-        assert isinstance(read_record(tmp_path, "a[cpu]", "t"), DamagedRecord)
+        assert isinstance(read(tmp_path), DamagedRecord)
 
 
 def leaves(document, above=()):
@@ -163,7 +169,14 @@ STRANGE = (None, True, -1, 10**30, float("nan"), "x\ud800\x1b[2J", [], {}, NESTE
 def test_no_document_of_a_night_ends_in_a_traceback_even_with_a_right_checksum(night, capsys, name):
     if name == "running.json":
         running = {"id": ITEM.id, "seconds": 1.0, "line": "epoch 1"}
-        document = {"counts": {"PASS": 1}, "running": [running], "left_s": 1.0, "seconds": 2.0, "waiting": "a GPU"}
+        document = {
+            "total": 1,
+            "counts": {"PASS": 1},
+            "running": [running],
+            "left_s": 1.0,
+            "seconds": 2.0,
+            "waiting": "a GPU",
+        }
         file = night.folder / name
         (night.folder / FINISHED).unlink()
     else:

@@ -59,7 +59,7 @@ def test_a_night_with_reports_and_the_next(inside, capsys):
 def test_without_a_history_the_summary_says_nothing_of_changes(inside, monkeypatch):
     assert main(["nightly", "run", "suite.yaml"]) == 1
     shutil.rmtree(inside / ".tipchain")
-    monkeypatch.setattr("tipchain.commands.nightly.keep", lambda *_, **__: None)
+    monkeypatch.setattr("tipchain.history.ingest.keep_night", lambda *_: [])
     assert main(["nightly", "run", "suite.yaml", "--github"]) == 1
     assert "did not pass" in (inside / "summary.md").read_text()
     assert "nothing changed" not in (inside / "summary.md").read_text()

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,21 +18,18 @@ from tipchain.commands.options import (
     add_options,
     add_report_arguments,
     add_timeout,
-    add_verbosity,
     check_data_path,
     check_targets,
-    report_targets,
     text_stream,
 )
-from tipchain.commands.prepare import add_prepare_first, prepare_case_data
+from tipchain.commands.prepare import prepare_case_data
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, OutputError, UsageError
-from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
+from tipchain.modes import LATEST, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest
-    from tipchain.parity.case import Case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +58,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
-    add_options(parser, "data_path")
-    add_prepare_first(parser)
-    add_options(parser, "strict")
+    add_options(parser, "data_path", "prepare", "strict")
     add_timeout(parser, "total time limit per side")
     add_options(
         parser,
@@ -77,7 +73,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, within="look for causes no longer than this (60s, 5m): what was found is told")
     add_report_arguments(parser)
-    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -101,7 +96,8 @@ def align_case(
     check_targets(args)
     stream = text_stream(args)
     if args.prepare:
-        prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path, stream)
+        with redirect_stdout(stream):
+            prepare_case_data(load_case(from_root(args.case), args.seed), parse_mode(args.mode), args.data_path)
     clock = time.perf_counter()
     request, out = make_request(args, stages)
     if not args.quiet:
@@ -126,7 +122,7 @@ def align_case(
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():
         print(line, file=stream)
-    code = write_report(report, report_targets(args), stream=sys.stdout, root=request.case.root)
+    code = write_report(report, args, root=request.case.root)
     if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
         option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
         print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)
@@ -144,6 +140,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.stages.judging import Rules
+    from tipchain.parity.weights import data_roots
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(from_root(args.case), args.seed)
@@ -173,6 +170,10 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     if reference:
         dumps["torch"] = reference.dumps
     out = out_folder(args.out, case, mode)
+    data_path, given_to_chain = args.data_path, os.environ.get(DATA_VARIABLE)
+    if data_path is None and given_to_chain:  # instead of the mode's
+        own = [root.resolve() for root in data_roots(case, mode, None)]
+        data_path = None if Path(given_to_chain).resolve() in own else Path(given_to_chain)
     request = AlignRequest(
         case=case,
         mode=mode,
@@ -181,7 +182,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         device=str(device),
         dumps=dumps,
         sides=sides,
-        data_path=_data_path(args.data_path, case, mode),
+        data_path=data_path,
         timeout_s=args.timeout,
         threads=args.threads or (reference.threads if reference else 0),
         rules=Rules.of(case, strict=args.strict),
@@ -204,13 +205,3 @@ def from_root(path: Path) -> Path:
     """Return ``path`` as seen from here, else from the project's root (the scripts run from anywhere)."""
     here = Path(__file__).resolve().parents[2] / path
     return path if path.exists() or not here.exists() else here
-
-
-def _data_path(wanted: Path | None, case: Case, mode: Mode) -> Path | None:
-    """Return the user's data folder: --data-path, or what the chain was given instead of the mode's."""
-    from tipchain.parity.weights import data_roots
-
-    given = os.environ.get(DATA_VARIABLE)
-    if wanted is not None or not given:
-        return wanted
-    return None if Path(given).resolve() in [root.resolve() for root in data_roots(case, mode, None)] else Path(given)

@@ -18,7 +18,7 @@ from tipchain.bundle.manifest import (
     who,
     write_manifest,
 )
-from tipchain.commands.options import add_action, add_mode, add_options, add_timeout, check_data_path
+from tipchain.commands.options import add_action, add_mode, add_options, add_timeout, check_data_path, run_action
 from tipchain.core.files import local_time
 from tipchain.core.language import escaped, escaped_lines, many, padded, say
 from tipchain.errors import ExitCode, OutputError, UsageError
@@ -31,7 +31,7 @@ FOLDER = ("test_tipc", "bundles")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    make = add_action(actions, "make", "record a case's torch side")
+    make = add_action(actions, "make", "record a case's torch side", _make)
     make.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
     add_options(
         make,
@@ -43,17 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_timeout(make, "what each recording may take")
     add_options(make, threads="threads of the recording", seed="add N to the seeds of the case and its fake inputs")
     add_options(make, "root")
-    show = add_action(actions, "show", "say what a bundle holds, and check every file of it")
+    show = add_action(actions, "show", "say what a bundle holds, and check every file of it", _show)
     show.add_argument("bundle", type=Path, metavar="BUNDLE", help="a bundle's folder")
-    move = add_action(actions, "rebaseline", "move a stored reference, for a reason")
+    move = add_action(actions, "rebaseline", "move a stored reference, for a reason", _rebaseline)
     move.add_argument("bundle", type=Path, metavar="BUNDLE", help="the bundle that is in use")
     move.add_argument("new", type=Path, metavar="NEW", help="the bundle that takes its place")
     move.add_argument("--why", metavar="TEXT", help="why it moves; it is recorded (default: you are asked)")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Make, show or move a bundle."""
-    return {"make": _make, "show": _show, "rebaseline": _rebaseline}[args.action](args)
+run = run_action
 
 
 def _make(args: argparse.Namespace) -> int:
@@ -142,9 +140,7 @@ def _rebaseline(args: argparse.Namespace) -> int:
             }
             width = max(map(len, (*pairs, *stages)))
             print(say(f"{place}, before -> after:"))
-            for name, text in pairs.items():
-                print(f"  {padded(escaped(name), width)}  {escaped(text)}")
-            for name, text in stages.items():
+            for name, text in (pairs | stages).items():
                 print(f"  {padded(escaped(name), width)}  {say(escaped(text))}")
             why = args.why
             if why is None and sys.stdin and sys.stdin.isatty():

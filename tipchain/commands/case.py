@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from importlib import import_module
 
-from tipchain.commands.options import add_action
+from tipchain.commands.options import add_action, run_action
 
 ACTIONS = {
     "train": ("paddle_tools.train", "train the Paddle port of a case"),
@@ -24,12 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
     for name, (module, text) in ACTIONS.items():
         program = import_module(f"tipchain.{module}")
-        action = add_action(actions, name, text)
-        program.add_arguments(action)
-        action.set_defaults(act=program.run)
+        program.add_arguments(add_action(actions, name, text, program.run))
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit code."""
-    act: Callable[[argparse.Namespace], int] = args.act
-    return act(args)
+run = run_action

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from tipchain.commands.locate import add_source_arguments, read_request, without_text
-from tipchain.commands.options import count, write_document
+from tipchain.commands.locate import add_source_arguments, read_request, tell
+from tipchain.commands.options import count
 from tipchain.core.files import check_writable
-from tipchain.core.language import fold, say, terminal_width
 
 MOST = 24
 TIMEOUT_S = 7200.0
@@ -33,7 +31,5 @@ def run(args: argparse.Namespace) -> int:
     check_writable({"--json": args.json})
     request = read_request(args, causes=False)
     done = launch({**request, "certify": args.most}, timeout_s=args.timeout, quiet=args.quiet)
-    print(fold(say(done.text), terminal_width()), file=sys.stderr if args.json == "-" else sys.stdout)
-    if done.document is not None and args.json:
-        write_document(args.json, without_text(done.document))
+    tell(done, args)
     return done.exit_code

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
+from tipchain.commands.options import STDOUT, add_json, add_tolerance, chosen_tolerance, write_document
 from tipchain.core.files import check_writable, writing
 from tipchain.core.language import escaped, in_rows, language, say
 from tipchain.errors import Outcome, UsageError, exit_code, tally
@@ -43,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.numbers.dumps import load_record
     from tipchain.numbers.verdicts import render_verdicts, vacuous, write_diff_log
 
-    tolerance = _tolerance(args)
+    if args.threshold is args.rtol is args.atol is None:
+        args.threshold = 1e-6
+    tolerance = chosen_tolerance(args, equal_nan=args.equal_nan)
+    assert tolerance is not None
     check_writable({"--json": args.json, "--log": args.log})
     reference, port = load_record(args.reference), load_record(args.port)
     verdicts = compare_on_cores(reference.arrays, port.arrays, tolerance)
@@ -121,16 +124,3 @@ def compare_on_cores(
     found = [verdict for some in on_cores([partial(compare_some, set(names)) for names in shares]) for verdict in some]
     verdicts = {verdict.subject: verdict for verdict in found}
     return [verdicts[name] for name in dict.fromkeys([*reference, *port])]
-
-
-def _tolerance(args: argparse.Namespace) -> Tolerance:
-    from tipchain.numbers.tolerance import Tolerance
-
-    if (args.rtol is None) != (args.atol is None):
-        raise UsageError("tipchain diff: --rtol and --atol must be given together")
-    if args.rtol is not None:
-        if args.method is not None or args.threshold is not None:
-            raise UsageError("tipchain diff: give either --method and --threshold or --rtol and --atol")
-        return Tolerance(rtol=args.rtol, atol=args.atol, equal_nan=args.equal_nan)
-    threshold = 1e-6 if args.threshold is None else args.threshold
-    return Tolerance(method=args.method or "mean", threshold=threshold, equal_nan=args.equal_nan)

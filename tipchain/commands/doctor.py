@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_options, show
-from tipchain.core.json_text import Json
+from tipchain.core.json_text import parse_json
 from tipchain.core.language import columns, in_rows, many, padded, say, terminal_width
 from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, signal_name
-from tipchain.errors import ExitCode, Outcome
+from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
@@ -85,9 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Examine, print, and return 1 if something is broken; what is not there counts with ``--strict`` alone."""
-    findings = examine()
-    show(args.json, partial(document_of, findings), partial(render, findings))
-    return ExitCode.FAILED if not _fit(findings) or (args.strict and missing(findings)) else ExitCode.PASSED
+    with ThreadPoolExecutor() as pool:
+        frameworks = pool.map(check_framework, PROBES)
+        findings = [check_python(), *check_packages(), check_threads(), *frameworks]
+    fit, lacking = not any(one.outcome in BAD for one in findings), missing(findings)
+    rows = [{**asdict(finding), "outcome": finding.outcome.value} for finding in findings]
+    document = {"tipchain": __version__, "ready": fit and not lacking, "findings": rows}
+    show(args.json, lambda: document, partial(render, findings))
+    return ExitCode.FAILED if not fit or (args.strict and lacking) else ExitCode.PASSED
 
 
 def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
@@ -97,13 +102,6 @@ def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
         if finding.needed_for and finding.outcome is not Outcome.PASS:
             found.setdefault(finding.needed_for, []).append(finding.subject)
     return found
-
-
-def examine() -> list[DoctorLine]:
-    """Look at this machine."""
-    with ThreadPoolExecutor() as pool:
-        frameworks = pool.map(check_framework, PROBES)
-        return [check_python(), *check_packages(), check_threads(), *frameworks]
 
 
 def render(findings: Sequence[DoctorLine]) -> str:
@@ -121,7 +119,7 @@ def render(findings: Sequence[DoctorLine]) -> str:
 
 
 def _end(findings: Sequence[DoctorLine]) -> list[str]:
-    if not _fit(findings):
+    if any(one.outcome in BAD for one in findings):
         return [f"not ready: see the lines marked {WORDS[Outcome.FAIL]}"]
     lacking = missing(findings)
     if not lacking:
@@ -132,16 +130,6 @@ def _end(findings: Sequence[DoctorLine]) -> list[str]:
     alone = [name for name in PROBES if name not in lacking[ALIGNING]]
     sides = [f"align --record {name} records that side, to compare elsewhere" for name in alone]
     return [f"ready for {WITHOUT}", *sides, *needs]
-
-
-def _fit(findings: Sequence[DoctorLine]) -> bool:
-    return all(finding.outcome in (Outcome.PASS, Outcome.SKIP) for finding in findings)
-
-
-def document_of(findings: Sequence[DoctorLine]) -> dict[str, object]:
-    """Return the report for JSON: ``{"tipchain", "ready", "findings": [{subject, outcome, detail, ...}]}``."""
-    rows = [{**asdict(finding), "outcome": finding.outcome.value} for finding in findings]
-    return {"tipchain": __version__, "ready": _fit(findings) and not missing(findings), "findings": rows}
 
 
 # What this machine offers: Python, packages, frameworks and their devices, threads.
@@ -164,7 +152,18 @@ def check_python() -> DoctorLine:
 
 def check_packages() -> list[DoctorLine]:
     """Look at the packages that the engine and the shipped cases need; none is imported."""
-    return [_check_package(name, extra) for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items()]
+    from importlib.metadata import distributions
+
+    found = []
+    for name, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
+        if there := next(iter(distributions(name=name)), None):
+            found.append(DoctorLine(name, Outcome.PASS, there.version))
+            continue
+        remedy = f'pip install "{extra}"' + (f", or {SET_UP}" if extra in SET_UP_BRINGS else "")
+        line = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
+        broken = extra == "tipchain" and name in PACKAGES
+        found.append(replace(line, outcome=Outcome.FAIL) if broken else line)
+    return found
 
 
 def check_threads() -> DoctorLine:
@@ -195,9 +194,14 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
         )
     except subprocess.TimeoutExpired:
         return unusable(f"did not answer within {timeout_s:g} s")
-    facts = _last_json(done.stdout)
+    facts = None
+    with suppress(ValueError, IndexError):  # frameworks print lines of their own now and then; the answer is the last
+        facts = parse_json([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
     if done.returncode or facts is None:
-        return unusable(_reason(done))
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        silent = f"gave no answer, exit code {done.returncode}"
+        crashed = f"crashed: {signal_name(-done.returncode)}" if done.returncode < 0 else ""
+        return unusable(crashed or (lines or [silent])[-1])
     threads = f", {many(facts['threads'], 'thread')}" if facts["threads"] else ""
     detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
     if not facts["checked"]:
@@ -205,35 +209,5 @@ def check_framework(name: str, timeout_s: float = 120.0) -> DoctorLine:
     return DoctorLine(name, Outcome.PASS, detail)
 
 
-def _check_package(name: str, extra: str) -> DoctorLine:
-    from importlib import metadata
-
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        remedy = f'pip install "{extra}"' + (f", or {SET_UP}" if extra in SET_UP_BRINGS else "")
-        found = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
-        broken = extra == "tipchain" and name in PACKAGES
-        return replace(found, outcome=Outcome.FAIL) if broken else found
-    return DoctorLine(name, Outcome.PASS, version)
-
-
 def _absent(name: str, remedy: str, needed_for: str) -> DoctorLine:
     return DoctorLine(name, Outcome.SKIP, "not installed", remedy=remedy, needed_for=needed_for)
-
-
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    if done.returncode < 0:
-        return f"crashed: {signal_name(-done.returncode)}"
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return lines[-1] if lines else f"gave no answer, exit code {done.returncode}"
-
-
-def _last_json(text: str) -> dict[str, Json] | None:
-    # Frameworks print lines of their own now and then; the answer is the last line.
-    lines = [line for line in text.splitlines() if line.startswith("{")]
-    try:
-        found = json.loads(lines[-1]) if lines else None
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.options import add_action, add_json, count, show
+from tipchain.commands.options import add_action, add_json, add_options, count, run_action, show
 from tipchain.core.files import project_above
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
@@ -28,27 +27,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    add = add_action(actions, "add", "add nights and reports")
+    add = add_action(actions, "add", "add nights and reports", _add)
     add.add_argument(
         "paths", nargs="+", type=Path, metavar="NIGHT|REPORT", help="a night's folder, a report.json, a run's folder"
     )
-    _finish(add, _add, as_json=False)
-    listing = add_action(actions, "list", "list nights and runs, the latest first")
+    listing = add_action(actions, "list", "list nights and runs, the latest first", _list)
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
     listing.add_argument(
         "--limit", type=count("nights or runs"), default=20, metavar="N", help="how many at most (default 20)"
     )
-    _finish(listing, _list)
-    show = add_action(actions, "show", "show a night or a run, or an item of it")
+    show = add_action(actions, "show", "show a night or a run, or an item of it", _show)
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
     show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
-    _finish(show, _show)
-    changed = add_action(actions, "diff", "say what changed since the last comparable run")
+    changed = add_action(actions, "diff", "say what changed since the last comparable run", _diff)
     changed.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     changed.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     changed.add_argument("--all", action="store_true", help="show every line (default: the first five of each kind)")
     changed.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
-    _finish(changed, _diff)
+    for action in (add, listing, show, changed):
+        add_options(action, "database")
+        action.add_argument(
+            "--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)"
+        )
+        if action is not add:
+            add_json(action, "the same")
 
 
 def check_history(args: argparse.Namespace) -> None:
@@ -65,32 +67,7 @@ def check_history(args: argparse.Namespace) -> None:
         place_of(Path.cwd(), args.database)
 
 
-def keep(folder: Path, database: str | None) -> None:
-    """Add a night to the history, or keep it until the database can be reached; tell the outcome."""
-    from tipchain.history.ingest import keep_night
-
-    for message in keep_night(folder, database):
-        print(say(message), file=sys.stderr)
-
-
-def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
-    # Declare where the history is; shared by all commands that use it.
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://user:password@host/name, or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
-    )
-    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
-    if as_json:
-        add_json(parser, "the same")
-    parser.set_defaults(act=act)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit code."""
-    act: Callable[[argparse.Namespace], int] = args.act
-    return act(args)
+run = run_action
 
 
 def _place(args: argparse.Namespace) -> HistoryPlace:
@@ -112,12 +89,12 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Session, Path]]:
 
 
 def _add(args: argparse.Namespace) -> int:
-    from tipchain.history.ingest import add_source, read_source
+    from tipchain.history.ingest import read_source
     from tipchain.history.store import History
 
     history = History(_place(args))
     for source in [read_source(path) for path in args.paths]:
-        new = add_source(source, history)
+        new = history.add(source.entry, source.items())
         print(say(f"{source.entry.name}: {f'{new} new items' if new else 'nothing new'}"))
     return ExitCode.PASSED
 

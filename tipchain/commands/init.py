@@ -103,17 +103,11 @@ def run(args: argparse.Namespace) -> int:
         path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
         _check_free(path, force=args.force)
         seen = os.path.relpath(args.chain.resolve(), case.root)
-        with writing(path, UsageError):
-            atomic_write(path, _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages)))
+        text = _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages))
         missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
         if missing:
             print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
-        print(
-            say(
-                f"wrote {_shown(path)}\nproject root: {case.root}\nnext:  tipchain run {_shown(path)} lite_train_lite_infer"
-            )
-        )
-        return ExitCode.PASSED
+        return _write(path, text, case.root, f"run {_shown(path)} lite_train_lite_infer")
     if args.torch is None or args.paddle is None:
         raise UsageError("which models?\n  expected: --torch M:C and --paddle M:C")
     for flag, spec in (("--torch", args.torch), ("--paddle", args.paddle)):
@@ -132,9 +126,14 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"note: not built here, as its framework is missing: {names}"), file=sys.stderr)
     else:
         print(say(f"both models were built, and the reference run once, in {time.monotonic() - begun:.1f} s"))
+    text = short_case(name, path, root, (args.torch, args.paddle), inputs, outputs)
+    return _write(path, text, root, f"align {_shown(path)}")
+
+
+def _write(path: Path, text: str, root: Path, words: str) -> int:
     with writing(path, UsageError):
-        atomic_write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
-    print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}"))
+        atomic_write(path, text)
+    print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain {words}"))
     return ExitCode.PASSED
 
 

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.commands.options import (
-    add_options,
-    add_report_arguments,
-    add_tolerance,
-    add_verbosity,
-    check_targets,
-    report_targets,
-)
+from tipchain.commands.options import add_options, add_report_arguments, add_tolerance, check_targets, chosen_tolerance
 from tipchain.errors import UsageError
 from tipchain.modes import LATEST, STAGES, parse_stages
 
@@ -30,7 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_tolerance(parser, threshold="hold every tensor of the dumps against this")
     add_options(parser, "strict")
     add_report_arguments(parser)
-    add_verbosity(parser)
     add_options(parser, "root")
 
 
@@ -38,7 +29,6 @@ def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
     from tipchain.core.machine import installed_versions
-    from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity.align import present_stages
     from tipchain.parity.case import load_case
     from tipchain.parity.stages.judging import Rules, case_of, judge_stage
@@ -52,17 +42,7 @@ def run(args: argparse.Namespace) -> int:
     stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
     if not stages:
         raise UsageError(f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like")
-    override = None
-    if args.threshold is not None or args.rtol is not None or args.atol is not None:
-        override = Tolerance(
-            method=args.method or "mean",
-            threshold=args.threshold,
-            rtol=args.rtol,
-            atol=args.atol,
-            reason="command line",
-        )
-    elif args.method is not None:
-        raise UsageError("--method needs --threshold")
+    override = chosen_tolerance(args, reason="command line")
     path = args.case or case_of(folder)
     if path is None:
         remarks = ["the case that was run is not here: default tolerances, no known deviations; --case names it"]
@@ -84,4 +64,4 @@ def run(args: argparse.Namespace) -> int:
         undiagnosed=found.undiagnosed,
         notes=(*remarks, *(f"{judgement.stage}: {note}" for judgement in judged for note in judgement.notes)),
     )
-    return write_report(with_page(report, args.html), report_targets(args), stream=sys.stdout)
+    return write_report(with_page(report, args.html), args)

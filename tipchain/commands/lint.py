@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -31,8 +31,14 @@ INDENT = "    "
 
 def file_rows(one: Linted, *, color: bool, width: int, verbose: bool) -> list[str]:
     """Return the findings of a file; with ``verbose`` its remarks and each line's meaning, too."""
-    lines = _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
-    lines += [row for line in one.lines for row in _line_rows(line.line, line.text, line.meaning, line.use, width)]
+    kind = "" if one.chain == TRAIN_INFER else f"{one.chain}, "
+    told = f": {kind}suite {one.suite}, {one.title}: {one.reason}"
+    lines = [*_wrapped(f"{one.file}{say(told)}", width)] if one.lines else []
+    for line in one.lines:
+        head = f"{line.line:>5}  {clean(line.text)}"
+        lines.append(head if len(head) <= width else f"{head[: width - 3]}...")
+        use = say("; ") + say(line.use) if line.use else ""
+        lines += _wrapped(f"{'':<9}{say(line.meaning)}{use}", width, " " * 9)
     lines += [""] if one.lines else []
     found = [one for one in one.found if verbose or _is_wrong(one)]
     lines += [row for finding in found for row in _finding_rows(one, finding, color, width)]
@@ -52,22 +58,11 @@ def summary_line(files: Sequence[Linted], *, strict: bool = False, verbose: bool
     return f"{text} in {many(len(files), 'file')}{tail}"
 
 
-def _of(one: Linted) -> str:
-    kind = "" if one.chain == TRAIN_INFER else f"{one.chain}, "
-    return f"{kind}suite {one.suite}, {one.title}: {one.reason}"
-
-
 def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
     if len(text) <= width and text.isascii() and text.isprintable():
         return [text.rstrip()]  # most rows of a long file: textwrap takes many times as long to say so
     text = clean(text)
     return in_rows(text.lstrip(), width, " " * (len(text) - len(text.lstrip())), indent)
-
-
-def _line_rows(number: int, text: str, meaning: str, use: str, width: int) -> Iterator[str]:
-    head = f"{number:>5}  {clean(text)}"
-    yield head if len(head) <= width else f"{head[: width - 3]}..."
-    yield from _wrapped(f"{'':<9}{say(meaning)}" + (say("; ") + say(use) if use else ""), width, " " * 9)
 
 
 def _place(one: Linted, found: Found) -> str:
@@ -76,22 +71,17 @@ def _place(one: Linted, found: Found) -> str:
 
 def _said(one: Linted, found: Found) -> str:
     """Return a finding in the reader's language."""
-    finding = found.finding
+    finding, modes = found.finding, set(found.modes)
     key = f"{finding.key}: " if finding.key else ""
-    said = len(found.modes) == 1 and found.modes[0] in finding.message
-    return f"{key}{say(finding.message)}{'' if said else say(_modes_text(found.modes, one.modes))}"
-
-
-def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
-    """Return in which modes something holds, "" for all."""
-    if not modes:
-        return ""
-    trained = [name for name in looked_at if Mode(name).trains]
-    if set(modes) == set(trained):
-        return " (in the modes that train)"
-    if set(modes) == set(looked_at) - set(trained):
-        return " (in the modes that do not train)"
-    return f" (in {', '.join(modes)})"
+    trained = {name for name in one.modes if Mode(name).trains}
+    where = f" (in {', '.join(found.modes)})"
+    if not modes or (len(modes) == 1 and found.modes[0] in finding.message):
+        where = ""
+    elif modes == trained:
+        where = " (in the modes that train)"
+    elif modes == set(one.modes) - trained:
+        where = " (in the modes that do not train)"
+    return f"{key}{say(finding.message)}{say(where)}"
 
 
 def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.commands.options import (
     add_html,
@@ -22,6 +22,9 @@ from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
 from tipchain.errors import UsageError
 from tipchain.framework_types import Setting
+
+if TYPE_CHECKING:
+    from tipchain.live.worker import Launched
 
 SHOWN = 12
 """Layers that are listed at most."""
@@ -99,15 +102,10 @@ def run(args: argparse.Namespace) -> int:
     check_writable({"--json": args.json, "--html": args.html})
     request = read_request(args, causes=not args.no_causes)
     done = launch(request, timeout_s=args.timeout, quiet=args.quiet)
-    stream = sys.stderr if args.json == "-" else sys.stdout
-    print(fold(say(done.text), terminal_width()), file=stream)
-    if done.document is None:
-        return done.exit_code
-    if args.no_causes or args.verbose:
+    stream = tell(done, args)
+    if done.document and (args.no_causes or args.verbose):
         print(fold("\n".join(list_layers(done.document)), terminal_width()), file=stream)
-    if args.json:
-        write_document(args.json, without_text(done.document))
-    if args.html:
+    if done.document and args.html:
         from tipchain.live.report import AlignmentReport
 
         with writing(args.html):
@@ -150,31 +148,16 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
     outputs = getattr(args, "outputs", None)
     if outputs is not None and len(outputs) > 2:
         raise UsageError(f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas")
+    request = {"command": args.typed, "names": names}
     if args.case is not None:
-        case = str(from_root(args.case))
         if outputs is not None:
             raise UsageError("--outputs goes with --reference and --port")
-        return {
-            "command": args.typed,
-            "case": case,
-            "mode": args.mode,
-            "reseed": args.seed,
-            "names": names,
-            "options": options,
-        }
-    given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
-    return {
-        "command": args.typed,
-        "reference": args.reference,
-        "port": args.port,
-        "inputs": str(args.inputs),
-        **given,
-        **feeding,
-        "outputs": outputs,
-        "names": names,
-        "copy_weights": not args.no_copy_weights,
-        "options": {**options, "seed": args.seed},
-    }
+        case = str(from_root(args.case))
+        return {**request, "case": case, "mode": args.mode, "reseed": args.seed, "options": options}
+    given = ("reference", "port", "loss", "optimizers", "schedulers", "clip", "step")
+    request |= {name: getattr(args, name) for name in given} | {"inputs": str(args.inputs), "outputs": outputs}
+    options["seed"] = args.seed
+    return {**request, **feeding, "copy_weights": not args.no_copy_weights, "options": options}
 
 
 def list_layers(document: JsonObject) -> list[str]:
@@ -194,6 +177,10 @@ def list_layers(document: JsonObject) -> list[str]:
     return lines
 
 
-def without_text(document: Mapping[str, object]) -> dict[str, object]:
-    """Return a report's document without the text that is printed."""
-    return {name: value for name, value in document.items() if name != "text"}
+def tell(done: Launched, args: argparse.Namespace) -> TextIO:
+    """Print what a process tells, write its document without that, and return where text goes."""
+    stream = sys.stderr if args.json == "-" else sys.stdout
+    print(fold(say(done.text), terminal_width()), file=stream, flush=True)
+    if done.document is not None and args.json:
+        write_document(args.json, {name: value for name, value in done.document.items() if name != "text"})
+    return stream

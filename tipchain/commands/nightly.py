@@ -7,28 +7,27 @@ import io
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import check_history, keep
+from tipchain.commands.history import check_history
 from tipchain.commands.options import (
     add_action,
     add_json,
+    add_options,
     add_report_arguments,
-    add_verbosity,
     check_targets,
     count,
-    report_targets,
+    run_action,
     show,
     text_stream,
 )
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import clean, many, say, terminal_width
-from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
+from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, Outcome, OutputError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.cluster import RayExecutor
@@ -61,12 +60,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         choices=(ALWAYS, FAILED),
         help="weights, tensors and exported models that items leave: of all (default), or of those only that did not pass",
     )
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="the history that the night goes into, a URL or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)",
-    )
+    add_options(parser, "database")
 
 
 def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -124,22 +118,6 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
         return changes_text(changes(session, before, entry, root=Path(results.plan.root))).splitlines()
 
 
-def add_dashboard(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``tipchain nightly dashboard``."""
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        type=Path,
-        metavar="NIGHTS",
-        help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
-    )
-    parser.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
-    parser.add_argument(
-        "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
-    )
-    parser.set_defaults(act=run_dashboard)
-
-
 def run_dashboard(args: argparse.Namespace) -> int:
     """Write the page; the exit code is 1 if a latest night's shares leave items out or are not of one plan.
 
@@ -194,32 +172,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    plan = add_action(actions, "plan", "show what would run, and run nothing")
+    plan = add_action(actions, "plan", "show what would run, and run nothing", _plan)
     _add_manifest(plan)
     _add_choice(plan)
     add_json(plan, "the plan")
-    plan.set_defaults(act=_plan)
-    run = add_action(actions, "run", "begin a night")
+    run = add_action(actions, "run", "begin a night", _run)
     _add_manifest(run)
     _add_choice(run)
     add_execution_arguments(run)
-    add_verbosity(run)
     add_report_arguments(run)
-    run.set_defaults(act=_run)
-    status = add_action(actions, "status", "say how far a night is, while it runs too")
+    status = add_action(actions, "status", "say how far a night is, while it runs too", _status)
     _add_manifest(status)
     _add_night(status)
     add_json(status, "how far it is, and how each item ended,")
-    status.set_defaults(act=_status)
-    resume = add_action(actions, "resume", "run what has not ended of a night")
+    resume = add_action(actions, "resume", "run what has not ended of a night", _resume)
     _add_manifest(resume)
     _add_night(resume)
     add_execution_arguments(resume)
-    add_verbosity(resume)
     add_report_arguments(resume)
-    resume.set_defaults(act=_resume)
-    add_dashboard(add_action(actions, "dashboard", "write the latest nights as one page"))
-    gc = add_action(actions, "gc", "delete old nights that have ended")
+    dashboard = add_action(actions, "dashboard", "write the latest nights as one page", run_dashboard)
+    dashboard.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="NIGHTS",
+        help="folder of nights, of one manifest or of all, or a manifest (default tipchain-nights)",
+    )
+    dashboard.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
+    dashboard.add_argument(
+        "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
+    )
+    gc = add_action(actions, "gc", "delete old nights that have ended", _gc)
     gc.add_argument(
         "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
     )
@@ -227,7 +210,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", required=True, type=count("nights"), metavar="N", help="keep the latest N finished of each manifest"
     )
     gc.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    gc.set_defaults(act=_gc)
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
@@ -258,10 +240,7 @@ def _add_night(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--night", metavar="NAME", help="its folder, its name, or a part of it (default: the latest)")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit code."""
-    act: Callable[[argparse.Namespace], int] = args.act
-    return act(args)
+run = run_action
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -283,14 +262,14 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     """Return the plan that the command line asks for, and the folder of the manifest's nights."""
     from dataclasses import replace
 
-    from tipchain.nightly.expand import DiskProject, expand
+    from tipchain.nightly.expand import expand
     from tipchain.nightly.items import parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import last_failed
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
-    plan = expand(manifest, DiskProject(manifest), require_data=args.require_data)
+    plan = expand(manifest, require_data=args.require_data)
     nights = (args.out or manifest.nights).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
@@ -314,10 +293,9 @@ def _run(args: argparse.Namespace) -> int:
         return _nothing_chosen(args)
     names = ("select", "last_failed", "shard", "require_data")
     options = {name: getattr(args, name) for name in names if getattr(args, name)} | execution
-    executor = open_executor(execution)
-    with closing(executor):
+    with closing(open_executor(execution)) as executor:
         night, lock = begin_night(plan, nights, options=options, environment=fingerprint(Path(plan.root)))
-        return _go_on(night, lock, executor, execution, args)
+        return _go_on(night, lock, executor, args)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -333,24 +311,23 @@ def _resume(args: argparse.Namespace) -> int:
         print(say(f"nothing is left to do: {night.name} has finished"), file=sys.stderr)
         execution.pop("executor", None)  # no cluster is needed for that
     with closing(open_executor(execution)) as executor:
-        return _go_on(night, lock, executor, execution, args)
+        return _go_on(night, lock, executor, args)
 
 
-def _go_on(
-    night: Night,
-    lock: int,
-    executor: LocalExecutor | RayExecutor,
-    execution: Mapping[str, object],
-    args: argparse.Namespace,
-) -> int:
+def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args: argparse.Namespace) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.night_report import NightView, night_as_report
     from tipchain.nightly.nights import read_results, usual_seconds
     from tipchain.report.write import with_page, write_report
 
-    number = len(night.plan.items)
-    stream = text_stream(args)
+    def keep(folder: Path) -> None:
+        from tipchain.history.ingest import keep_night
+
+        for message in keep_night(folder, args.database):
+            print(say(message), file=sys.stderr)
+
+    number, stream, execution = len(night.plan.items), text_stream(args), given_options(args, night.options)
     view = NightView(io.StringIO() if args.quiet else stream, number)
     coordinator = Coordinator(
         night,
@@ -359,7 +336,7 @@ def _go_on(
         require_gpu=bool(execution.get("require_gpu")),
         usual=usual_seconds(night.folder.parent),
         keep_dumps=execution.get("keep_dumps") != FAILED,
-        sink=partial(keep, database=args.database),
+        sink=keep,
     )
     view.number = number - coordinator.left
     if not args.quiet:
@@ -368,36 +345,35 @@ def _go_on(
             say(f"night {night.name}: {coordinator.left} of {number} items to run, in {place}"), file=stream, flush=True
         )
     try:
-        result = coordinator.run()
+        coordinator.run()
     finally:
         view.close()
         os.close(lock)
-    code = result.exit_code
     seconds = coordinator.state().seconds or 0.0
     results = read_results(night.folder)
     try:
         changed = changed_lines(results, args.database) if args.github else ()
-        report = night_as_report(results, seconds=seconds, interrupted=result.interrupted, changed=changed)
+        report = night_as_report(results, seconds=seconds, interrupted=coordinator.interrupted, changed=changed)
         if not args.quiet:
             print(file=stream)  # below what the view has left
         report = with_page(report, args.html)
-        write_report(report, report_targets(args), stream=stream, root=Path(night.plan.root))
+        write_report(report, args, root=Path(night.plan.root))
     except (UsageError, HistoryError) as error:
-        if not result.problem:
+        if not coordinator.problem:
             raise OutputError(str(error)) from error
         print(say(f"error: {error}"), file=sys.stderr)
-    if result.problem:
+    if coordinator.problem:
         raise OutputError(
-            f"{result.problem}\n  {result.left} items have not ended; what had ended is kept\n"
+            f"{coordinator.problem}\n  {coordinator.left} items have not ended; what had ended is kept\n"
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
-    return code
+    return coordinator.exit_code
 
 
 def _night(args: argparse.Namespace) -> Night:
     """Return the night that is meant, and say if the manifest is not what it was when that began."""
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import latest_night, named_folder, nights_below, read_night
+    from tipchain.nightly.nights import named_night
 
     try:
         manifest = load_manifest(args.manifest)
@@ -406,9 +382,7 @@ def _night(args: argparse.Namespace) -> Night:
         if args.out is None or not args.manifest.is_file():
             raise
         sha256, nights = sha256_of(args.manifest), args.out
-    nights = (args.out or nights).absolute()
-    named = args.night and named_folder(args.night, nights_below(nights))
-    night = read_night(named.absolute()) if named else latest_night(nights)
+    night = named_night((args.out or nights).absolute(), args.night)
     if sha256 != night.plan.sha256:
         note = f"{args.manifest} has changed since {night.name} began, whose stored plan holds"
         print(say(f"note: {note}"), file=sys.stderr)
@@ -442,16 +416,16 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
-    from tipchain.nightly.coordinator import read_state, state_json
+    from tipchain.nightly.coordinator import read_state
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
 
     night = _night(args)
     who = holder(night.folder)
     results = read_results(night.folder)
-    ended = results.finished and not who
-    records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
-    state = replace(read_state(night), counts=dict(Counter(record.outcome for record in records)))
+    records = [record for _, record in results.ended]
+    counts = Counter(record.outcome for record in records)
+    state = replace(read_state(night), counts={one: counts[one] for one in Outcome})
     if not who:
         state = replace(state, running=(), left_s=None, waiting="")
     show(
@@ -461,9 +435,10 @@ def _status(args: argparse.Namespace) -> int:
             "folder": str(night.folder),
             "finished": night.finished,
             "holder": who,
-            **state_json(state),
+            **as_json(state),
+            "ended": state.ended,
             "items": {one.id: as_json(one) for one in records},
         },
         lambda: "\n".join(state_lines(night, state, who, terminal_width())),
     )
-    return ExitCode.FAILED if any(state.counts.get(one) for one in BAD) else ExitCode.PASSED
+    return ExitCode.FAILED if any(counts[one] for one in BAD) else ExitCode.PASSED

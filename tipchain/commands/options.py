@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -18,7 +19,7 @@ from tipchain.framework_types import Setting
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 if TYPE_CHECKING:
-    from tipchain.report.write import Targets
+    from tipchain.numbers.tolerance import Tolerance
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
@@ -140,10 +141,21 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 
 def add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    act: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
     """Return the parser of one of a command's actions, whose own help begins with what the command's help says of it."""
-    return actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
+    parser = actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
+    parser.set_defaults(act=act)
+    return parser
+
+
+def run_action(args: argparse.Namespace) -> int:
+    """Do the action that is asked for; return the exit code."""
+    act: Callable[[argparse.Namespace], int] = args.act
+    return act(args)
 
 
 def sentence(text: str) -> str:
@@ -158,8 +170,11 @@ def seconds(text: str) -> float:
     """Return a time: ``90`` (seconds), ``90s``, ``5m``, ``2h``, ``1h 30m``."""
     from tipchain.core.quantities import TIME_EXPECTED, parse_seconds
 
+    value: float | str = text
+    with suppress(ValueError):
+        value = float(text)
     try:
-        return parse_seconds(_number(text) or text)
+        return parse_seconds(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not {TIME_EXPECTED}") from None
 
@@ -167,13 +182,6 @@ def seconds(text: str) -> float:
 def seconds_or_none(text: str) -> float:
     """Return a time as `seconds` does; ``none`` is without end."""
     return float("inf") if text == "none" else seconds(text)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def count(noun: str) -> Callable[[str], int]:
@@ -204,11 +212,6 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-v", "--verbose", action="store_true", help="show every check, as the log has them")
 
 
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Declare ``-q`` alone, of commands that have no more to show: `args.quiet`."""
-    parser.add_argument("-q", "--quiet", action="store_true", help="show what came out alone, and no progress")
-
-
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
     parser.add_argument("--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)")
@@ -233,7 +236,7 @@ def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> No
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the report of a run goes."""
+    """Declare where the report of a run goes, and how much of it is shown."""
     add_json(parser, "the report")
     parser.add_argument("--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output")
     add_html(parser, "the report (of a failed run: always, into its folder)")
@@ -242,6 +245,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print GitHub's annotations of the lines at fault, and write the summary of the step (GITHUB_STEP_SUMMARY)",
     )
+    add_verbosity(parser)
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -259,16 +263,9 @@ def check_targets(args: argparse.Namespace) -> None:
         check_writable({SUMMARY_VARIABLE: os.environ.get(SUMMARY_VARIABLE)})
 
 
-def text_stream(targets: argparse.Namespace | Targets) -> TextIO:
+def text_stream(args: argparse.Namespace) -> TextIO:
     """Return where text goes: standard output, unless a report must stand there alone."""
-    return sys.stderr if STDOUT in (targets.json, targets.junit) else sys.stdout
-
-
-def report_targets(args: argparse.Namespace) -> Targets:
-    """Return where the report of a run goes."""
-    from tipchain.report.write import Targets
-
-    return Targets(json=args.json, junit=args.junit, github=args.github, quiet=args.quiet, verbose=args.verbose)
+    return sys.stderr if STDOUT in (args.json, args.junit) else sys.stdout
 
 
 def write_document(target: str, document: object) -> None:
@@ -350,6 +347,11 @@ class _Root(argparse.Action):
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "data_path": {"type": Path, "metavar": "DIR", "help": "data folder with train/ and val/ class folders"},
+    "database": {
+        "metavar": "URL",
+        "help": "the history: postgresql://user:password@host/name, or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
+    },
     "device": {"default": "cpu", "metavar": "DEVICE", "help": "cpu, gpu or gpu:N (default cpu)"},
     "names": {
         "type": Path,
@@ -359,6 +361,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
     "only": {"dest": "stages", "metavar": "LIST"},
     "out": {"type": Path, "metavar": "DIR"},
+    "prepare": {"action": "store_true", "help": "first prepare the data and weights of the mode, as `prepare` does"},
     "root": {
         "action": _Root,
         "metavar": "DIR",
@@ -412,3 +415,20 @@ def add_tolerance(parser: argparse._ActionsContainer, *, threshold: str) -> None
     parser.add_argument("--threshold", type=float, metavar="T", help=threshold)
     parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")
     parser.add_argument("--atol", type=float, metavar="A", help="|reference - port| <= A + R * |reference|")
+
+
+def chosen_tolerance(args: argparse.Namespace, **more: Setting) -> Tolerance | None:
+    """Return the tolerance that a command line gives, None without one.
+
+    Raises:
+        UsageError: its options do not fit together.
+    """
+    from tipchain.numbers.tolerance import Tolerance
+
+    given = {name: getattr(args, name) for name in ("method", "threshold", "rtol", "atol")}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    if chosen.keys() == {"method"}:
+        raise UsageError("--method needs --threshold")
+    if {"method", "rtol"} <= chosen.keys():
+        raise UsageError("give either --method and --threshold or --rtol and --atol")
+    return Tolerance(**chosen, **more) if chosen else None

@@ -6,17 +6,16 @@ Source: the reproduction guide, sections 2.2.3 (ten dumps, five logs) and 3 (wha
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_options
-from tipchain.core.files import commit, replacing_path, writing
+from tipchain.core.files import commit, replacing_path, sha256_of, writing
 from tipchain.core.language import say
 from tipchain.errors import BAD, DataError, ExitCode, Outcome, RecordError, worst
 from tipchain.modes import LATEST, PREFLIGHT, Mode, dump_name, log_name, parse_mode
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 ACCEPTANCE = ("forward", "metric", "loss", "backward", "train")
 """The guide's five acceptance points."""
 SPELLINGS = ("log", "acceptance")
-Entries = dict[str, Path | bytes]
+Entries = dict[str, Path]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         elif outcome is Outcome.SKIP and stage in ACCEPTANCE:
             problems.append(f"SKIP {stage}: nothing was compared: {judged.verdicts[0].reason}")
         else:
-            problems += _log_problems(latest / log_name(stage)) + _dated(case, mode, stage, latest)
+            problems += _outdated(case, mode, stage, latest)
         states[stage] = outcome.value
     if all(stage not in case.stages for stage in ACCEPTANCE):
         problems.append(f"{case.path}: has none of the acceptance points: {', '.join(ACCEPTANCE)}")
@@ -98,45 +97,56 @@ def run(args: argparse.Namespace) -> int:
         print(say(f"  hint: tipchain align {args.case} --mode {mode.value} makes them"), file=sys.stderr)
         return ExitCode.FAILED
     entries = _entries(case, out, states, args.spelling)
-    entries["manifest.json"] = _manifest(case, mode, latest, states, entries)
+    manifest = _manifest(case, mode, latest, states, entries)
     archive = args.out or out / f"{case.id}_{mode.value}.zip"
-    with writing(archive):
-        _write(archive, f"{case.id}_{mode.value}", entries)
+    # Whole or not at all; everything in it stands in one folder.
+    with (
+        writing(archive),
+        replacing_path(archive) as beside,
+        zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file,
+    ):
+        for name, entry in entries.items():
+            file.writestr(f"{case.id}_{mode.value}/{name}", entry.read_bytes())
+        file.writestr(f"{case.id}_{mode.value}/manifest.json", manifest)
     for stage, state in states.items():
         print(say(f"{state:<15} {stage}"))
-    print(say(f"wrote {archive}: {len(entries)} files"))
+    print(say(f"wrote {archive}: {len(entries) + 1} files"))
     return ExitCode.PASSED
 
 
-def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
-    """Return what a stage's dumps were made with that the case now says otherwise."""
+def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
+    """Return how a stage's diff log tells of another comparison, and what the case now says otherwise than its dumps."""
     from tipchain.numbers.dumps import load_record
+    from tipchain.numbers.verdicts import PASSED
     from tipchain.parity.weights import dated
 
+    log = latest / log_name(stage)
+    problems = []
+    if not log.is_file():
+        problems.append(f"missing {log}")
+    elif not (last := (log.read_text().splitlines() or [""])[-1]).endswith(PASSED):
+        problems.append(f"{log} ends with {last!r}, not with {PASSED!r}")
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
     words = {"settings": "settings", "fake": "fake inputs"}
-    found = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
-    return [f"{stage}: the dumps were made with other {words[name]} than {case.path.name} has now" for name in found]
-
-
-def _log_problems(log: Path) -> list[str]:
-    """Return what is wrong with a diff log: it may be missing, or tell of another comparison than the dumps do."""
-    from tipchain.numbers.verdicts import PASSED
-
-    if not log.is_file():
-        return [f"missing {log}"]
-    lines = log.read_text().splitlines() or [""]
-    return [] if lines[-1].endswith(PASSED) else [f"{log} ends with {lines[-1]!r}, not with {PASSED!r}"]
+    other = [words[name] for name in (dated(case, mode, stage, recorded) if isinstance(recorded, dict) else [])]
+    made_with = (f"{stage}: the dumps were made with other {one} than {case.path.name} has now" for one in other)
+    return [*problems, *made_with]
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
+    from tipchain.numbers.dumps import meta_path
     from tipchain.parity.case import BUILDERS
 
     entries: Entries = {}
-    for stage, state in states.items():
-        if state != "not applicable":
-            entries |= {f"log_reprod/{name}": path for name, path in _stage_files(out / LATEST, stage, spelling)}
+    for stage in (stage for stage, state in states.items() if state != "not applicable"):
+        log = log_name(stage)
+        files = {log.replace("_diff.log", "_diff_log.txt") if spelling == "acceptance" else log: out / LATEST / log}
+        for path in (out / LATEST / dump_name(stage, side) for side in ("torch", "paddle")):
+            name = path.name.replace("_torch.npy", "_pytorch.npy") if spelling == "acceptance" else path.name
+            files[name] = path
+            files |= {meta_path(Path(name)).name: meta_path(path)} if meta_path(path).is_file() else {}
+        entries |= {f"log_reprod/{name}": path for name, path in files.items()}
     for name in ("alignment.log", "results_python.log"):
         if (out / name).is_file():
             entries[f"logs/{name}"] = out / name
@@ -148,20 +158,6 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
             if (case.root / path).is_file():
                 entries[f"code/{path.as_posix()}"] = case.root / path
     return entries
-
-
-def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
-    """Yield the names in the archive, and the files, of a stage's dumps and log."""
-    from tipchain.numbers.dumps import meta_path
-
-    for side in ("torch", "paddle"):
-        path = latest / dump_name(stage, side)
-        name = path.name.replace("_torch.npy", "_pytorch.npy") if spelling == "acceptance" else path.name
-        yield name, path
-        if meta_path(path).is_file():
-            yield meta_path(Path(name)).name, meta_path(path)
-    log = log_name(stage)
-    yield log.replace("_diff.log", "_diff_log.txt") if spelling == "acceptance" else log, latest / log
 
 
 def _chain_files(case: Case, out: Path) -> Entries:
@@ -182,7 +178,7 @@ def _chain_files(case: Case, out: Path) -> Entries:
     return {}
 
 
-def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
+def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> str:
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
     from tipchain.core.machine import installed_versions
@@ -205,17 +201,6 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
         "commit": commit(case.root),
         "packed": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "dumps": dumps,
-        "sha256": {name: hashlib.sha256(_content(entry)).hexdigest() for name, entry in entries.items()},
+        "sha256": {name: sha256_of(entry) for name, entry in entries.items()},
     }
-    return (json.dumps(found, indent=1) + "\n").encode()
-
-
-def _content(entry: Path | bytes) -> bytes:
-    return entry if isinstance(entry, bytes) else entry.read_bytes()
-
-
-def _write(archive: Path, folder: str, entries: Entries) -> None:
-    """Write the archive, whole or not at all; everything in it stands in ``folder``."""
-    with replacing_path(archive) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, entry in entries.items():
-            file.writestr(f"{folder}/{name}", _content(entry))
+    return json.dumps(found, indent=1) + "\n"

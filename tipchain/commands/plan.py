@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -45,7 +47,8 @@ def render_tree(plan: Plan, *, width: int = 80) -> str:
 
 def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str], width: int) -> Iterator[str]:
     margin = " " * (STEP_INDENT * depth)
-    yield f"{margin}{clean(command.id)}{_devices(command)}"
+    devices = f"(GPU {','.join(command.gpus)})" if command.gpus else say("(any GPU)")
+    yield f"{margin}{clean(command.id)}" + (f"  {devices}" if command.on_gpu else "")
     body = f"{margin}{' ' * STEP_INDENT}"
     env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
     words = [*env, *map(shlex.quote, (*command.wrapper, *command.argv))]
@@ -53,7 +56,7 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     first = f"{body}$ "
     rest = f"{body}    "
     row, blank = first, ""
-    chunks = list(_chunks([clean(word) for word in words]))
+    chunks = _chunks([clean(word) for word in words])
     for index, chunk in enumerate(chunks):
         tail = 0 if index == len(chunks) - 1 else 2
         if blank and len(row) + 1 + len(chunk) + tail > width:
@@ -78,29 +81,15 @@ def _below(path: str, run: str) -> str:
     return clean(path).rpartition(f"{run}/")[2]
 
 
-def _devices(command: Command) -> str:
-    if not command.on_gpu:
-        return ""
-    if not command.gpus:
-        return say("  (any GPU)")
-    return f"  (GPU {','.join(command.gpus)})"
-
-
-def _chunks(words: Sequence[str]) -> Iterator[str]:
-    """Yield words, an option together with its value where that is a word of its own."""
-    option = ""
+def _chunks(words: Sequence[str]) -> list[str]:
+    """Return words, an option together with its value where that is a word of its own."""
+    chunks: list[str] = []
     for word in words:
-        if option and not word.startswith("-"):
-            yield f"{option} {word}"
-            option = ""
-            continue
-        if option:
-            yield option
-        option = word if word.startswith("-") and "=" not in word else ""
-        if not option:
-            yield word
-    if option:
-        yield option
+        if chunks and re.fullmatch(r"-[^= ]*", chunks[-1]) and not word.startswith("-"):
+            chunks[-1] += f" {word}"
+        else:
+            chunks.append(word)
+    return chunks
 
 
 # ``tipchain plan``: the commands of a parameter file, in order, without running anything.
@@ -189,10 +178,16 @@ def print_notes(plan: Plan) -> None:
 
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
+    from tipchain.commands.prepare import alignment_case
+
     mode = chain_mode(args)
     third = None if mode is Mode.BENCHMARK_TRAIN else args.gpu
     if third and args.gpu_id and third != args.gpu_id:
         raise UsageError(f"GPU_ID is {third}, but --gpu-id {args.gpu_id}: give one of them")
+    data = None
+    with suppress(ParamsError):  # the plan says what is wrong with the file
+        case = alignment_case(args.params)
+        data = case_folders(case, mode) if case else None
     return Options(
         python=args.python,
         timeout_s=args.timeout,
@@ -203,20 +198,9 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
         settings=tuple(args.settings),
         root=str(Path.cwd()),
         workdir=str(args.out or ""),
-        data=_data_folders(args.params, mode),
+        data=data,
         run=PLACEHOLDER if run is None else run,
     )
-
-
-def _data_folders(params: Path, mode: Mode) -> DataFolders | None:
-    """Return the data folders of the case that the file names; None where it names none, or is no parameter file."""
-    from tipchain.commands.prepare import alignment_case
-
-    try:
-        case = alignment_case(params)
-    except ParamsError:  # the plan says what is wrong with the file
-        return None
-    return case_folders(case, mode) if case else None
 
 
 def case_folders(case: Path, mode: Mode) -> DataFolders:
@@ -224,22 +208,16 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
 
     What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
     """
-    from tipchain.core.yaml_reader import load_yaml
+    from tipchain.core.yaml_reader import Reader, load_yaml
 
     try:
-        document = load_yaml(case).data
+        document = load_yaml(case)
+        reader = Reader(case, document, (), document.data)
+        data_set = reader.mapping("data", optional=True).choice("set", tuple(DATA_SETS), default=DIGITS)
+        own = reader.mapping("modes", optional=True).mapping(mode.value, optional=True)
+        return data_folders(mode, data_set, own.choice("data", ("lite", "whole"), default=None))
     except CaseError:
         return data_folders(mode)
-    data_set = _mapping(document, "data").get("set", DIGITS)
-    kind = _mapping(_mapping(document, "modes"), mode.value).get("data")
-    return data_folders(
-        mode, data_set if data_set in tuple(DATA_SETS) else DIGITS, kind if kind in ("lite", "whole") else None
-    )
-
-
-def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
-    found = document.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def run(args: argparse.Namespace) -> int:

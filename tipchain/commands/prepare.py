@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
 from tipchain.chain.slots import alignment_params
-from tipchain.commands.options import add_chain_mode, add_options, add_quiet, add_timeout, chain_mode
+from tipchain.commands.options import add_chain_mode, add_options, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
 from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", metavar="PARAMS", type=Path, help="TIPC parameter file")
     add_chain_mode(parser)
     add_options(parser, "root")
-    add_quiet(parser)
+    parser.add_argument("-q", "--quiet", action="store_true", help="show what came out alone, and no progress")
     parser.add_argument("--dry-run", action="store_true", help="show what would be run and checked")
     own = parser.add_argument_group("in tipchain's own project")
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
@@ -69,10 +69,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _prepare(args: argparse.Namespace) -> int:
-    from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation
+    from tipchain.prepare.suite import foreign_checkout
 
-    mode, case_file = chain_mode(args), alignment_case(args.params)
-    checkout = foreign_checkout(args.params) if case_file is None else None
+    mode = chain_mode(args)
+    checkout = foreign_checkout(args.params) if alignment_case(args.params) is None else None
     own, suites = ("data_only", "force", "data_path"), ("suite", "timeout", "python", "keep_data")
     why = "is for the checkouts of suites that have a test_tipc/prepare.sh"
     if checkout is not None:
@@ -80,28 +80,7 @@ def _prepare(args: argparse.Namespace) -> int:
     given = [f"--{name.replace('_', '-')}" for name in (own if checkout else suites) if getattr(args, name)]
     if given:
         raise UsageError(f"{args.params}: {', '.join(given)} {why}")
-    if args.dry_run and checkout is not None:
-        preparation = plan_preparation(
-            checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
-        )
-        print(say("\n".join(describe(preparation))))
-        return ExitCode.PASSED
-    if args.dry_run and case_file is not None:
-        from tipchain.parity.case import load_case
-
-        case = load_case(case_file)
-        data = (
-            [str(args.data_path)]
-            if args.data_path
-            else [
-                f"{kind} data" + ("" if case.data.set == DIGITS else f" of {case.data.set}")
-                for kind in _data_kinds(case, mode)
-            ]
-        )
-        named = [*data, *([] if args.data_only else [f"the weights of {case_file}"])]
-        print(say("\n".join(f"would prepare: {name}" for name in named)))
-        return ExitCode.PASSED
-    options = {name: getattr(args, name) for name in ("chain", *own, *suites)}
+    options = {name: getattr(args, name) for name in ("chain", "dry_run", *own, *suites)}
     return prepare_params(args.params, mode, **options)
 
 
@@ -117,29 +96,29 @@ def prepare_params(
     data_path: Path | None = None,
     data_only: bool = False,
     force: bool = False,
+    dry_run: bool = False,
 ) -> int:
     """Prepare what a parameter file's chain needs, and return the exit code; the arguments are the command's options."""
     from tipchain.parity.case import load_case
-    from tipchain.prepare.suite import foreign_checkout, plan_preparation, prepare_suite
+    from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation, prepare_suite
 
-    case_file = alignment_case(params)
-    if case_file is not None:
+    if (case_file := alignment_case(params)) is not None:
         case = load_case(case_file)
-        _prepare_data(case, mode, data_path, force=force)
-        return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
-    checkout = foreign_checkout(params)
-    if checkout is None:
+        if not dry_run:
+            prepare_case_data(case, mode, data_path, force=force)
+            return ExitCode.PASSED if data_only else _prepare_weights(case, mode, data_path, force=force)
+        of = "" if case.data.set == DIGITS else f" of {case.data.set}"
+        named = [str(data_path)] if data_path else [f"{kind} data{of}" for kind in _data_kinds(case, mode)]
+        named += [] if data_only else [f"the weights of {case_file}"]
+        print(say("\n".join(f"would prepare: {name}" for name in named)))
+    elif (checkout := foreign_checkout(params)) is not None:
+        preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
+        if not dry_run:
+            return prepare_suite(preparation, timeout)
+        print(say("\n".join(describe(preparation))))
+    else:
         print(say(f"{params}: names no alignment case; nothing to prepare"))
-        return ExitCode.PASSED
-    preparation = plan_preparation(checkout, params, mode, suite, chain=chain, python=python, keep=keep_data)
-    return prepare_suite(preparation, timeout)
-
-
-def add_prepare_first(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument of commands that can prepare first."""
-    parser.add_argument(
-        "--prepare", action="store_true", help="first prepare the data and weights of the mode, as `prepare` does"
-    )
+    return ExitCode.PASSED
 
 
 def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
@@ -151,16 +130,6 @@ def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
         return ExitCode.PASSED
     print(say(f"error: {args.params}: could not be prepared; nothing was run"), file=sys.stderr)
     return code
-
-
-def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, stream: TextIO) -> None:
-    """Prepare a case's data and say so on ``stream``; aligning makes the weights of the sides that it runs itself.
-
-    Raises:
-        DataError: the user's own data are not there, or not what the case needs.
-    """
-    with redirect_stdout(stream):
-        _prepare_data(case, mode, data_path, force=False)
 
 
 def alignment_case(params: Path) -> Path | None:
@@ -182,7 +151,12 @@ def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kinds))
 
 
-def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> None:
+def prepare_case_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool = False) -> None:
+    """Prepare a case's data; aligning makes the weights of the sides that it runs itself.
+
+    Raises:
+        DataError: the user's own data are not there, or not what the case needs.
+    """
     from tipchain.prepare.data import check_own_data, prepare_data
 
     if data_path is None and case.data.set == NONE:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from tipchain.commands.options import add_report_arguments, add_verbosity, check_targets, report_targets
+from tipchain.commands.options import add_report_arguments, check_targets
 from tipchain.modes import LATEST
 
 
@@ -14,7 +13,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or its report.json")
     add_report_arguments(parser)
-    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,4 +26,4 @@ def run(args: argparse.Namespace) -> int:
     folder = args.run if args.run.is_dir() else args.run.parent
     if args.html:
         report = with_page(report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)])
-    return write_report(report, report_targets(args), stream=sys.stdout)
+    return write_report(report, args)

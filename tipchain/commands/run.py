@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from tipchain import __version__
 from tipchain.chain.execute import Place, is_interpreter, search_path
@@ -26,15 +26,13 @@ from tipchain.chain.run import Journal, Policy, check_programs, forecast, link_l
 from tipchain.commands.options import (
     add_options,
     add_report_arguments,
-    add_verbosity,
     check_data_path,
     check_targets,
     count,
-    report_targets,
     text_stream,
 )
 from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
-from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
+from tipchain.commands.prepare import prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, local_time, new_run, prune, run_header
 from tipchain.core.language import clean, in_rows, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed, with_output
@@ -42,10 +40,6 @@ from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
 from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
 from tipchain.report.terminal import mark
-
-if TYPE_CHECKING:
-    from tipchain.report.write import Targets
-
 
 # The view of a run that goes on.
 #
@@ -94,8 +88,7 @@ class LiveView:
 
     def started(self, command: Command, number: int, total: int) -> None:
         """Announce a command."""
-        row = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
-        self._rows[command.id] = row
+        row = self._rows[command.id] = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
         self._pending.discard(command.id)
         if self.screen.live:
             self._redraw()
@@ -104,10 +97,7 @@ class LiveView:
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
         """Say what a command waits for, once for each reason."""
-        row = self._rows.get(command.id)
-        if row is None:
-            row = _Row(f"[{number}/{total}]", clean(command.id), self.clock())
-            self._rows[command.id] = row
+        row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
             row.line = text
@@ -115,8 +105,7 @@ class LiveView:
 
     def output(self, command: Command, line: str) -> None:
         """Keep a running command's last line of output; called by the thread that reads it."""
-        row = self._rows.get(command.id)
-        if row is not None:
+        if row := self._rows.get(command.id):
             row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
 
     def ended(self, result: Result) -> None:
@@ -201,28 +190,22 @@ def status_record(result: Result, plan: Plan, run: str) -> str:
     if result.outcome is Outcome.SKIP or result.reused:
         return comment
     verb = "successfully" if result.outcome is Outcome.PASS else "failed"
-    text = _one_line(plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or ""))
+    words = shlex.join(command.argv)
+    # With the redirection where the suite shows it.
+    redirected = f"{words} > {command.log} 2>&1 " if command.step in plan.redirected and command.log else words
+    text = plan.status.format(model=plan.model, command=redirected, log=command.log or "")
     # The command's own words may claim a success, too: a name, a path.
     return f"\x1b[33m Run {verb} with command - {_without_claims(text)} \x1b[0m\n{comment}"
 
 
-def shown(command: Command, plan: Plan) -> str:
-    """Return a command's words as status lines show them, with the redirection where the suite does so."""
-    words = shlex.join(command.argv)
-    return f"{words} > {command.log} 2>&1 " if command.step in plan.redirected and command.log else words
-
-
 def as_comment(text: str) -> str:
     """Return ``text`` as one comment line in which no pattern for status lines can match."""
-    return "# " + _without_claims(clean(_one_line(text)))
+    return "# " + _without_claims(clean(text))
 
 
 def _without_claims(text: str) -> str:
-    return CLAIM.sub(lambda match: match[0].rstrip() + "_", text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+    """Return a text in one line, without what a scraper looks for."""
+    return CLAIM.sub(lambda match: match[0].rstrip() + "_", " ".join(text.splitlines()))
 
 
 class ResultsLog:
@@ -234,23 +217,21 @@ class ResultsLog:
     """
 
     def __init__(self, plan: Plan, place: Place, versions: Mapping[str, str]) -> None:
-        self.plan, self.place, self.versions = plan, place, versions
+        self.plan, self.run = plan, place.run.name
         self.path = place.root / plan.out / plan.results_log
         self.problem = ""
-        head = [as_comment(line.removeprefix("# ")) for line in self._header().splitlines()]
+        facts = {"params": plan.params, "mode": plan.mode.value, "suite": plan.suite}
+        facts |= {
+            "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in plan.commands})),
+            "commit": commit(place.root),
+        }
+        header = run_header(place.run, {**facts, **versions})
+        head = [as_comment(line.removeprefix("# ")) for line in header.splitlines()]
         self._append("\n".join([*head, plan.results_head] if plan.results_head else head))
 
     def ended(self, result: Result) -> None:
         """Log how a command ended."""
-        self._append(status_record(result, self.plan, self.place.run.name))
-
-    def _header(self) -> str:
-        facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
-        facts |= {
-            "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
-            "commit": commit(self.place.root),
-        }
-        return run_header(self.place.run, {**facts, **self.versions})
+        self._append(status_record(result, self.plan, self.run))
 
     def _append(self, text: str) -> None:
         try:
@@ -269,8 +250,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
     add_options(parser, data_path="data folder instead of the mode's")
-    add_prepare_first(parser)
-    add_options(parser, "root")
+    add_options(parser, "prepare", "root")
     parser.add_argument(
         "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )
@@ -287,57 +267,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would run here and what not, and run nothing")
     add_report_arguments(parser)
-    add_verbosity(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
+    from tipchain.report.write import write_report
+
     check_targets(args)
     check_data_path(args)
-    setting = Setting(
-        call=words_behind_mode(args),
-        data=(args.data_path.resolve() if args.data_path is not None else None),
-        policy=Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast),
-        html=args.html,
-        targets=report_targets(args),
-    )
     plan = _plan(args, PLACEHOLDER)
     if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
     check_programs(plan, Path.cwd())
-    earlier = _earlier_run(plan) if args.resume else None
+    earlier = resumable(Path.cwd() / plan.out, plan) if args.resume else None
+    if args.resume:
+        told = (
+            f"resuming {os.path.relpath(earlier)}"
+            if earlier
+            else f"nothing to resume below {plan.out}: a new run starts"
+        )
+        print(say(told), file=sys.stderr)
     if args.dry_run:
-        return _dry_run(_plan(args, earlier.name) if earlier else plan, setting, earlier)
+        return _dry_run(_plan(args, earlier.name) if earlier else plan, args, earlier)
     if args.prepare and (code := prepare_chain_first(args, text_stream(args))):
         return code
     if earlier:
         hold_run(earlier)
     folder = earlier or Path.cwd() / new_run(Path(plan.out))
     plan = _plan(args, folder.name)
-    if earlier and (report := _whole(plan, folder, setting)):
+    if earlier and (report := _whole(plan, folder, args)):
         print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
-        return setting.write(setting.with_page(report, folder), sys.stdout)
+        return write_report(_with_page(report, folder, args), args)
     print_notes(plan)
-    return _run(plan, folder, setting)
+    return _run(plan, folder, args)
 
 
-CALLED = (
-    *(
-        "chain",
-        "suite",
-        "lenient",
-        "gpu_id",
-        "python",
-        "timeout",
-        "warm_up",
-        "device",
-        "settings",
-        "out",
-        "only",
-        "skip",
-    ),
-    *("data_path", "root", "jobs", "require_gpu", "fail_fast"),
-)
+CALLED = """
+chain suite lenient gpu_id python timeout warm_up device settings out only skip data_path root jobs require_gpu fail_fast
+""".split()
 """The arguments that decide what is run and how; the others say what is shown, or are of one call."""
 
 
@@ -357,68 +324,34 @@ def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What the command line says about a run besides its plan.
+def _with_page(report: RunReport, folder: Path, args: argparse.Namespace) -> RunReport:
+    from tipchain.live.judge import located_details
+    from tipchain.report.write import with_page
 
-    Attributes:
-        data: a data folder of the user's, absolute.
-        policy: how the plan is run.
-        html: where the page goes.
-        targets: where the report goes otherwise.
-        call: the words behind the mode that another call needs to run the same.
-    """
+    details = located_details(folder / LATEST) if report.diagnoses else []
+    return with_page(report, args.html, folder / PAGE, details)
 
-    call: tuple[str, ...]
-    data: Path | None
-    policy: Policy
-    html: Path | None
-    targets: Targets
 
-    def write(self, report: RunReport, stream: TextIO) -> int:
-        """Write a report to where it is wanted, and return its exit code."""
-        from tipchain.report.write import write_report
-
-        return write_report(report, self.targets, stream=stream)
-
-    def with_page(self, report: RunReport, folder: Path) -> RunReport:
-        """Write a run's page where it is wanted, or it failed, and return the report that names it.
-
-        Raises:
-            OSError: the run's folder cannot be written to.
-        """
-        from tipchain.live.judge import located_details
-        from tipchain.report.write import with_page
-
-        details = located_details(folder / LATEST) if report.diagnoses else []
-        return with_page(report, self.html, folder / PAGE, details)
+def _policy(args: argparse.Namespace) -> Policy:
+    return Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast)
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
     return on_gpus(planned(args, name), leased_gpus())
 
 
-def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
-    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data, folders=plan.data)
+def _place(plan: Plan, folder: Path, args: argparse.Namespace) -> Place:
+    data = args.data_path and args.data_path.resolve()
+    return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=data, folders=plan.data)
 
 
-def _earlier_run(plan: Plan) -> Path | None:
-    """Return the folder of the run to go on with; without one, say so."""
-    found = resumable(Path.cwd() / plan.out, plan)
-    if found is None:
-        print(say(f"nothing to resume below {plan.out}: a new run starts"), file=sys.stderr)
-    else:
-        print(say(f"resuming {os.path.relpath(found)}"), file=sys.stderr)
-    return found
-
-
-def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
+def _whole(plan: Plan, folder: Path, args: argparse.Namespace) -> RunReport | None:
     """Return the report of the run in ``folder`` if it passed and nothing of ``plan`` is left to do.
 
     It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
     report was written leaves the report of the one before.
     """
-    journal, place = Journal(folder), _place(plan, folder, setting)
+    journal, place = Journal(folder), _place(plan, folder, args)
     passed = [journal.finished(command, place) for command in plan.commands]
     if not all(passed):
         return None
@@ -431,14 +364,14 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     return report if report.exit_code is ExitCode.PASSED and told == held else None
 
 
-def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
+def _dry_run(plan: Plan, args: argparse.Namespace, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
-    if setting.targets.json or setting.targets.junit or setting.html:
+    if args.json or args.junit or args.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
 
     gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
-    known = partial(Journal(earlier).finished, place=_place(plan, earlier, setting)) if earlier else None
-    unstarted = forecast(plan, gpus, setting.policy, known)
+    known = partial(Journal(earlier).finished, place=_place(plan, earlier, args)) if earlier else None
+    unstarted = forecast(plan, gpus, _policy(args), known)
     print(render_tree(plan, width=terminal_width()))
     if unstarted:
         print(say("\nhere, without being started:"))
@@ -462,23 +395,24 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
     return {}
 
 
-def _run(plan: Plan, folder: Path, setting: Setting) -> int:
+def _run(plan: Plan, folder: Path, args: argparse.Namespace) -> int:
     from tipchain.nightly.origin import origin
+    from tipchain.report.write import write_report
 
-    stream = text_stream(setting.targets)
-    place, journal = _place(plan, folder, setting), Journal(folder)
+    stream = text_stream(args)
+    place, journal = _place(plan, folder, args), Journal(folder)
     journal.start(plan)
     on = versions(plan, place.root)
     log, leases = ResultsLog(plan, place, on), Leases()
     view = LiveView(
-        io.StringIO() if setting.targets.quiet else stream,
+        io.StringIO() if args.quiet else stream,
         plan=[one.id for one in plan.commands],
         usual=_usual_seconds(folder),
-        slots=setting.policy.jobs,
+        slots=args.jobs,
         log=log.ended,
     )
     begin, started = time.monotonic(), local_time()
-    results, interrupted = run_plan(plan, place, view, policy=setting.policy, record=journal, leases=leases)
+    results, interrupted = run_plan(plan, place, view, policy=_policy(args), record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):
@@ -496,7 +430,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         versions=on,
         where=origin(place.root),
         models={"model": plan.model},
-        call=setting.call,
+        call=words_behind_mode(args),
         results=results,
         diagnoses=found.diagnoses,
         undiagnosed=found.undiagnosed,
@@ -506,7 +440,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     report = _with_problem(report, plan.results_log, log.problem)
     report = _with_problem(report, JOURNAL, journal.problem)
     try:
-        report = setting.with_page(report, folder)
+        report = _with_page(report, folder, args)
     except OSError as error:
         report = _with_problem(report, PAGE, f"cannot be written: {error.strerror}")
     try:
@@ -514,9 +448,9 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     except OSError as error:
         report = _with_problem(report, FILE_NAME, f"cannot be written: {error.strerror}")
     prune(Path.cwd() / plan.out)
-    if not setting.targets.quiet:
+    if not args.quiet:
         print(file=stream)  # below what the view has left
-    return setting.write(report, stream)
+    return write_report(report, args)
 
 
 def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:

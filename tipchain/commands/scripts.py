@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
-from tipchain.commands.options import Parser, add_color, check_targets, report_targets, text_stream
+from tipchain.commands.options import Parser, add_color, check_targets, text_stream
 from tipchain.core.files import append, prune
 from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome, RecordError
@@ -59,10 +59,7 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
         if failures:
             return ExitCode.FAILED
         path = out / LATEST / dump_name(stage, side)
-        for key, array in load_record(path).arrays.items():
-            print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-        print(say(f"wrote {path}"))
-        return ExitCode.PASSED
+        return _tell_written(path, load_record(path).arrays)
 
     return _script(f"Record the {side} side of the {stage} stage.", STEP_CASE, argv, record)
 
@@ -209,7 +206,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     keep_report(report, request, out)
     page = out / LATEST / f"alignment_{stage}.html"
     report = with_page(report, args.html, page, located_details(out / LATEST) if report.exit_code else [])
-    return write_report(report, report_targets(args), stream=sys.stdout)
+    return write_report(report, args)
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:
@@ -222,6 +219,10 @@ def _create_fake_data(args: argparse.Namespace) -> int:
     arrays = make_inputs(case.for_stage("forward"))
     path = out_folder(args.out, case, parse_mode(args.mode)) / LATEST / "fake_inputs.npy"
     save_record(path, arrays)
+    return _tell_written(path, arrays)
+
+
+def _tell_written(path: Path, arrays: Mapping[str, Array]) -> int:
     for key, array in arrays.items():
         print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
     print(say(f"wrote {path}"))

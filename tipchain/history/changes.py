@@ -147,6 +147,8 @@ def changes(session: Session, before: Entry, after: Entry, *, root: Path) -> Cha
     fresh = () if before.missing else tuple(item for item in now if item not in was)
     verdicts, new_verdicts, gone_verdicts = _verdicts(session, both)
     order = list(FigureKind)
+    # What newly fails, with the commit that it did not fail on.
+    worse = {one.item: before.commit for one in flips if newly_bad(one.before, one.after)}
     return Changes(
         before=before,
         after=after,
@@ -162,7 +164,11 @@ def changes(session: Session, before: Entry, after: Entry, *, root: Path) -> Cha
         moved=tuple(
             sorted(_moved(both, commands), key=lambda one: (order.index(figure_kind(one.name)), -abs(one.relative)))
         ),
-        explanations=tuple(_explanations(now, flips, fresh, (before.commit, after.commit), root)),
+        explanations=tuple(
+            Explanation(item=item, cause=cause, suspects=suspects(root, since, after.commit, cause.file))
+            for item, since in {**worse, **dict.fromkeys(fresh, "")}.items()
+            for cause in now[item].causes[:1]
+        ),
     )
 
 
@@ -221,18 +227,6 @@ def _verdicts(session: Session, both: Sequence[_Pair]) -> tuple[list[Flip], dict
         more = {pair[1].id: pair[side].verdict_count - counts.get(key, (0,))[0] for key, pair in rows.items()}
         found.append({item: count for item, count in more.items() if count})
     return flips, found[0], found[1]
-
-
-def _explanations(
-    items: Mapping[str, ItemFacts], flips: Sequence[Flip], new: Sequence[str], commits: tuple[str, str], root: Path
-) -> Iterator[Explanation]:
-    """Yield the first cause of each item that fails now and did not before."""
-    worse = [one.item for one in flips if newly_bad(one.before, one.after)]
-    before, after = commits
-    for item in (*worse, *new):
-        for cause in items[item].causes[:1]:
-            since = before if item in worse else ""
-            yield Explanation(item=item, cause=cause, suspects=suspects(root, since, after, cause.file))
 
 
 SECONDS = "seconds"

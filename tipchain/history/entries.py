@@ -16,22 +16,16 @@ from tipchain.nightly.items import gather, merge_facts
 
 _BACK = re.compile(r"(?P<name>.+)~(?P<steps>\d+)")
 LATEST = "latest"
-IN_ONE_QUERY = 500
-"""Numbers of rows that a query lists; databases have limits."""
 NEAR_S = 2 * 86400.0
 """Seconds around a share within which the other shares of its night are looked for."""
 AT_MOST = 20
 """Entries that a part of a name may be in, of which the user is told."""
 
 
-def list_entries(
-    session: Session, *, kind: str | None = None, title: str | None = None, limit: int | None = None
-) -> list[Entry]:
+def list_entries(session: Session, *, title: str | None = None, limit: int | None = None) -> list[Entry]:
     """Return entries, the latest first."""
     query = sa.select(Entry)
-    query = query.where(Entry.kind == kind) if kind else query
-    query = query.where(Entry.title == title) if title else query
-    return _latest(session, query, limit)
+    return _latest(session, query.where(Entry.title == title) if title else query, limit)
 
 
 def find_entry(session: Session, name: str, *, title: str | None = None) -> Entry:
@@ -84,22 +78,17 @@ def _read(session: Session, query: sa.Select[Entry]) -> list[Entry]:
     entries = {one.row: one for one in session.scalars(query)}
     for one in entries.values():
         one.counts, one.shares = {}, ()
-    ids = list(entries)
-    for at in range(0, len(ids), IN_ONE_QUERY):
-        count = (
-            sa.select(ItemFacts.entry_id, ItemFacts.outcome, sa.func.count())
-            .where(ItemFacts.entry_id.in_(ids[at : at + IN_ONE_QUERY]))
-            .group_by(ItemFacts.entry_id, ItemFacts.outcome)
-        )
-        for row, outcome, number in session.execute(count):
-            entries[row].counts = {**(entries[row].counts or {}), outcome: number}
+    count = sa.select(ItemFacts.entry_id, ItemFacts.outcome, sa.func.count())
+    count = count.where(ItemFacts.entry_id.in_(entries)).group_by(ItemFacts.entry_id, ItemFacts.outcome)
+    for row, outcome, number in session.execute(count):
+        entries[row].counts = {**(entries[row].counts or {}), outcome: number}
     return list(entries.values())
 
 
 def together(found: Iterable[Entry]) -> list[Entry]:
     """Return entries with the shares of each night put together, the latest first."""
     groups = gather(sorted(found, key=lambda one: (one.began, one.row)), lambda one: one.part)
-    ones = [_whole(group.ones) if group.ones[0].part else group.ones[0] for group in groups]
+    ones = [_whole(shares) if shares[0].part else shares[0] for shares in groups]
     return sorted(ones, key=lambda one: (one.began, one.row), reverse=True)
 
 

@@ -6,15 +6,15 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.core.json_text import Json, flat_facts, taken
+from tipchain.core.json_text import Json, JsonObject, flat_facts, taken
 from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
-from tipchain.history.store import History, HistoryPlace, place_of
+from tipchain.history.store import History, place_of
 from tipchain.nightly import nights
 from tipchain.nightly.nights import Night, holder, nights_below
 from tipchain.report.model import RunReport, load_report, report_json
@@ -26,53 +26,11 @@ class IngestSource:
 
     Attributes:
         entry: the night, or the report.
-        night: the night as its folder has it; None for a report.
-        report: the report; None for a night.
+        items: yields how each item ended; those that have not are left out.
     """
 
     entry: Entry
-    night: Night | None = None
-    report: RunReport | None = None
-
-    def items(self) -> Iterator[ItemFacts]:
-        """Yield how each item ended; those that have not are left out."""
-        if self.report is not None:
-            yield ItemFacts(
-                id=self.entry.title,
-                attempt=1,
-                outcome=worst(self.report.outcomes),
-                reason="" if not self.report.interrupted else "interrupted",
-                exit_code=int(self.report.exit_code),
-                started=self.report.started,
-                seconds=self.report.seconds,
-                peak_memory_mb=max((result.peak_memory_mb for result in self.report.results), default=0.0),
-                machine=self.entry.machine,
-                machine_class=self.entry.machine_class,
-                report=self.report.run,
-                chain=self.report.chain,
-                environment=dict(self.report.versions),
-                **_parts(self.report),
-            )
-        if self.night is not None:
-            chains = {item.id: item.chain for item in self.night.plan.items}
-            for record in self.night.records():
-                reason, found = record.reason, {}
-                try:
-                    report = load_report(self.night.folder / record.report) if record.report else None
-                    found = {"environment": dict(report.versions), **_parts(report)} if report else {}
-                except InputError as error:
-                    trouble = f"its report cannot be read: {error.message}"
-                    reason = f"{reason}; {trouble}" if reason else trouble
-                host, its_class = record.machine or self.entry.machine, self.entry.machine_class
-                yield taken(
-                    ItemFacts,
-                    record,
-                    reason=reason,
-                    machine=host,
-                    machine_class=its_class,
-                    chain=chains[record.id],
-                    **found,
-                )
+    items: Callable[[], Iterator[ItemFacts]]
 
 
 def read_source(path: Path) -> IngestSource:
@@ -84,37 +42,58 @@ def read_source(path: Path) -> IngestSource:
     if path.name == nights.NIGHT:
         path = path.parent
     if (path / nights.NIGHT).is_file():
-        return night_source(nights.read_night(path))
+        return _night_source(nights.read_night(path))
     # The report is an entry of its own.
     report = load_report(path)
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = flat_facts(report.where)
-    commit, name = facts.pop("commit", ""), facts.pop("machine", "")
+    try:
+        began = datetime.fromisoformat(report.started.replace("Z", "+00:00")).astimezone().timestamp()
+    except ValueError as error:
+        raise RecordError(
+            "the time of the start cannot be read",
+            file=path,
+            key="started",
+            found=repr(report.started),
+            expected="a time such as 2026-01-31T22:15:00+00:00",
+        ) from error
+    where = _where(report.where)
     entry = Entry(
         key=key,
         kind="run",
         name=f"{run}-{key[:4]}" if run else key[:12],
         title=f"{report.title}[{report.mode}]" if report.mode else report.title,
-        began=_epoch(report.started, path),
+        began=began,
         started=report.started,
         seconds=report.seconds,
         finished=not report.interrupted,
-        commit=commit,
-        machine=name,
-        machine_class=_class_of(facts),
-        environment={**facts, **report.versions},
+        **{**where, "environment": {**where["environment"], **report.versions}},
     )
-    return IngestSource(entry=entry, report=report)
+
+    def items() -> Iterator[ItemFacts]:
+        yield ItemFacts(
+            id=entry.title,
+            attempt=1,
+            outcome=worst(report.outcomes),
+            reason="" if not report.interrupted else "interrupted",
+            exit_code=int(report.exit_code),
+            started=report.started,
+            seconds=report.seconds,
+            peak_memory_mb=max((result.peak_memory_mb for result in report.results), default=0.0),
+            machine=entry.machine,
+            machine_class=entry.machine_class,
+            report=report.run,
+            chain=report.chain,
+            **_parts(report),
+        )
+
+    return IngestSource(entry=entry, items=items)
 
 
-def night_source(night: Night) -> IngestSource:
-    """Return a night as a source, with the items that have ended so far."""
+def _night_source(night: Night) -> IngestSource:
     summary = nights.read_summary(night.folder)
     ended = summary if summary and summary.token == night.token else None
-    facts = flat_facts(night.environment)
-    commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = Entry(
         key=night.token,
         kind="night",
@@ -124,40 +103,46 @@ def night_source(night: Night) -> IngestSource:
         started=night.started,
         seconds=max(ended.seconds, 0.0) if ended else 0.0,
         finished=ended is not None,
-        commit=commit,
         root=night.plan.root,
-        machine=name,
-        machine_class=_class_of(facts),
-        environment=facts,
         part=night.part,
+        **_where(night.environment),
     )
-    return IngestSource(entry=entry, night=night)
+
+    def items() -> Iterator[ItemFacts]:
+        chains = {item.id: item.chain for item in night.plan.items}
+        for record in night.records():
+            parts, troubles = {}, [record.reason]
+            try:
+                parts = _parts(load_report(night.folder / record.report)) if record.report else {}
+            except InputError as error:
+                troubles.append(f"its report cannot be read: {error.message}")
+            yield taken(
+                ItemFacts,
+                record,
+                reason="; ".join(filter(None, troubles)),
+                machine=record.machine or entry.machine,
+                machine_class=entry.machine_class,
+                chain=chains[record.id],
+                **parts,
+            )
+
+    return IngestSource(entry=entry, items=items)
 
 
-def _class_of(facts: Mapping[str, str]) -> str:
-    """Return the class of a machine: processor, cores and GPUs."""
-    return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
-
-
-def _epoch(started: str, file: Path) -> float:
-    """Return a time of ISO 8601 as seconds since 1970."""
-    try:
-        return datetime.fromisoformat(started.replace("Z", "+00:00")).astimezone().timestamp()
-    except ValueError as error:
-        raise RecordError(
-            "the time of the start cannot be read",
-            file=file,
-            key="started",
-            found=repr(started),
-            expected="a time such as 2026-01-31T22:15:00+00:00",
-        ) from error
+def _where(facts: JsonObject) -> dict[str, Json]:
+    """Return the commit, the machine and its class, and the rest of an environment."""
+    texts = flat_facts(facts)
+    commit, machine = texts.pop("commit", ""), texts.pop("machine", "")
+    known = [f"{name} {texts[name]}" for name in ("processor", "cores", "gpus") if texts.get(name)]
+    return {"commit": commit, "machine": machine, "machine_class": ", ".join(known), "environment": texts}
 
 
 def _parts(report: RunReport) -> dict[str, Json]:
-    """Return a report's commands, verdicts and causes; causes that explain verdicts come first."""
+    """Return a report's versions, commands, verdicts and causes; causes that explain verdicts come first."""
     commands = zip(_unique(one.command.id for one in report.results), report.results, strict=True)
     subjects = zip(_unique(one.subject for one in report.verdicts), report.verdicts, strict=True)
     return {
+        "environment": dict(report.versions),
         "commands": [
             taken(CommandFacts, one, id=name, step=one.command.step, argv=list(one.command.argv))
             for name, one in commands
@@ -202,48 +187,25 @@ def keep_night(folder: Path, database: str | None = None) -> list[str]:
         folder: the night's.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else for the night's project's own.
     """
-    source = read_source(folder)
+    source, told, missed = read_source(folder), list[str](), list[Path]()
     try:
         place = place_of(Path(source.entry.root), database)
-        told = add_missed(folder.parent, place, but=folder)
-        add_source(source, History(place))
+        history = History(place)
+        for one in nights_below(folder.parent)[:LOOKED_AT]:
+            summary = nights.read_summary(one)
+            if summary and history.has(summary.token):
+                break
+            # Held by a coordinator: it is about to do so itself.
+            if summary and not holder(one) and one.resolve() != folder.resolve():
+                missed.append(one)
+        for one in missed[::-1]:
+            told.append(f"history: {one.name}, which had finished before, is in {place} now")
+            try:
+                earlier = read_source(one)
+                history.add(earlier.entry, earlier.items())
+            except RecordError as error:
+                told[-1] = f"history: a finished night cannot be handed on: {error}"
+        history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         return [f"history: {error}\n  the night is in {folder}; the next night of its manifest hands it on"]
-    return told
-
-
-def add_source(source: IngestSource, history: History) -> int:
-    """Add a night or a report to the history; return how many of its items are new.
-
-    Raises:
-        HistoryError: the database does not take it.
-    """
-    return 0 if history.has(source.entry.key) else history.add(source.entry, source.items())
-
-
-def add_missed(folder: Path, place: HistoryPlace, *, but: Path | None = None) -> list[str]:
-    """Add the latest finished nights of a manifest, back to one that the history has; return a message for each.
-
-    Args:
-        folder: of the manifest's nights.
-        place: where the history is.
-        but: a night that is added otherwise.
-
-    Raises:
-        HistoryError: the database does not take one.
-    """
-    history, missed, told = History(place), [], []
-    for one in nights_below(folder)[:LOOKED_AT]:
-        summary = nights.read_summary(one)
-        if summary and history.has(summary.token):
-            break
-        # Held by a coordinator: it is about to do so itself.
-        if summary and not holder(one) and not (but and one.resolve() == but.resolve()):
-            missed.append(one)
-    for one in missed[::-1]:
-        told.append(f"history: {one.name}, which had finished before, is in {place} now")
-        try:
-            add_source(read_source(one), history)
-        except RecordError as error:
-            told[-1] = f"history: a finished night cannot be handed on: {error}"
     return told

@@ -9,10 +9,10 @@ from math import isfinite
 
 from tipchain.core import language
 from tipchain.core.json_text import as_json
-from tipchain.core.language import aligned, listed, many, padded, say
+from tipchain.core.language import aligned, clean, listed, many, padded, say
 from tipchain.core.quantities import figure_kind
 from tipchain.errors import Outcome, newly_bad, tally
-from tipchain.history.changes import Changes, Explanation, Flip, MovedFigure
+from tipchain.history.changes import Changes, Explanation, Flip
 from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 # The history as text for 80 columns.
@@ -28,13 +28,10 @@ def number_text(value: float) -> str:
     return f"{value:.4g}" if isfinite(value) else "NaN" if value != value else "inf" if value > 0 else "-inf"  # noqa: PLR0124
 
 
-def lines_of(text: str, indent: str) -> list[str]:
-    """Return a text in the reader's language in lines of `WIDTH` columns behind an indent; control characters become spaces."""
-    return language.in_rows(say(_printable(text)), WIDTH, indent, f"{indent}  ")
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+def lines_of(*texts: str) -> list[str]:
+    """Return texts in the reader's language in lines of `WIDTH` columns, each behind its own indent."""
+    said = (say(clean(text).replace("\n", " ")) for text in texts)
+    return language.fold("\n".join(said), WIDTH).splitlines()
 
 
 def list_text(entries: Sequence[Entry]) -> str:
@@ -46,7 +43,7 @@ def list_text(entries: Sequence[Entry]) -> str:
         shares = f" in {len(one.shares)} shares" if one.shares else ""
         rest = f"{tally(one.counts or {}) or 'no item'}{shares}{left}: {one.title}"
         head = f"{one.name:<{width}}  {one.commit[:9]:<9}  "
-        lines += language.in_rows(say(_printable(rest)), WIDTH, head, " " * len(head))
+        lines += language.in_rows(say(clean(rest)), WIDTH, head, " " * len(head))
     return "\n".join(lines)
 
 
@@ -58,8 +55,8 @@ def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
     lines += ["", "  ".join(heads)]
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
-        lines += lines_of(one.reason, " " * 27) if one.reason else []
-        lines += [row for cause in one.causes[:1] for line in cause_lines(cause) for row in lines_of(line, f"{'':27}")]
+        causes = [line for cause in one.causes[:1] for line in cause_lines(cause)]
+        lines += lines_of(*(f"{'':27}{text}" for text in (one.reason, *causes) if text))
     return "\n".join(lines)
 
 
@@ -98,31 +95,22 @@ def cause_lines(cause: CauseFacts) -> list[str]:
 def item_text(item: ItemFacts, verdicts: Iterable[VerdictFacts]) -> str:
     """Return an item with its causes and commands, and with verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
-    lines += [say("  kind of chain: ") + item.chain] if item.chain else []
-    lines += lines_of(item.reason, "  ") if item.reason else []
-    lines += [row for cause in item.causes for line in cause_lines(cause) for row in lines_of(line, "  ")]
-    lines += [say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value]
+    causes = [line for cause in item.causes for line in cause_lines(cause)]
+    lines += lines_of(*(f"  {text}" for text in (item.reason, *causes) if text))
+    places = (("kind of chain", item.chain), ("log", item.log), ("report", item.report))
+    lines += [say(f"  {name}: ") + value for name, value in places if value]
     for one in item.commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
-        lines += [row for text in (one.reason, figures) if text for row in lines_of(text, f"{'':19}")]
+        lines += lines_of(*(f"{'':19}{text}" for text in (one.reason, figures) if text))
     lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
-    for verdict in verdicts:
-        lines += lines_of(f"{verdict.outcome.value:<7}  {verdict.subject}: {verdict.reason}", "")
+    lines += lines_of(*(f"{one.outcome.value:<7}  {one.subject}: {one.reason}" for one in verdicts))
     return "\n".join(lines)
 
 
 def first_text(entry: Entry) -> str:
     """Return the line of an entry that nothing comparable came before."""
-    return _folded(f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry))
-
-
-def _folded(*lines: str) -> str:
-    """Return lines in the reader's language, each folded behind its own indent."""
-    indents = [" " * (len(line) - len(line.lstrip())) for line in lines]
-    return "\n".join(
-        row for line, indent in zip(lines, indents, strict=True) for row in lines_of(line.lstrip(), indent)
-    )
+    return "\n".join(lines_of(f"{entry.title}: nothing comparable came before {entry.name}", *share_lines(entry)))
 
 
 def changes_text(found: Changes, *, shortened: bool = True) -> str:
@@ -138,36 +126,23 @@ def changes_text(found: Changes, *, shortened: bool = True) -> str:
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
         nothing = f"{after.title}: nothing changed since {before.name}, {ago}{span}"
-        return _folded(nothing, *shares)
+        return "\n".join(lines_of(nothing, *shares))
     head = f"{after.title}: {after.name} against {before.name}, {ago}"
-    sections = [
-        _commit_lines(found),
-        [f"environment: {fact}" for fact in found.environment],
-        _outcome_lines(found),
-        [_moved_line(one) for one in found.moved],
-    ]
-    shown = [line for lines in sections for line in (_first(lines) if shortened else lines)]
-    return _folded(head, *shown, *shares)
-
-
-def _first(lines: Sequence[str]) -> Sequence[str]:
-    return lines if len(lines) <= FIRST else [*lines[: FIRST - 1], f"  and {len(lines) - FIRST + 1} more"]
-
-
-def _moved_line(one: MovedFigure) -> str:
-    what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
-    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
-
-
-def _commit_lines(found: Changes) -> list[str]:
-    commits = found.commits
-    if not commits.span:
-        return []
-    unknown = ", not in the repository" if "unknown" not in commits.span else ""
-    count = unknown if commits.count is None else f", {many(commits.count, 'commit')}"
-    back = " back" if commits.backwards else ""
-    return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
+    shown: list[str] = []
+    commits, moved = [], []
+    if span := found.commits.span:
+        unknown = ", not in the repository" if "unknown" not in span else ""
+        count = unknown if found.commits.count is None else f", {many(found.commits.count, 'commit')}"
+        back = " back" if found.commits.backwards else ""
+        commits = [f"commits: {span}{count}{back}", *(f"  {subject}" for subject in found.commits.subjects)]
+    for one in found.moved:
+        what = " ".join(filter(None, [figure_kind(one.name).value + " ", one.item, one.part, one.name]))
+        percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+        moved.append(f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}")
+    for lines in (commits, [f"environment: {fact}" for fact in found.environment], _outcome_lines(found), moved):
+        more = len(lines) - FIRST + 1 if shortened and len(lines) > FIRST else 0
+        shown += [*lines[: FIRST - 1], f"  and {more} more"] if more else lines
+    return "\n".join(lines_of(head, *shown, *shares))
 
 
 def _outcome_lines(found: Changes) -> list[str]:

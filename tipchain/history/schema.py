@@ -46,25 +46,21 @@ class Real(TypeDecorator[float]):
 
 
 class JsonText(TypeDecorator[Json]):
-    """A value as JSON text, also what JSON has no number for."""
+    """A value as JSON text, also what JSON has no number for; ``kind``: its class, where that is none of JSON's."""
 
     impl = sa.Text
     cache_ok = True
+
+    def __init__(self, kind: type | None = None) -> None:
+        super().__init__()
+        self.kind = kind
 
     def process_bind_param(self, value: object, dialect: sa.Dialect) -> str:  # noqa: ARG002, D102
         return json.dumps(as_json(value, number=float), sort_keys=True)
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Json:  # noqa: ARG002, D102
-        return json.loads(value or "null")
-
-
-class PartText(JsonText):
-    """The share of a night as JSON text."""
-
-    cache_ok = True
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> ShardPart | None:  # noqa: ARG002, D102
-        return parse_as(ShardPart, json.loads(value)) if value and value != "null" else None
+        found = json.loads(value or "null")
+        return found if self.kind is None or found is None else parse_as(self.kind, found)
 
 
 class Base(MappedAsDataclass, DeclarativeBase, kw_only=True):
@@ -132,7 +128,7 @@ class Entry(Base):
     machine: Mapped[str] = mapped_column(default="")
     machine_class: Mapped[str] = mapped_column(default="")
     environment: Mapped[Texts] = mapped_column(default_factory=dict)
-    part: Mapped[ShardPart | None] = mapped_column(PartText(), default=None)
+    part: Mapped[ShardPart | None] = mapped_column(JsonText(ShardPart), default=None)
     counts: dict[Outcome, int] | None = None
     shares: tuple["Entry", ...] = ()
 

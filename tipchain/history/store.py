@@ -30,12 +30,13 @@ DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
+EXPECTED = "postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
 HIDDEN = "***"
 _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class HistoryPlace:
     """Where a history is.
 
@@ -52,23 +53,8 @@ class HistoryPlace:
         """SQLite's file; None for a server."""
         return Path(str(self.url.database)) if self.url.get_backend_name() == "sqlite" else None
 
-    def make_folder(self) -> None:
-        """Make the project's ``.tipchain``, which git does not see.
-
-        Raises:
-            OSError: it cannot be made.
-        """
-        folder = self.root / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
-
     def __str__(self) -> str:
         return str(self.file) if self.file else self.url.set(query={}).render_as_string(hide_password=True)
-
-    def __repr__(self) -> str:
-        return f"Place({self})"
 
     def without_secrets(self, text: str) -> str:
         """Return ``text`` with the passwords replaced, in case a driver's message quotes them."""
@@ -91,25 +77,16 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    return HistoryPlace(root=root, url=_url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)))
-
-
-def _url(text: str) -> URL:
-    from sqlalchemy.engine import URL
-
+    text = database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)
     if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
-        raise UsageError(
-            "the database's name is no path of a file, and no URL: it has no ://\n"
-            "  expected: postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
-        )
+        raise UsageError(f"the database's name is no path of a file, and no URL: it has no ://\n  expected: {EXPECTED}")
     if "://" not in text:
-        return URL.create("sqlite", database=str(Path(text).absolute()))
+        return HistoryPlace(root=root, url=URL.create("sqlite", database=str(Path(text).absolute())))
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):  # its message may quote the URL, and with it the password
         raise UsageError(
-            "the database's URL cannot be read\n"
-            "  expected: postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file\n"
+            f"the database's URL cannot be read\n  expected: {EXPECTED}\n"
             "  hint: @ : / and % within a password are written %40 %3A %2F %25"
         ) from None
     if url.drivername not in DRIVERS:
@@ -120,8 +97,8 @@ def _url(text: str) -> URL:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("a history in SQLite needs a file\n  expected: sqlite:////path, or the file's path")
-        return url.set(database=str(Path(url.database).absolute()))
-    return url.set(drivername=DRIVERS[url.drivername])
+        return HistoryPlace(root=root, url=url.set(database=str(Path(url.database).absolute())))
+    return HistoryPlace(root=root, url=url.set(drivername=DRIVERS[url.drivername]))
 
 
 # Making the tables at first use.
@@ -207,10 +184,11 @@ class History:
     def __init__(self, place: HistoryPlace) -> None:
         self.place = place
         with self._trouble():
-            if place.file is not None and place.file.parent == place.root / FOLDER:
-                place.make_folder()
-            elif place.file is not None:
-                place.file.parent.mkdir(parents=True, exist_ok=True)
+            if place.file is not None:
+                folder = place.file.parent
+                folder.mkdir(parents=True, exist_ok=True)
+                if folder == place.root / FOLDER and not (folder / ".gitignore").exists():
+                    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
             arguments: dict[str, object] = {"timeout": BUSY_TIMEOUT_S}
             if place.file is None:
                 arguments = {name: value for name, value in SERVER.items() if name not in place.url.query}
@@ -250,6 +228,8 @@ class History:
         Raises:
             HistoryError: the database cannot be written to; some of the items may be in it by then.
         """
+        if self.has(entry.key):
+            return 0
         new = 0
         own = Entry.key == entry.key
         with self._trouble():

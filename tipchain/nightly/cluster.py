@@ -7,19 +7,20 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tipchain import __version__
 from tipchain.chain.execute import search_path
-from tipchain.chain.process import Stop, last_lines, log_end
+from tipchain.chain.process import Stop
 from tipchain.core.language import many
 from tipchain.errors import MissingFrameworkError, UsageError, class_and_line, first_line
-from tipchain.nightly.executor import Ended, Ports, Work, environment, run_attempt
-from tipchain.nightly.items import CLUSTERS_OWN, Item, Needs, kind_of_room
+from tipchain.nightly.executor import Ended, Ports, RunningItem, Work, environment, run_attempt
+from tipchain.nightly.items import Item, Needs, kind_of_room
 
 # On a node: one item, as a task of Ray.
 
@@ -52,14 +53,22 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
             work.make_folder()
             break
         work = replace(work, attempt=work.attempt + 1, folder=work.folder.with_name(f"attempt-{work.attempt + 1}"))
+    import ray
+
+    # The node's variables without what Ray has put there: it hides accelerators that were not asked for, of all kinds.
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("RAY_") and name not in OF_RAY and (value or "_VISIBLE_" not in name)
+    }
+    path, gpus = search_path(work.root, given=inherited.get("PATH")), [str(one) for one in ray.get_gpu_ids()]
     ports, stop = Ports(), Stop()
     port = ports.take(work.item.id)
+    own = partial(environment, work.item, path=path, port=port, gpus=gpus, inherited=inherited)
     found: list[Ended] = []
     # In a thread: an interrupt by Ray, which comes to the main one, then ends the item in order.
     runner = threading.Thread(
-        target=lambda: found.append(
-            run_attempt(work, lambda tmp: _environment(work, tmp, port), watch=lambda _: None, stop=stop)
-        )
+        target=lambda: found.append(run_attempt(work, lambda tmp: own(tmp=tmp), watch=lambda _: None, stop=stop))
     )
     runner.start()
     try:
@@ -71,21 +80,6 @@ def run_item(version: str, work: Work, night: Path) -> Ended:
         ports.give_back(port)
     (ended,) = found
     return ended
-
-
-def _environment(work: Work, tmp: Path, port: int) -> dict[str, str]:
-    """Return the node's variables without what Ray has put there, and the item's own."""
-    import ray
-
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        # Ray hides accelerators that were not asked for, of all kinds that there are.
-        if not name.startswith("RAY_") and name not in OF_RAY and (value or "_VISIBLE_" not in name)
-    }
-    gpus = [str(one) for one in ray.get_gpu_ids()]
-    path = search_path(work.root, given=inherited.get("PATH"))
-    return environment(work.item, path=path, tmp=tmp, port=port, gpus=gpus, inherited=inherited)
 
 
 # On the coordinator's machine: what reaches the cluster, submits tasks, and hears how they end.
@@ -101,24 +95,15 @@ PATIENCE_S = 60.0
 """How long a node is waited for that the cluster had and has no more."""
 STOP_S = (30.0, 10.0)
 """How long items may take to end when asked to, and when told to; then nobody waits for them any more."""
-TAIL_BYTES = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNode:
-    """What a living node of the cluster has in all."""
+Node = Mapping[str, float]
+"""What a living node of the cluster has in all, as Ray names it."""
 
-    cpus: float
-    gpus: float
-    memory_mb: float
-    resources: tuple[tuple[str, float], ...] = ()
 
-    def fits(self, needs: Needs) -> bool:
-        """Tell whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
-        others = dict(self.resources)
-        return needs.gpus <= self.gpus and all(
-            amount <= others.get(name, 0.0) for name, amount in needs.resources.items()
-        )
+def fits(needs: Needs, node: Node) -> bool:
+    """Tell whether an item can run on a node once nothing else does; of CPUs and memory it takes what there are."""
+    return all(amount <= node.get(name, 0.0) for name, amount in {"GPU": needs.gpus, **needs.resources}.items())
 
 
 @dataclass(slots=True)
@@ -172,8 +157,8 @@ class RayExecutor:
         self._run: Any = ray.remote(run_item)
         self._tasks: dict[str, _Task] = {}
         self._ended: list[Ended] = []
-        self._known: set[ClusterNode] = set()
-        self._nodes: tuple[ClusterNode, ...] = ()
+        self._known: list[Node] = []
+        self._nodes: list[Node] = []
         self._due, self._nodeless = 0.0, 0.0
         self._stops = self._stops_sent = 0
         self._stop_until = 0.0
@@ -182,11 +167,11 @@ class RayExecutor:
     @property
     def slots(self) -> int:
         """How many items of one CPU the cluster can run at once."""
-        return max(int(sum(node.cpus for node in self._nodes)), 1)
+        return max(int(sum(node["CPU"] for node in self._nodes)), 1)
 
     def impossible(self, item: Item) -> str:
         """Return why no node that the cluster ever had can run an item; "" if one can, or none was seen yet."""
-        if not self._known or any(node.fits(item.needs) for node in self._known):
+        if not self._known or any(fits(item.needs, node) for node in self._known):
             return ""
         return lack(item.needs, self._known)
 
@@ -198,10 +183,9 @@ class RayExecutor:
         if sum(kind_of_room(one.work.item.needs) == kind for one in self._tasks.values()) >= self.slots + AHEAD:
             return "room in the cluster"
         # No more CPUs and memory than the node has that has most of them.
-        fit = [node for node in self._nodes or self._known if node.fits(needs)]
-        cpus, memory = max(
-            ((int(node.cpus), int(node.memory_mb)) for node in fit), default=(needs.cpus, needs.memory_mb)
-        )
+        fit = [node for node in self._nodes or self._known if fits(needs, node)]
+        room = ((int(node["CPU"]), int(node.get("memory", 0.0) / MIB)) for node in fit)
+        cpus, memory = max(room, default=(needs.cpus, needs.memory_mb))
         try:
             ref = self._run.options(
                 name=work.item.id,
@@ -263,14 +247,15 @@ class RayExecutor:
         """Ask the cluster for its nodes, and the night's folder for the output of items."""
         self._due = time.monotonic() + NODES_S
         if answers(self.address):  # else Ray would wait for it here
-            self._nodes = living_nodes(self.ray.nodes())
-            self._known.update(self._nodes)
+            living = [one["Resources"] for one in self.ray.nodes() if one["Alive"]]
+            self._nodes = [node for node in living if node.get("CPU", 0.0) >= 1]  # the others can run nothing
+            self._known += [node for node in self._nodes if node not in self._known]
         for task in self._tasks.values():
             folders = _attempts(task.work)
             if folders and task.begin is None:
                 task.begin = time.monotonic()
-            with suppress(OSError, IndexError):
-                task.line = last_lines(log_end(folders[-1] / task.work.log.name, TAIL_BYTES), 1)[0]
+            for folder in folders[-1:]:
+                task.line = "".join(replace(task.work, folder=folder).tail(1))
 
     def _give_up(self) -> list[Ended]:
         """Give up what waits for a node that the cluster had, and has had no more for a while."""
@@ -282,7 +267,7 @@ class RayExecutor:
         found = []
         for name, task in list(self._tasks.items()):
             needs = task.work.item.needs
-            waits = task.begin is None and bool(self._nodes) and not any(node.fits(needs) for node in self._nodes)
+            waits = task.begin is None and bool(self._nodes) and not any(fits(needs, node) for node in self._nodes)
             task.unfit = (task.unfit or now) if waits else 0.0
             if waits and now - task.unfit > self.patience_s:
                 self.ray.cancel(self._tasks.pop(name).ref)
@@ -290,10 +275,12 @@ class RayExecutor:
                 found.append(Ended(id=name, attempt=task.work.attempt, failure=failure))
         return found
 
-    def running(self) -> Mapping[str, tuple[float, str]]:
-        """Return seconds so far and the last line of output of each item that runs, by id."""
+    def running(self) -> Iterator[RunningItem]:
+        """Yield what runs."""
         now = time.monotonic()
-        return {name: (now - one.begin, one.line) for name, one in self._tasks.items() if one.begin is not None}
+        for name, one in self._tasks.items():
+            if one.begin is not None:
+                yield RunningItem(id=name, seconds=now - one.begin, line=one.line)
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, at once."""
@@ -329,23 +316,9 @@ def _attempts(work: Work) -> list[Path]:
     return found
 
 
-def living_nodes(nodes: Sequence[Mapping[str, Any]]) -> tuple[ClusterNode, ...]:
-    """Return the nodes of the cluster that live and can run something."""
-    return tuple(
-        ClusterNode(
-            cpus=has["CPU"],
-            gpus=has.get("GPU", 0.0),
-            memory_mb=has.get("memory", 0.0) / MIB,
-            resources=tuple(sorted((name, amount) for name, amount in has.items() if name not in CLUSTERS_OWN)),
-        )
-        for has in (one["Resources"] for one in nodes if one["Alive"])
-        if has.get("CPU", 0.0) >= 1
-    )
-
-
-def lack(needs: Needs, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
+def lack(needs: Needs, nodes: Sequence[Node]) -> str:
     """Return what an item needs that no node has."""
-    if needs.gpus > (most := max(node.gpus for node in nodes)):
+    if needs.gpus > (most := max(node.get("GPU", 0.0) for node in nodes)):
         return f"needs {needs.gpus} GPUs, no node of the Ray cluster has more than {most:g}"
     wants = [f"{needs.gpus} GPUs"] if needs.gpus else []
     wants += [f"{name}: {amount:g}" for name, amount in needs.resources.items()]

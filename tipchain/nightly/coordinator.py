@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from tipchain.chain.run import on_signals
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import as_json, parse_as, read_json
+from tipchain.core.language import clean
 from tipchain.core.progress import Estimate
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome, exit_code
-from tipchain.nightly.executor import Ended, LocalExecutor, Work
+from tipchain.nightly.executor import Ended, LocalExecutor, RunningItem, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import drop_dumps, judge
 from tipchain.nightly.nights import (
@@ -36,15 +37,6 @@ from tipchain.report.terminal import counts_text
 if TYPE_CHECKING:
     from tipchain.nightly.cluster import RayExecutor
     from tipchain.nightly.night_report import NightView
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningItem:
-    """An item that runs: seconds so far, and the last line of its output."""
-
-    id: str
-    seconds: float
-    line: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,30 +64,24 @@ class NightState:
         """How many items have ended."""
         return sum(self.counts.values())
 
-    def line(self) -> str:
-        """Return the state in one line."""
+    def lines(self) -> list[str]:
+        """Return the state in one line, and in another what the next item waits for."""
         parts = [f"{self.ended} of {self.total} ended", counts_text(self.counts)]
         parts += [f"{len(self.running)} running"] if self.running else []
         parts += [duration(self.seconds)] if self.seconds is not None else []
         if self.ended < self.total and self.left_s is not None:
             parts.append(f"about {duration(self.left_s)} left")
-        return ", ".join(filter(None, parts))
-
-
-def state_json(state: NightState) -> dict[str, object]:
-    """Return a state as JSON values."""
-    counts = {one: state.counts.get(one, 0) for one in Outcome}
-    return {**as_json(replace(state, counts=counts), lambda value: round(value, 1)), "ended": state.ended}
+        waits = [f"the next item waits for {clean(self.waiting)}"] if self.waiting else []
+        return [", ".join(filter(None, parts)), *waits]
 
 
 def read_state(night: Night) -> NightState:
     """Return the state that the latest coordinator of a night wrote last; an empty one without any."""
+    total = len(night.plan.items)
     try:
-        data = read_json(night.folder / RUNNING)
-        told = {name: one for name, one in data.items() if name != "ended"}
-        return parse_as(NightState, {**told, "total": len(night.plan.items)})
-    except (OSError, ValueError, TypeError, AttributeError):
-        return NightState(total=len(night.plan.items))
+        return replace(parse_as(NightState, read_json(night.folder / RUNNING)), total=total)
+    except (OSError, ValueError):
+        return NightState(total=total)
 
 
 # All decisions are made in one thread. An item counts as ended if and only if its record is on the disk; what was
@@ -106,43 +92,6 @@ def read_state(night: Night) -> NightState:
 LOOK_S = 0.2
 TELL_S = 1.0
 """How often `RUNNING` is written anew."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NightResult:
-    """How a night, or as much of it as was run, came out.
-
-    Attributes:
-        counts: how many items ended how.
-        left: how many have not ended.
-        interrupted: whether it was interrupted.
-        problem: why it could not go on; "" if it could.
-    """
-
-    counts: Mapping[Outcome, int]
-    left: int
-    interrupted: bool = False
-    problem: str = ""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The program's exit code."""
-        if self.interrupted:
-            return ExitCode.INTERRUPTED
-        if self.problem or self.left:
-            return ExitCode.FAILED
-        return exit_code(outcome for outcome, count in self.counts.items() if count)
-
-
-_Kind: TypeAlias = tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Queue:
-    """Items that wait for the same kind of room, in order; the head is started first."""
-
-    items: deque[tuple[int, Item]] = field(default_factory=deque)
-    waiting: str = ""
 
 
 class Coordinator:
@@ -178,13 +127,15 @@ class Coordinator:
         self.estimate = Estimate(usual or {})
         self._works: dict[str, Work] = {}
         self._unwritten: list[ItemRecord] = []
-        self._queues: dict[_Kind, _Queue] = {}
+        # Items wait for the same kind of room in order: the head is started first.
+        self._queues: defaultdict[tuple[str, ...], deque[tuple[int, Item]]] = defaultdict(deque)
+        self._waits: dict[tuple[str, ...], str] = {}
         for number, item in enumerate(night.plan.items):
             record = night.record(item.id)
             if record is not None and not isinstance(record, DamagedRecord):
                 self._count(record)
             else:
-                self._queues.setdefault(kind_of_room(item.needs), _Queue()).items.append((number, item))
+                self._queues[kind_of_room(item.needs)].append((number, item))
         self._begin = self._told = time.monotonic()
         self._end = 0.0
         self._before = read_state(night).seconds or 0.0
@@ -194,11 +145,18 @@ class Coordinator:
         """How many items have not ended."""
         return len(self.night.plan.items) - sum(self.counts.values())
 
-    def run(self) -> NightResult:
+    @property
+    def exit_code(self) -> ExitCode:
+        """The program's exit code."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.FAILED if self.problem or self.left else exit_code(self.counts.elements())
+
+    def run(self) -> None:
         """Run everything; nothing that was started is left when this returns or raises."""
         with on_signals(self.interrupt):
             try:
-                while self._works or (self._waiting() and not self._halted()):
+                while self._works or self._goes_on:
                     self._step()
             except BaseException:  # the view's own: its terminal is gone
                 self.executor.stop()
@@ -215,7 +173,6 @@ class Coordinator:
         self._tell(now=True)
         if not self.left and not self.problem:
             self._finish()
-        return NightResult(counts=dict(self.counts), left=self.left, interrupted=self.interrupted, problem=self.problem)
 
     def interrupt(self) -> None:
         """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
@@ -224,61 +181,55 @@ class Coordinator:
 
     def state(self) -> NightState:
         """Return how far the night is."""
-        running = tuple(
-            RunningItem(id=name, seconds=seconds, line=line)
-            for name, (seconds, line) in self.executor.running().items()
-        )
-        waiting = [item.id for queue in self._queues.values() for _, item in queue.items if not item.reason]
+        running = tuple(self.executor.running())
+        waiting = [item.id for queue in self._queues.values() for _, item in queue if not item.reason]
         known = [self.estimate.usual[name] for name in waiting if name in self.estimate.usual]
         unknown, each = len(waiting) - len(known), self.estimate.of("")
         pending = None if unknown and each is None else sum(known) + unknown * (each or 0.0)
         return NightState(
             total=len(self.night.plan.items),
-            counts=dict(self.counts),
+            counts={one: self.counts[one] for one in Outcome},
             running=running,
             left_s=self.estimate.left(pending, [(one.id, one.seconds) for one in running], self.executor.slots),
             seconds=self._before + (self._end or time.monotonic()) - self._begin,
-            waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
+            waiting=next(iter(self._waits.values()), ""),
         )
 
-    def _halted(self) -> bool:
-        return self.interrupted or bool(self.problem)
-
-    def _waiting(self) -> bool:
-        return any(queue.items for queue in self._queues.values())
+    @property
+    def _goes_on(self) -> bool:
+        return not self.interrupted and not self.problem and any(self._queues.values())
 
     def _step(self) -> None:
         """Start what may start, then wait for something to end."""
         self._start_some()
-        if self._works or self._waiting():
+        if self._works or any(self._queues.values()):
             for ended in self.executor.wait(LOOK_S):
                 self._take(ended)
             if self.executor.trouble:
-                self._stop_starting(self.executor.trouble)
+                self._halt(self.executor.trouble)
         self._tell()
         self.view.tick(self.state)
 
     def _start_some(self) -> None:
-        blocked: set[_Kind] = set()
-        while not self._halted():
-            heads = [(queue.items[0], key) for key, queue in self._queues.items() if queue.items and key not in blocked]
+        """Start items in the plan's order; one that has to wait keeps back its own queue alone."""
+        self._waits.clear()
+        while self._goes_on:
+            heads = [(queue[0][0], kind) for kind, queue in self._queues.items() if queue and kind not in self._waits]
             if not heads:
                 return
-            (_, item), key = min(heads, key=lambda head: head[0][0])
-            queue = self._queues[key]
-            queue.waiting = self._start(item)
-            if queue.waiting:
-                blocked.add(key)
-            elif not self._halted():
-                queue.items.popleft()
+            kind = min(heads)[1]
+            if reason := self._start(self._queues[kind][0][1]):
+                self._waits[kind] = reason
+            elif self._goes_on:
+                self._queues[kind].popleft()
 
     def _start(self, item: Item) -> str:
         """Start an item, or settle it; return what it waits for."""
-        if item.reason:
-            self._settle(item, item.settled, item.reason)
-            return ""
-        if reason := self.executor.impossible(item):
-            self._settle(item, Outcome.ERROR if self.require_gpu else Outcome.SKIP, reason)
+        outcome, why = item.settled, item.reason
+        if not why and (why := self.executor.impossible(item)):
+            outcome = Outcome.ERROR if self.require_gpu else Outcome.SKIP
+        if why:
+            self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=why, executor=self.executor.name))
             return ""
         attempt = self.night.attempts(item.id) + 1
         folder = item_folder(self.night.folder, item.id) / f"attempt-{attempt}"
@@ -293,14 +244,10 @@ class Coordinator:
             self.view.started(item, attempt)
         return reason
 
-    def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name))
-
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""
         work = self._works.pop(ended.id)
-        for queue in self._queues.values():
-            queue.waiting = ""  # until it is tried again
+        self._waits.clear()  # until they are tried again
         if ended.interrupted:
             return
         if ended.attempt != work.attempt:  # the cluster ran it again
@@ -330,13 +277,12 @@ class Coordinator:
         if record.attempt and record.outcome in (Outcome.PASS, Outcome.FAIL):
             self.estimate.learn(record.seconds)
 
-    def _halt(self, error: OSError) -> None:
-        """Start nothing more for an error of the disk; what runs may end, and is written down if that is possible then."""
-        self._stop_starting(f"{error.filename or self.night.folder}: {error.strerror or error}")
-
-    def _stop_starting(self, problem: str) -> None:
+    def _halt(self, error: OSError | str) -> None:
+        """Start nothing more; what runs may end, and is written down if that is possible then."""
+        if isinstance(error, OSError):
+            error = f"{error.filename or self.night.folder}: {error.strerror or error}"
         if not self.problem:
-            self.problem = problem
+            self.problem = error
             self.view.said(f"nothing more is started: {self.problem}")
 
     def _unwritable(self) -> OSError | None:
@@ -357,14 +303,16 @@ class Coordinator:
             return
         self._told = time.monotonic()
         with suppress(OSError):
-            atomic_write(self.night.folder / RUNNING, json.dumps(state_json(self.state())) + "\n")
+            atomic_write(
+                self.night.folder / RUNNING, json.dumps(as_json(self.state(), lambda value: round(value, 1))) + "\n"
+            )
 
     def _finish(self) -> None:
         """Write down that the night has finished, and give it to the sinks."""
         summary = NightSummary(
             token=self.night.token,
             counts={one: self.counts[one] for one in Outcome},
-            exit_code=int(exit_code(outcome for outcome, count in self.counts.items() if count)),
+            exit_code=int(exit_code(self.counts.elements())),
             seconds=round(self.state().seconds or 0.0, 3),
             items=self.seconds,
         )

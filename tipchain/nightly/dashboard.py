@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,10 +125,8 @@ class ManifestNights:
         failing = [row for row in self.rows if row.bad and row.cells[-1]]
         yield "Newly failing:", [row for row in failing if row.newly_bad]
         yield ("Still failing:" if len(self.columns) > 1 else "Failing:", [row for row in failing if not row.newly_bad])
-        yield (
-            "Otherwise changed since the night before:",
-            [row for row in self.rows if row.changed and not (row.bad and row.cells[-1])],
-        )
+        others = [row for row in self.rows if row.changed and not (row.bad and row.cells[-1])]
+        yield "Otherwise changed since the night before:", others
 
     def reason(self, row: TimelineRow) -> str:
         """Return why an item ended as it did in the latest night that has it."""
@@ -191,23 +189,21 @@ def trends(row: TimelineRow) -> tuple[list[Trend], int]:
     """Return the curves of the seconds and the first figures of an item, and how many more figures it has."""
     ran = [cell if cell and cell.record.attempt else None for cell in row.cells]
     names = list(dict.fromkeys(name for cell in reversed(ran) if cell for name in cell.figures))
-    values = {"seconds": [cell.record.seconds if cell else float("nan") for cell in ran]}
+    series = {"seconds": [cell.record.seconds if cell else nan for cell in ran]}
     for name in names[:FIGURES]:
-        values[name] = [cell.figures.get(name, float("nan")) if cell else float("nan") for cell in ran]
-    curves = [_curve(title, ones) for title, ones in values.items() if any(map(isfinite, ones))]
+        series[name] = [cell.figures.get(name, nan) if cell else nan for cell in ran]
+    curves = []
+    for title, values in series.items():
+        if not (finite := [value for value in values if isfinite(value)]):
+            continue
+        low, high, last = (f"{value:.4g}" for value in (min(finite), max(finite), finite[-1]))
+        told = f"{title}: {low} to {high} in {len(finite)} nights, latest {last}"
+        level = Scale(*linear(values), 38, 2)
+        path, before = "", None
+        for at, value in enumerate(values):
+            height = round(level(value)) if isfinite(value) else None
+            if height is not None:  # the line ends where nothing ran; h0 makes a point of a single run
+                path += f"M{8 * at + 4} {height}h0" if before is None else f"l8 {height - before}"
+            before = height
+        curves.append(Trend(told, path, 8 * len(values)))
     return curves, len(names[FIGURES:])
-
-
-def _curve(title: str, values: Sequence[float]) -> Trend:
-    """Return a curve, and in words its least, largest and latest value."""
-    finite = [value for value in values if isfinite(value)]
-    low, high, last = (f"{value:.4g}" for value in (min(finite), max(finite), finite[-1]))
-    told = f"{title}: {low} to {high} in {len(finite)} nights, latest {last}"
-    level = Scale(*linear(values), 38, 2)
-    steps, before = [], None
-    for at, value in enumerate(values):
-        height = round(level(value)) if isfinite(value) else None
-        if height is not None:  # the line ends where nothing ran; h0 makes a point of a single run
-            steps.append(f"M{8 * at + 4} {height}h0" if before is None else f"l8 {height - before}")
-        before = height
-    return Trend(told, "".join(steps), 8 * len(values))

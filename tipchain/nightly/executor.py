@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.execute import LOG_COLUMNS, search_path
 from tipchain.chain.gpus import VARIABLE as LEASED
 from tipchain.chain.gpus import Gpus, Leases, lease_folder
-from tipchain.chain.process import GRACE_S, Ending, Stop, call
+from tipchain.chain.process import GRACE_S, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE, local_time
 from tipchain.core.json_text import taken
-from tipchain.core.language import many
+from tipchain.core.language import clean, many
 from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
 from tipchain.nightly.nights import AttemptRecord
@@ -102,6 +102,10 @@ class Ports:
         self._leases.give_back((self._held.pop(first),))
 
 
+TAIL_LINES, TAIL_BYTES = 20, 16 * 1024
+"""How much of a log's end goes where the log does not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """An item about to run.
@@ -133,6 +137,12 @@ class Work:
         """Whether its call names a JSON report, which must then be there when it has ended."""
         return any(REPORT in word for word in self.item.argv)
 
+    def tail(self, count: int = TAIL_LINES) -> list[str]:
+        """Return the last lines of its output without control characters; none if it cannot be read."""
+        with suppress(OSError):
+            return [clean(line) for line in last_lines(log_end(self.log, TAIL_BYTES), count)]
+        return []
+
     def make_folder(self) -> None:
         """Make the attempt's folder, when there is room for the item and not before.
 
@@ -162,6 +172,15 @@ class Ended(AttemptRecord):
     timed_out: bool = False
     interrupted: bool = False
     failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningItem:
+    """An item that runs: seconds so far, and the last line of its output."""
+
+    id: str
+    seconds: float
+    line: str = ""
 
 
 # One attempt at an item, on the machine it runs on: its process from the start to what it left.
@@ -295,59 +314,45 @@ class LocalExecutor:
         cpus, taken = min(needs.cpus, self.slots), sum(one.work.item.needs.cpus for one in self._running.values())
         if taken + cpus > self.slots and self._running:
             return f"{cpus} of {self.slots} CPU slots"
-        if needs.memory_mb and self._running and (reason := self._no_memory(needs.memory_mb)):
-            return reason
+        if needs.memory_mb and self._running:
+            # What runs will still take what it was promised.
+            _, free = self.memory()
+            promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
+            if needs.memory_mb > free - sum(mb for _, mb in promised):
+                taken_mb = resident_mb([pid for pid, _ in promised if pid])
+                free -= sum(max(mb - taken_mb.get(pid, 0.0), 0.0) for pid, mb in promised)
+                if needs.memory_mb > free:
+                    return f"{needs.memory_mb} MiB of memory, {max(free, 0):.0f} are free"
         with ExitStack() as held:
-            gpus, others = self._take(self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, name, held)
-            if others is not None:
-                return next((f"GPU {gpu}, held by {other}" for gpu, other in others), many(needs.gpus, "GPU"))
-            count = min(needs.cpus, len(self._slot_names))
-            _, others = self._take(self.cpus, self._slot_names, count, name, held)
-            if others is not None:
-                return f"{many(count, 'CPU slot')}, held by {', '.join(dict.fromkeys(other for _, other in others))}"
+            leased = []
+            for leases, names, count, noun in (
+                (self.leases, self.gpus.numbers if needs.gpus else (), needs.gpus, "GPU"),
+                (self.cpus, self._slot_names, min(needs.cpus, len(self._slot_names)), "CPU slot"),
+            ):
+                had, others = leases.take_some(names, count, name)
+                if len(had) < count:
+                    return f"{many(count, noun)}, held by {', '.join(dict.fromkeys(others.values()))}"
+                held.callback(leases.give_back, had)
+                leased.append(had)
             port = self.ports.take(name)
             held.callback(self.ports.give_back, port)
             work.make_folder()
             one = _Running(work, time.monotonic(), held.pop_all())
         self._running[name] = one
-        self._pool.submit(self._run, one, port, gpus)
-        return ""
 
-    @staticmethod
-    def _take(
-        leases: Leases, names: Sequence[str], count: int, holder: str, held: ExitStack
-    ) -> tuple[tuple[str, ...], list[tuple[str, str]] | None]:
-        """Lease so many of several, or none; return them, and else who has the others."""
-        taken, others = leases.take_some(names, count, holder)
-        if len(taken) < count:
-            return (), [*others.items()][::-1]
-        held.callback(leases.give_back, taken)
-        return taken, None
-
-    def _no_memory(self, need: float) -> str:
-        """Return what an item that needs so many MiB waits for; what runs will still take what it was promised."""
-        _, free = self.memory()
-        promised = [(one.pid, float(one.work.item.needs.memory_mb)) for one in self._running.values()]
-        if need <= free - sum(mb for _, mb in promised):
-            return ""
-        taken = resident_mb([pid for pid, _ in promised if pid])
-        room = free - sum(max(mb - taken.get(pid, 0.0), 0.0) for pid, mb in promised)
-        return "" if need <= room else f"{need:.0f} MiB of memory, {max(room, 0):.0f} are free"
-
-    def _run(self, one: _Running, port: int, gpus: Sequence[str]) -> None:
-        """Run an item to its end, in a thread of the pool."""
-        work = one.work
-        path = search_path(work.root)
-        self._ended.put(
-            run_attempt(
+        def run() -> None:
+            ended = run_attempt(
                 work,
-                lambda tmp: environment(work.item, path, tmp=tmp, port=port, gpus=gpus),
+                lambda tmp: environment(work.item, search_path(work.root), tmp=tmp, port=port, gpus=leased[0]),
                 watch=lambda line: setattr(one, "line", line),
                 begun=lambda pid: setattr(one, "pid", pid),
                 grace_s=self.grace_s,
                 stop=self._stop,
             )
-        )
+            self._ended.put(ended)
+
+        self._pool.submit(run)
+        return ""
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
@@ -360,10 +365,11 @@ class LocalExecutor:
             self._running.pop(ended.id).held.close()
         return found
 
-    def running(self) -> Mapping[str, tuple[float, str]]:
-        """Return seconds so far and the last line of output of each item that runs, by id."""
+    def running(self) -> Iterator[RunningItem]:
+        """Yield what runs."""
         now = time.monotonic()
-        return {name: (now - one.begin, one.line) for name, one in self._running.items()}
+        for name, one in self._running.items():
+            yield RunningItem(id=name, seconds=now - one.begin, line=one.line)
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, more firmly."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -21,148 +21,23 @@ from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEn
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
 
-
-# What of the disk a plan depends on: files that globs name, their own problems, full data that are there or not.
-#
-# Each file is read and parsed once, whatever number of modes, devices and repeats it comes in, and each data folder is
-# looked at once.
-
-
-LENIENT = "--lenient"
-
-
-@dataclass(slots=True)
-class DiskProject:
-    """The project that a manifest belongs to, as it is on the disk now.
-
-    Args:
-        manifest: the manifest.
-    """
-
-    manifest: NightManifest
-    _chains: dict[tuple[str, str, tuple[str, ...], Mode], tuple[str, str]] = field(default_factory=dict)
-    _cases: dict[str, Case | str] = field(default_factory=dict)
-    _data: dict[str, str] = field(default_factory=dict)
-
-    def files(self, entry: ManifestEntry) -> Sequence[str]:
-        """Return the files that an entry names, below the root, sorted.
-
-        Raises:
-            ManifestError: a glob is none, leads out of the root, names no file, or one whose name cannot be shown.
-        """
-        found: dict[str, None] = {}
-        for pattern, line in entry.files:
-            matching = self._matching(pattern, line)
-            matching = [one for one in matching if not any(fnmatchcase(one, left_out) for left_out in entry.exclude)]
-            if not matching:
-                raise ManifestError(
-                    "names no file",
-                    file=self.manifest.path,
-                    line=line,
-                    found=pattern,
-                    expected=f"a glob of files below {self.manifest.root}",
-                )
-            if strange := next((one for one in matching if not one.isprintable()), ""):
-                raise ManifestError(
-                    "names a file that no item can be called after",
-                    file=self.manifest.path,
-                    line=line,
-                    found=ascii(strange),
-                    expected="a name in UTF-8 without control characters",
-                    hint="leave it out with `exclude`",
-                )
-            found.update(dict.fromkeys(matching))
-        return tuple(found)
-
-    def _matching(self, pattern: str, line: int) -> list[str]:
-        if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
-            raise ManifestError(
-                "leads out of the root",
-                file=self.manifest.path,
-                line=line,
-                found=pattern,
-                expected=f"a glob of files below {self.manifest.root}",
-            )
-        root = self.manifest.root
-        try:
-            return sorted(path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file())
-        except (ValueError, IndexError, NotImplementedError) as error:  # IndexError: "."
-            why = f": {error}" if isinstance(error, ValueError) else ""
-            raise ManifestError(
-                f"is no glob{why}",
-                file=self.manifest.path,
-                line=line,
-                found=pattern,
-                expected="a path with *, ? and [...], and ** alone for folders within folders",
-            ) from None
-
-    def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""
-        return self._case_problem(file, entry) if entry.kind == "align" else self.chain(entry, file, mode)[1]
-
-    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> tuple[str, str]:
-        """Return the kind of chain of a parameter file in a mode, "" if nothing tells, and what is wrong with it."""
-        from tipchain.chain.load import load_plan
-        from tipchain.chain.params import read_params
-        from tipchain.chain.plan import Options
-
-        key, path = (file, entry.suite, entry.options, mode), self.manifest.root / file
-        if key not in self._chains:
-            option = next((after for word, after in pairwise([*entry.options, ""]) if word == "--chain"), None)
-            lenient, options = LENIENT in entry.options, Options(root=str(self.manifest.root))
-            kind = problem = ""
-            try:
-                kind = tell_kind(read_params(path), mode, option).kind.name
-                load_plan(path, mode, chain=option, suite=entry.suite or None, lenient=lenient, options=options)
-            except TipchainError as error:
-                problem = one_line(error).replace(f"{self.manifest.root}/", "")
-            self._chains[key] = kind, problem
-        return self._chains[key]
-
-    def lacking(self, data: DataFolder) -> str:
-        """Return what is missing of full data, with the path that was wanted; "" for nothing."""
-        if data.name not in self._data:
-            self._data[data.name] = missing_data(data.path, data.holds)
-        return self._data[data.name]
-
-    def _case_problem(self, file: str, entry: ManifestEntry) -> str:
-        from tipchain.parity.case import load_case
-
-        if file not in self._cases:
-            try:
-                self._cases[file] = load_case(self.manifest.root / file)
-            except TipchainError as error:
-                self._cases[file] = one_line(error)
-        case = self._cases[file]
-        if isinstance(case, str):
-            return case
-        absent = [stage for stage in entry.stages if stage not in case.stages]
-        return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
-
-
-def one_line(error: TipchainError) -> str:
-    """Return an error's message in one line, with what was found and expected."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return "; ".join(lines) if isinstance(error, InputError) else " ".join(lines)
-
-
 OUTPUT = f"{FOLDER}/work"
 PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
 
 
-def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool = False) -> NightPlan:
+def expand(manifest: NightManifest, *, require_data: bool = False) -> NightPlan:
     """Return the items of a manifest, in its order.
 
     Args:
         manifest: the manifest.
-        project: what is on the disk.
         require_data: whether missing data are an ERROR; a SKIP otherwise.
 
     Raises:
         ManifestError: a glob names no file, or two entries come to items of one name.
     """
-    files = {entry.place: tuple(project.files(entry)) for entry in manifest.entries if entry.files}
+    project = _Project(manifest, require_data=require_data)
+    files = {entry.place: project.files(entry) for entry in manifest.entries if entry.files}
     # Parameter files are called after their folder, cases after themselves.
     subjects = {file: PurePosixPath(file).stem for found in files.values() for file in found}
     parameter_files = defaultdict(list)
@@ -174,14 +49,20 @@ def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool 
             own = folder.name or PurePosixPath(file).stem
             subjects[file] = own if len(beside) == 1 else f"{own}/{PurePosixPath(file).stem}"
     items: dict[str, Item] = {}
-    origins: dict[str, tuple[ManifestEntry, str]] = {}
+    origins: dict[str, str] = {}
     for entry in manifest.entries:
-        maker = _Maker(entry, manifest, project, require_data=require_data)
-        for source in files.get(entry.place, ("",)):
-            for item in maker.items(source, subjects.get(source, entry.id)):
+        for source in files.get(entry.place, [""]):
+            origin = f"{entry.place} (line {entry.line})" + (f", {source}" if source else "")
+            for item in project.items(entry, source, subjects.get(source, entry.id)):
                 if item.id in items:
-                    raise _twice(manifest, item.id, origins[item.id], (entry, source))
-                items[item.id], origins[item.id] = item, (entry, source)
+                    raise ManifestError(
+                        f"two items are called {item.id}",
+                        file=manifest.path,
+                        line=entry.line,
+                        found=f"{origins[item.id]}; {origin}",
+                        expected="items that differ in file, mode, device or kind",
+                    )
+                items[item.id], origins[item.id] = item, origin
     return NightPlan(
         name=manifest.name,
         root=str(manifest.root),
@@ -191,39 +72,63 @@ def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool 
     )
 
 
-def _twice(
-    manifest: NightManifest, name: str, first: tuple[ManifestEntry, str], second: tuple[ManifestEntry, str]
-) -> ManifestError:
-    def said(one: tuple[ManifestEntry, str]) -> str:
-        entry, source = one
-        return f"{entry.place} (line {entry.line})" + (f", {source}" if source else "")
+class _Project:
+    """The project of a manifest as it is on the disk: each file is read once, each data folder looked at once."""
 
-    return ManifestError(
-        f"two items are called {name}",
-        file=manifest.path,
-        line=second[0].line,
-        found=f"{said(first)}; {said(second)}",
-        expected="items that differ in file, mode, device or kind",
-    )
+    def __init__(self, manifest: NightManifest, *, require_data: bool) -> None:
+        self.manifest, self.require_data = manifest, require_data
+        self.chain, self.case, self.lacking = cache(self._read_chain), cache(self._read_case), cache(missing_data)
 
+    def files(self, entry: ManifestEntry) -> list[str]:
+        """Return the files that an entry names, below the root, each once.
 
-class _Maker:
-    """Makes the items of one entry."""
+        Raises:
+            ManifestError: a glob is none, leads out of the root, names no file, or one whose name cannot be shown.
+        """
+        root = self.manifest.root
+        expected = f"a glob of files below {root}"
+        found: dict[str, None] = {}
+        for pattern, line in entry.files:
+            wrong = partial(ManifestError, file=self.manifest.path, line=line)
+            if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
+                raise wrong("leads out of the root", found=pattern, expected=expected)
+            try:
+                there = sorted(path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file())
+            except (ValueError, IndexError, NotImplementedError) as error:  # IndexError: "."
+                why = f": {error}" if isinstance(error, ValueError) else ""
+                expected = "a path with *, ? and [...], and ** alone for folders within folders"
+                raise wrong(f"is no glob{why}", found=pattern, expected=expected) from None
+            matching = [one for one in there if not any(fnmatchcase(one, left_out) for left_out in entry.exclude)]
+            if not matching:
+                raise wrong("names no file", found=pattern, expected=expected)
+            if strange := next((one for one in matching if not one.isprintable()), ""):
+                raise wrong(
+                    "names a file that no item can be called after",
+                    found=ascii(strange),
+                    expected="a name in UTF-8 without control characters",
+                    hint="leave it out with `exclude`",
+                )
+            found.update(dict.fromkeys(matching))
+        return list(found)
 
-    def __init__(
-        self, entry: ManifestEntry, manifest: NightManifest, project: DiskProject, *, require_data: bool
-    ) -> None:
-        self.entry, self.manifest, self.project = entry, manifest, project
-        self.require_data = require_data
-
-    def items(self, source: str, subject: str) -> Iterator[Item]:
-        entry, common = self.entry, self.entry.common
+    def items(self, entry: ManifestEntry, source: str, subject: str) -> Iterator[Item]:
+        """Yield the items of a file of an entry, or of a command."""
+        common, called = entry.common, f"{subject}:align" if entry.kind == "align" else subject
         for mode in entry.modes or (None,):
-            (settled, reason), data = self.settled(source, mode), self.data(mode)
+            name = entry.data.get(EVERY_MODE) or entry.data.get(mode.value if mode else "")
+            data = self.manifest.data[name] if name else None
+            chain, reason = self._kind_and_problem(entry, source, mode) if mode and source else ("", "")
+            settled = Outcome.ERROR if reason else Outcome.PASS
+            if not reason and data and (lacking := self.lacking(data.path, data.holds)):
+                settled = Outcome.ERROR if self.require_data else Outcome.SKIP
+                reason = f"data {data.name!r}: {lacking}"
+            env: dict[str, str] = {}
+            if entry.kind == "command":  # it is told of its mode and data as a chain's commands are
+                env |= {MODE_VARIABLE: mode.value} if mode else {}
+                env |= {DATA_VARIABLE: str(data.path)} if data else {}
             for device in common.devices:
-                argv, env = self.argv(source, mode, device, data), self.env(mode, data)
-                kind = ":align" if entry.kind == "align" else ""
-                name = f"{subject}{kind}[{f'{mode.value};' if mode else ''}{device}]"
+                name = f"{called}[{f'{mode.value};' if mode else ''}{device}]"
+                argv = _argv(entry, source, mode, device, data)
                 needs = taken(Needs, common, gpus=common.gpus if device == "gpu" else 0)
                 for repeat in range(1, common.repeats + 1):
                     yield Item(
@@ -237,56 +142,66 @@ class _Maker:
                         tags=common.tags,
                         argv=argv,
                         cwd=entry.cwd,
-                        env=env,
+                        env={**env, **common.env},
                         timeout_s=common.timeout_s,
                         needs=needs,
                         settled=settled,
                         reason=reason,
-                        chain=self.chain(source, mode),
+                        chain=chain,
                     )
 
-    def data(self, mode: Mode | None) -> DataFolder | None:
-        name = self.entry.data.get(EVERY_MODE) or self.entry.data.get(mode.value if mode else "")
-        return self.manifest.data[name] if name else None
-
-    def chain(self, source: str, mode: Mode | None) -> str:
-        return self.project.chain(self.entry, source, mode)[0] if mode and self.entry.kind == "chain" else ""
-
-    def settled(self, source: str, mode: Mode | None) -> tuple[Outcome, str]:
-        """Return what items that do not run count as and why: their own problem, then missing data; PASS for others."""
-        problem = self.project.problem(self.entry, source, mode) if mode and source else ""
-        if problem:
-            return Outcome.ERROR, problem
-        data = self.data(mode)
-        lacking = self.project.lacking(data) if data else ""
-        if data and lacking:
-            outcome = Outcome.ERROR if self.require_data else Outcome.SKIP
-            return outcome, f"data {data.name!r}: {lacking}"
-        return Outcome.PASS, ""
-
-    def env(self, mode: Mode | None, data: DataFolder | None) -> Mapping[str, str]:
-        """Return the variables of an item; a command is told of its mode and data as a chain's commands are."""
-        own: dict[str, str] = {}
-        if self.entry.kind == "command":
-            own |= {MODE_VARIABLE: mode.value} if mode else {}
-            own |= {DATA_VARIABLE: str(data.path)} if data else {}
-        return {**own, **self.entry.common.env}
-
-    def argv(self, source: str, mode: Mode | None, device: Device, data: DataFolder | None) -> tuple[str, ...]:
-        entry = self.entry
-        if entry.kind == "command":
-            values = {"{mode}": mode.value if mode else "", "{device}": device}
-            return filled(entry.argv, values)
-        assert mode is not None
-        words = [PYTHON, "-m", "tipchain"]
+    def _kind_and_problem(self, entry: ManifestEntry, file: str, mode: Mode) -> tuple[str, str]:
+        """Return the kind of chain of a parameter file, "" of a case, and what is wrong with it in a mode, in one line."""
         if entry.kind == "chain":
-            words += ["run", source, mode.value, "--json", REPORT, "--html", PAGE, "--out", OUTPUT]
-            words += ["--suite", entry.suite] if entry.suite else []
-            words += ["--require-gpu"] if device == "gpu" else []
-        else:
-            words += ["align", source, "--mode", mode.value, "--json", REPORT, "--html", PAGE, "--out", OUTPUT]
-            words += ["--only", ",".join(entry.stages)] if entry.stages else []
-        words += ["--device", device]
-        words += ["--prepare"] if entry.prepare else []
-        words += ["--data-path", str(data.path)] if data else []
-        return (*words, *entry.options)
+            return self.chain(file, entry.suite, entry.options, mode)
+        case = self.case(file)
+        if isinstance(case, str):
+            return "", case
+        absent = [stage for stage in entry.stages if stage not in case.stages]
+        return "", f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
+
+    def _read_chain(self, file: str, suite: str, words: Sequence[str], mode: Mode) -> tuple[str, str]:
+        from tipchain.chain.load import load_plan
+        from tipchain.chain.params import read_params
+        from tipchain.chain.plan import Options
+
+        path, kind = self.manifest.root / file, ""
+        option = next((after for word, after in pairwise([*words, ""]) if word == "--chain"), None)
+        options = Options(root=str(self.manifest.root))
+        try:
+            kind = tell_kind(read_params(path), mode, option).kind.name
+            load_plan(path, mode, chain=option, suite=suite or None, lenient="--lenient" in words, options=options)
+        except TipchainError as error:
+            return kind, _one_line(error).replace(f"{self.manifest.root}/", "")
+        return kind, ""
+
+    def _read_case(self, file: str) -> Case | str:
+        from tipchain.parity.case import load_case
+
+        try:
+            return load_case(self.manifest.root / file)
+        except TipchainError as error:
+            return _one_line(error)
+
+
+def _one_line(error: TipchainError) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return "; ".join(lines) if isinstance(error, InputError) else " ".join(lines)
+
+
+def _argv(
+    entry: ManifestEntry, source: str, mode: Mode | None, device: Device, data: DataFolder | None
+) -> tuple[str, ...]:
+    """Return an item's call."""
+    if entry.kind == "command":
+        return filled(entry.argv, {"{mode}": mode.value if mode else "", "{device}": device})
+    assert mode is not None
+    words = ["run", source, mode.value] if entry.kind == "chain" else ["align", source, "--mode", mode.value]
+    words += ["--json", REPORT, "--html", PAGE, "--out", OUTPUT]
+    words += ["--suite", entry.suite] if entry.suite else []
+    words += ["--require-gpu"] if entry.kind == "chain" and device == "gpu" else []
+    words += ["--only", ",".join(entry.stages)] if entry.stages else []
+    words += ["--device", device]
+    words += ["--prepare"] if entry.prepare else []
+    words += ["--data-path", str(data.path)] if data else []
+    return (PYTHON, "-m", "tipchain", *words, *entry.options)

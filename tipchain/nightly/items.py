@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Generic, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from tipchain.errors import Outcome, UsageError, suggestion
 
@@ -193,24 +193,6 @@ class ShardPart:
         return f"{self.share}/{self.of}"
 
 
-@dataclass(slots=True)
-class Group(Generic[T]):
-    """The nights that count as one.
-
-    Attributes:
-        shares: by number, or a night that is none.
-        replaced: shares that ran once more under the same id, so that the later counts.
-    """
-
-    shares: dict[int, T] = field(default_factory=dict)
-    replaced: list[T] = field(default_factory=list)
-
-    @property
-    def ones(self) -> list[T]:
-        """The shares in their order."""
-        return [self.shares[number] for number in sorted(self.shares)]
-
-
 def night_id(environ: Mapping[str, str] = os.environ) -> str:
     """Return the id that the environment gives to all shares of a night.
 
@@ -225,26 +207,18 @@ def night_id(environ: Mapping[str, str] = os.environ) -> str:
     )
 
 
-def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None]) -> list[Group[T]]:
-    """Group nights that are shares of one.
+def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None]) -> list[list[T]]:
+    """Group nights that are shares of one; of a share that ran once more under the same id the later counts.
 
     Args:
         ones: nights, in the order in which they began.
         part: returns which share one is; None for a night of its own.
     """
-    found: list[Group[T]] = []
-    groups: dict[Hashable, Group[T]] = {}
+    groups: dict[Hashable, dict[int, T]] = {}
     for one in ones:
         own = part(one)
-        group = groups.get(own.whole) if own else None
-        if group is None:
-            found.append(group := Group())
-        share = own.share if own else 0
-        if own is not None:
-            groups[own.whole] = group
-            group.replaced += [group.shares[share]] if share in group.shares else []
-        group.shares[share] = one
-    return found
+        groups.setdefault(own.whole if own else object(), {})[own.share if own else 0] = one
+    return [[shares[number] for number in sorted(shares)] for shares in groups.values()]
 
 
 def missing(parts: Sequence[ShardPart]) -> str:

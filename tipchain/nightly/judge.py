@@ -8,33 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain.execute import killed
-from tipchain.chain.process import last_lines, log_end
 from tipchain.core.json_text import taken
-from tipchain.core.language import clean
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord
 from tipchain.report.model import RunReport, load_report
-
-# The last lines of an item's log, for reports that go where the log does not.
-
-LINES, BYTES = 20, 16 * 1024
-
-
-def log_tail(log: Path) -> list[str]:
-    """Return the last lines of ``log`` without control characters; none if it cannot be read."""
-    try:
-        data = log_end(log, BYTES + 1)
-    except OSError:
-        return []
-    found = [clean(line).rstrip() for line in data[-BYTES:].decode(errors="replace").splitlines()]
-    if len(data) > BYTES and len(found) > 1:
-        del found[0]  # cut in the middle
-    while found and not found[-1]:
-        del found[-1]
-    return found[-LINES:]
-
 
 # What is large of what items leave: weights, tensors, exported models; all but texts.
 
@@ -53,7 +32,6 @@ def drop_dumps(folder: Path) -> None:
 
 
 REASON_LETTERS = 300
-TAIL_BYTES = 8192
 
 
 def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
@@ -95,47 +73,35 @@ def _below(path: Path, night: Path) -> str:
 
 def _outcome(work: Work, ended: Ended, report: RunReport | None, problem: str) -> tuple[Outcome, str]:
     code = ended.exit_code
-    if trouble := _trouble(work, ended) or _contradiction(work, code, report, problem):
+    said = "".join(f": {line}" for line in work.tail(1))
+    if trouble := _trouble(work, ended, report, problem, said):
         return Outcome.ERROR, trouble
     if code == ExitCode.PASSED:
         return Outcome.PASS, ""
     if code == ExitCode.NOTHING_CHECKED:
-        return Outcome.SKIP, (report and _first(report, Outcome.SKIP)) or f"nothing was checked{_said(work)}"
+        return Outcome.SKIP, (report and _first(report, Outcome.SKIP)) or f"nothing was checked{said}"
     if code == ExitCode.FAILED and report:
         outcome = Outcome.FAIL if Outcome.FAIL in report.outcomes or not report.outcomes else Outcome.ERROR
         told = report.cause.summary if report.cause else _first(report, outcome)
-        return outcome, told or f"exit {code}{_said(work)}"
+        return outcome, told or f"exit {code}{said}"
     unusable = code in (ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED, 126, 127)
-    return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{_said(work)}"
+    return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
 
 
-def _contradiction(work: Work, code: int | None, report: RunReport | None, problem: str) -> str:
-    """Return how an exit code contradicts the report; "" if it does not."""
-    if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
-        return f"exit {code}, but {problem}{_said(work)}"
-    if report and report.stated != code:
-        return f"exit {code}, but its report says {report.stated}"
-    return ""
-
-
-def _trouble(work: Work, ended: Ended) -> str:
-    """Return why an item has no exit code of its own; "" if it has one."""
+def _trouble(work: Work, ended: Ended, report: RunReport | None, problem: str, said: str) -> str:
+    """Return why an item has no exit code of its own, or how its report contradicts that; "" for neither."""
+    code = ended.exit_code
     if ended.failure:
         return ended.failure
     if ended.timed_out:
-        return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
-    if text := killed(ended.exit_code, ended.signal):
-        return text if ended.signal else f"{text}{_said(work)}"
-    return "ended without an exit code" if ended.exit_code is None else ""
-
-
-def _said(work: Work) -> str:
-    """Return the last line of an item's output."""
-    try:
-        lines = last_lines(log_end(work.log, TAIL_BYTES), 1)
-    except OSError:
-        return ""
-    return f": {lines[0]}" if lines else ""
+        return f"timed out after {duration(work.item.timeout_s)}{said}"
+    if text := killed(code, ended.signal):
+        return text if ended.signal else f"{text}{said}"
+    if code is None:
+        return "ended without an exit code"
+    if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
+        return f"exit {code}, but {problem}{said}"
+    return f"exit {code}, but its report says {report.stated}" if report and report.stated != code else ""
 
 
 def _first(report: RunReport, outcome: Outcome) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from tipchain.core.files import project_above, sha256_of
+from tipchain.core.json_text import Json
 from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
@@ -46,12 +47,7 @@ RESOURCES_EXPECTED = (
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-_Number = TypeVar("_Number", int, float)
-
-
-def quantity(
-    one: Reader, key: str, parse: Callable[[str | float], _Number], expected: str, default: _Number
-) -> _Number:
+def quantity(one: Reader, key: str, parse: Callable[[object], Json], expected: str, default: Json) -> Json:
     """Return the time or size of ``key``, as ``parse`` reads it."""
     found = one.value(key, (str, int, float), expected, default=None)
     if found is None:
@@ -63,12 +59,14 @@ def quantity(
 
 
 def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Return a list of texts; one text alone is a list of one."""
+    """Return a list of texts, none only where it has a default; one text alone is a list of one."""
     found = one.value(key, (list, str), expected, default=... if default is None else default)
     found = [found] if isinstance(found, str) else found
     for number, text in enumerate(found):
         if not isinstance(text, str) or not text:
             raise one.error((key, str(number)), "is not a text", found=repr(text), expected=expected)
+    if not found and default is None:
+        raise one.error(key, "is empty", expected=expected)
     return tuple(found)
 
 
@@ -80,18 +78,16 @@ def choices(one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any
             raise one.error(
                 key, "is not known", found=text, expected=", ".join(choices), hint=did_you_mean(text, choices)
             )
-    if not found and default != ():
+    if not found and default:
         raise one.error(key, "is empty", expected=f"some of {', '.join(choices)}")
     return tuple(dict.fromkeys(found))
 
 
-def words(one: Reader, key: str, default: Sequence[str]) -> tuple[str, ...]:
-    """Return a list of words that can be selected by."""
-    found = texts(one, key, "a list of words", default)
-    for text in found:
-        if not WORD.fullmatch(text):
-            raise one.error(key, "is not a word", found=repr(text), expected="letters, digits, '.', '_', '-'")
-    return tuple(dict.fromkeys(found))
+def word(one: Reader, key: str, text: str) -> str:
+    """Return a text that can name a folder or be selected by."""
+    if not WORD.fullmatch(text):
+        raise one.error(key, "is not a word", found=repr(text), expected="letters, digits, '.', '_', '-'")
+    return text
 
 
 def env(one: Reader) -> dict[str, str]:
@@ -241,13 +237,6 @@ def load_manifest(path: Path) -> NightManifest:
     Raises:
         ManifestError: it cannot be read, or something in it is wrong.
     """
-    if not path.is_file():
-        raise ManifestError(
-            "no such manifest",
-            file=path,
-            found="a folder" if path.is_dir() else None,
-            expected="a YAML file with chains, cases or commands",
-        )
     document = load_yaml(path, ManifestError, "a manifest")
     reader = Reader(path, document, (), document.data)
     given, root = reader.text("root", default=None), project_above(path.resolve().parent)
@@ -255,9 +244,7 @@ def load_manifest(path: Path) -> NightManifest:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
         if not root.is_dir():
             raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
-    name = reader.text("name", default=path.stem)
-    if not WORD.fullmatch(name):
-        raise reader.error("name", "cannot be a folder's name", found=repr(name), expected="a name such as suite")
+    name = word(reader, "name", reader.text("name", default=path.stem))
     common = reader.mapping("defaults", optional=True)
     defaults = _common(common, Common())
     common.done()
@@ -277,7 +264,9 @@ def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
         repeats=one.integer("repeats", defaults.repeats, least=1, most=10_000),
-        tags=words(one, "tags", defaults.tags),
+        tags=tuple(
+            dict.fromkeys(word(one, "tags", tag) for tag in texts(one, "tags", "a list of words", defaults.tags))
+        ),
         timeout_s=quantity(one, "timeout", parse_seconds, TIME_EXPECTED, defaults.timeout_s),
         cpus=one.integer("cpus", defaults.cpus, least=1),
         gpus=one.integer("gpus", defaults.gpus, least=1),
@@ -330,46 +319,26 @@ def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) 
 def _entry(one: Reader, kind: Kind, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
     known = [mode.value for mode in Mode]
     modes = tuple(map(Mode, choices(one, "modes", known, () if kind == "command" else None)))
-    entry = ManifestEntry(
-        kind=kind,
-        place=".".join(one.path),
-        line=one.document.line(one.path) or 1,
-        common=_common(one, defaults),
-        modes=modes,
-        data=_needed(one, modes, data),
-    )
-    if kind == "chain":
-        entry = replace(_of_files(one, entry, "params", "run"), suite=one.text("suite", default=""))
-    elif kind == "align":
-        entry = replace(_of_files(one, entry, "case", "align"), stages=choices(one, "stages", STAGES, ()))
+    line = one.document.line(one.path) or 1
+    common, needed = _common(one, defaults), _needed(one, modes, data)
+    own: dict[str, Any]
+    if kind == "command":
+        own, expected = {"id": word(one, "id", one.text("id"))}, "[program, argument, ...]; no shell reads it"
+        one.value("argv", list, expected)  # a text alone is for shells
+        own |= {"argv": texts(one, "argv", expected), "cwd": one.text("cwd", default=".")}
     else:
-        name = one.text("id")
-        if not WORD.fullmatch(name):
-            raise one.error("id", "is not a word", found=repr(name), expected="letters, digits, '.', '_', '-'")
-        argv = texts(one, "argv", "a list of words")
-        if not argv or isinstance(one.data["argv"], str):
-            raise one.error(
-                "argv",
-                "is not a list of words",
-                found=repr(one.data["argv"]),
-                expected="[program, argument, ...]; no shell reads it",
-            )
-        entry = replace(entry, id=name, argv=argv, cwd=one.text("cwd", default="."))
+        key, command = ("params", "run") if kind == "chain" else ("case", "align")
+        globs = enumerate(texts(one, key, "one or more globs below the root"))
+        own = {
+            "files": tuple((glob, one.document.line((*one.path, key, str(at))) or line) for at, glob in globs),
+            "exclude": texts(one, "exclude", "globs below the root", ()),
+            "options": texts(one, "options", f"words for `tipchain {command}`", ()),
+            "prepare": one.flag("prepare", default=False),
+        }
+        own |= (
+            {"suite": one.text("suite", default="")}
+            if kind == "chain"
+            else {"stages": choices(one, "stages", STAGES, ())}
+        )
     one.done()
-    return entry
-
-
-def _of_files(one: Reader, entry: ManifestEntry, key: str, command: str) -> ManifestEntry:
-    """Add the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
-    expected = "one or more globs below the root"
-    found = texts(one, key, expected)
-    if not found:
-        raise one.error(key, "is empty", expected=expected)
-    lines = [one.document.line((*one.path, key, str(number))) or entry.line for number in range(len(found))]
-    return replace(
-        entry,
-        files=tuple(zip(found, lines, strict=True)),
-        exclude=texts(one, "exclude", "globs below the root", ()),
-        options=texts(one, "options", f"words for `tipchain {command}`", ()),
-        prepare=one.flag("prepare", default=False),
-    )
+    return ManifestEntry(kind=kind, place=".".join(one.path), line=line, common=common, modes=modes, data=needed, **own)

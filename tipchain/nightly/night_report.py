@@ -18,10 +18,12 @@ from tipchain.errors import BAD
 from tipchain.nightly.coordinator import NightState
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item, NightPlan
-from tipchain.nightly.judge import log_tail
-from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_folder
+from tipchain.nightly.nights import ItemRecord, Night, Results, item_folder, report_of
 from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import broken, counts_text, mark
+
+STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "command"}
+"""What items are called and grouped by that are of no kind of chain."""
 
 # Plans and states of nights as text for 80 columns.
 
@@ -46,8 +48,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
     yield ""
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
-    words = {"chain": "chain", "align": "alignment", "command": "command"}
-    parts = [many(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    parts = [many(kinds[kind], word) for kind, word in STEPS.items() if kinds[kind]]
     settled = Counter(item.settled for item in plan.items if item.reason)
     text = many(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
     if settled:
@@ -59,9 +60,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
     """Yield how far a night is and what runs."""
     finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
-    told = [f"night {night.name} of {clean(night.plan.name)}: {finished}", state.line()]
-    told += [f"the next item waits for {clean(state.waiting)}"] if state.waiting else []
-    for line in told:
+    for line in (f"night {night.name} of {clean(night.plan.name)}: {finished}", *state.lines()):
         yield from in_rows(say(line), width, rest="  ")
     for one in state.running:
         yield cut(with_output(f"  {elapsed(one.seconds):>7}  {clean(one.id)}", one.line), width)
@@ -117,32 +116,24 @@ class NightView:
         if self.screen.due:
             now = state()
             running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in now.running)
-            self.screen.draw([say(now.line()), *_waiting(now), *running])
+            self.screen.draw([*map(say, now.lines()), *running])
         elif not self.screen.live:
-            self._say(state())
+            now = state()
+            # A plain line when nothing begins to run, and when it is time.
+            idle = bool(now.waiting) and not now.running
+            if (idle and not self._idle) or self.clock() >= self._due:
+                self._due = self.clock() + SAY_S
+                first, *rest = map(say, now.lines())
+                for line in (f"... {first}", *rest):
+                    self.screen.print(line)
+            self._idle = idle
 
     def close(self) -> None:
         """Take the lines of what runs away."""
         self.screen.draw([])
 
-    def _say(self, state: NightState) -> None:
-        """Write a plain line when nothing begins to run, and when it is time."""
-        idle = bool(state.waiting) and not state.running
-        if (idle and not self._idle) or self.clock() >= self._due:
-            self._due = self.clock() + SAY_S
-            for line in (f"... {say(state.line())}", *_waiting(state)):
-                self.screen.print(line)
-        self._idle = idle
-
-
-def _waiting(state: NightState) -> list[str]:
-    return [say(f"the next item waits for {clean(state.waiting)}")] if state.waiting else []
-
 
 # A night as a run's report, of which every item is a command: what is shown in the end, on GitHub, as JUnit XML.
-
-STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "command"}
-"""What items are grouped by that are of no kind of chain."""
 
 
 def night_as_report(
@@ -161,16 +152,16 @@ def night_as_report(
         record = results.of(item)
         if interrupted and item.id not in results.records:
             continue
-        folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
+        folder = Path(os.path.relpath(item_folder(results.night.folder, item.id))) / f"attempt-{record.attempt}"
         work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(plan.root))
-        log = results.folder / record.log
-        tail = log_tail(log) if record.log and record.outcome in BAD else ()
+        tail = work.tail() if record.log and record.outcome in BAD else ()
         step = item.chain or STEPS[item.kind]
         result = Result(Command(item.id, step, work.argv(python="python")), record.outcome, record.reason)
-        shown = os.path.relpath(log) if record.log else ""
+        shown = os.path.relpath(results.night.folder / record.log) if record.log else ""
         ran.append(result._replace(started=record.started, seconds=record.seconds, log=shown, tail=tuple(tail)))
-        if cause := cause_of(results, record):
-            causes.append(replace(cause, explains=(item.id,)))
+        report = report_of(results, record) if record.outcome in BAD else None
+        if report and report.cause:
+            causes.append(replace(report.cause, explains=(item.id,)))
     left = len(plan.items) - len(results.records)
     ended = f"{left} of {len(plan.items)} items have not ended: the night did not come to its end"
     facts = {"night": night.name, "manifest": plan.manifest, "folder": str(night.folder), **results.facts}

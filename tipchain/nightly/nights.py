@@ -10,7 +10,7 @@ import secrets
 import socket
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -18,28 +18,18 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, new_folder, take_lock, writing
-from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json, taken
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
-from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, night_id
 from tipchain.report.model import RunReport, load_report
 
-# What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
-#
-# ::
-#
-#     NIGHTS/<night>/                   <night>: 20261121-221722-0a3f1, sorts as nights began
-#       night.json                      the plan, whole; who, where, commit, environment; written once, before anything runs
-#       lock                            held (flock) by the coordinator, until its process ends
-#       items/<slug>/                   <slug>: the item's id with what file names do not like replaced, and a hash
-#         attempt-<n>/                  made before the item starts; a folder of its own: output.log, report.json, tmp/
-#         ended.json                    the `ItemRecord` of the attempt that counts; an item has ended if and only if it is there
-#       finished.json                   how many ended how; written last
+# What a night leaves on the disk (docs/how-to/nightly.md shows the folder), written so that a kill at any time leaves
+# either the old or the new: night.json before anything runs, finished.json last.
 #
 # ``ended.json`` names the night's token and the attempt: one that does not belong is never taken for this run's.
 # The three documents carry a checksum of all that they say. One whose checksum is wrong was damaged, and what it says of an
-# item counts as an ERROR, whatever it was before.
+# item counts as an ERROR, whatever it was before. ``lock`` is held (flock) by the coordinator until its process ends.
 
 
 FORMAT = 3
@@ -165,28 +155,6 @@ def _checksum(document: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
-    """Return an item's record; None if it has not ended in this night, a `DamagedRecord` if nobody can tell how it did.
-
-    What belongs to another item or night is no record of this one's.
-    """
-    path = item_folder(night, item_id) / ENDED
-    try:
-        document = read_document(path)
-        owner, record = document.pop("token", None), parse_as(ItemRecord, document)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-        return DamagedRecord(
-            id=item_id,
-            attempt=0,
-            outcome=Outcome.ERROR,
-            reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
-        )
-    return record if (record.id, owner) == (item_id, token) else None
-
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
@@ -196,11 +164,10 @@ RUNNING = "running.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """A night that began.
+class NightHead:
+    """What is written down of a night before anything runs.
 
     Attributes:
-        folder: its folder.
         token: drawn when it began; every record of it has it.
         started: ISO 8601 with offset.
         plan: what it runs.
@@ -208,12 +175,18 @@ class Night:
         environment: where it runs and with what (`tipchain.nightly.origin`).
     """
 
-    folder: Path
     token: str
     started: str
     plan: NightPlan
     options: JsonObject = field(default_factory=dict)
     environment: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night(NightHead):
+    """A night that began, in its folder."""
+
+    folder: Path
 
     @property
     def name(self) -> str:
@@ -221,8 +194,18 @@ class Night:
         return self.folder.name
 
     def record(self, item_id: str) -> ItemRecord | None:
-        """Return how an item ended; None if it has not, a `DamagedRecord` if that cannot be told."""
-        return read_record(self.folder, item_id, self.token)
+        """Return how an item ended; None if it has not in this night, a `DamagedRecord` if that cannot be told."""
+        path = item_folder(self.folder, item_id) / ENDED
+        try:
+            document = read_document(path)
+            owner, record = document.pop("token", None), parse_as(ItemRecord, document)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            reason = f"how it ended cannot be told: its record {path.relative_to(self.folder)} is damaged: {why}"
+            return DamagedRecord(id=item_id, attempt=0, outcome=Outcome.ERROR, reason=reason)
+        return record if (record.id, owner) == (item_id, self.token) else None
 
     def records(self) -> Iterator[ItemRecord]:
         """Yield how items ended, in the plan's order; those that have not are left out."""
@@ -233,16 +216,17 @@ class Night:
 
     def attempts(self, item_id: str) -> int:
         """Return the number of the latest attempt at an item, 0 for none."""
-        numbers = [0]
-        with suppress(OSError):
-            names = [path.name for path in item_folder(self.folder, item_id).iterdir()]
-            numbers += [int(name[8:]) for name in names if name.startswith("attempt-") and name[8:].isdecimal()]
-        return max(numbers)
+        names = (path.name.removeprefix("attempt-") for path in item_folder(self.folder, item_id).glob("attempt-*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     @property
     def began(self) -> datetime | None:
-        """When it began; None where that cannot be told."""
-        return began(self.started, self.name)
+        """When it began: by what it says, else by its folder's name, in local time; None if neither tells."""
+        with suppress(ValueError):
+            return datetime.fromisoformat(self.started).astimezone()
+        with suppress(ValueError):
+            return datetime.strptime(self.name[:15], "%Y%m%d-%H%M%S").astimezone()
+        return None
 
     @property
     def epoch(self) -> float:
@@ -273,15 +257,6 @@ class Night:
         return (self.folder / FINISHED).is_file()
 
 
-def began(started: str, name: str = "") -> datetime | None:
-    """Return when a night began: by what it says, else by its folder's name, in local time; None if neither tells."""
-    with suppress(ValueError):
-        return datetime.fromisoformat(started).astimezone()
-    with suppress(ValueError):
-        return datetime.strptime(name[:15], "%Y%m%d-%H%M%S").astimezone()
-    return None
-
-
 def begin_night(
     plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
 ) -> tuple[Night, int]:
@@ -305,16 +280,9 @@ def begin_night(
         options={**shared, **options},
         environment=dict(environment),
     )
-    document = {
-        "token": night.token,
-        "started": night.started,
-        "options": night.options,
-        "environment": night.environment,
-        "plan": as_json(plan),
-    }
     try:
         with writing(folder / NIGHT):
-            write_document(folder / NIGHT, document)
+            write_document(folder / NIGHT, as_json(taken(NightHead, night)))
     except OutputError:
         os.close(lock)
         raise
@@ -329,19 +297,11 @@ def read_night(folder: Path) -> Night:
     """
     path = folder / NIGHT
     try:
-        data = read_document(path)
-        return Night(
-            folder=folder,
-            token=parse_as(str, data["token"], "token"),
-            started=parse_as(str, data["started"], "started"),
-            plan=parse_as(NightPlan, data["plan"], "plan"),
-            options=dict(data["options"]),
-            environment=dict(data["environment"]),
-        )
+        return taken(Night, parse_as(NightHead, read_document(path)), folder=folder)
     except OSError as error:
         raise RecordError(f"cannot be read: {error.strerror}", file=path, expected="a night") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"is not a night: {type(error).__name__}: {error}", file=path) from error
+    except ValueError as error:
+        raise RecordError(f"is not a night: {error}", file=path) from error
 
 
 def nights_below(folder: Path) -> list[Path]:
@@ -360,38 +320,27 @@ def find_nights(folder: Path) -> list[Path]:
     if (folder / NIGHT).is_file():
         return [folder]
     seen = [one for one in folder.iterdir() if not one.name.startswith(".") and not one.is_symlink()]
-    found = [one for one in seen if (one / NIGHT).is_file()]
-    found += [one for below in seen if below not in found for one in nights_below(below) if not one.is_symlink()]
-    return sorted(found, key=lambda path: (path.name, str(path)))
+    found = (one for below in seen for one in ([below] if (below / NIGHT).is_file() else nights_below(below)))
+    return sorted((one for one in found if not one.is_symlink()), key=lambda path: (path.name, str(path)))
 
 
-def named_folder(name: str, among: Iterable[Path]) -> Path:
-    """Return the folder of a night that a user names: by its path, its name, or an unmistakable part of it.
+def named_night(nights: Path, name: str | None = None) -> Night:
+    """Return the night that a user names: by its path, its name, or an unmistakable part of it; the latest without one.
 
     Raises:
         UsageError: there is none, or several are called so.
     """
-    if (Path(name) / NIGHT).is_file():
-        return Path(name)
-    known = sorted(among, key=lambda one: one.name, reverse=True)
-    called = [one for one in known if one.name == name] or [one for one in known if name in one.name]
-    if len(called) == 1:
-        return called[0]
+    if name and (Path(name) / NIGHT).is_file():
+        return read_night(Path(name).absolute())
+    known = nights_below(nights)
+    if not name and not known:
+        raise UsageError(f"{nights}: no night is there yet\n  tipchain nightly run begins one")
+    called = [one for one in known if one.name == name] or [one for one in known if (name or "") in one.name]
+    if len(called) == 1 or not name:
+        return read_night(called[0])
     shown = ", ".join(one.name for one in (called or known)[:5]) or "none"
     told = f"several are called so\n  found: {shown}" if called else f"no night is called so\n  the latest: {shown}"
     raise UsageError(f"{name}: {told}")
-
-
-def latest_night(folder: Path) -> Night:
-    """Return the latest night below ``folder``.
-
-    Raises:
-        UsageError: there is none.
-    """
-    found = nights_below(folder)
-    if not found:
-        raise UsageError(f"{folder}: no night is there yet\n  tipchain nightly run begins one")
-    return read_night(found[0])
 
 
 def hold(folder: Path) -> int:
@@ -404,21 +353,18 @@ def hold(folder: Path) -> int:
     try:
         return take_lock(path, f"process {os.getpid()} on {socket.gethostname()}")
     except BlockingIOError:
-        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
+        by = holder(folder) or "another process"
+        raise UsageError(f"{folder}: this night is still being run, by {by}") from None
     except OSError as error:
         raise UsageError(f"{folder}: this night cannot be held: {error.strerror}") from error
 
 
 def holder(folder: Path) -> str:
     """Return who runs the night in ``folder`` now; "" for nobody."""
-    path = folder / LOCK
-    return _holder(path) if is_locked(path) else ""
-
-
-def _holder(path: Path) -> str:
+    told = ""
     with suppress(OSError):
-        return path.read_text(errors="replace") or "another process"
-    return "another process"
+        told = (folder / LOCK).read_text(errors="replace")
+    return (told or "another process") if is_locked(folder / LOCK) else ""
 
 
 # What earlier nights of a manifest tell: how long items take, and which failed last.
@@ -457,13 +403,13 @@ def read_summary(night: Path) -> NightSummary | None:
     return None
 
 
-def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
+def usual_seconds(nights: Path) -> dict[str, float]:
     """Return the median seconds of each item in the latest finished nights below ``nights``, by id.
 
     What was ended for its time, or could not run, tells nothing.
     """
     found: dict[str, list[float]] = defaultdict(list)
-    for summary in islice(filter(None, map(read_summary, nights_below(nights))), limit):
+    for summary in islice(filter(None, map(read_summary, nights_below(nights))), LOOKED_AT):
         for name, (outcome, seconds) in summary.items.items():
             if outcome in (Outcome.PASS, Outcome.FAIL) and seconds > 0:
                 found[name].append(seconds)
@@ -557,11 +503,6 @@ class Results:
         """What was to run."""
         return self.night.plan
 
-    @property
-    def folder(self) -> Path:
-        """The night's folder."""
-        return self.night.folder
-
     def of(self, item: Item) -> ItemRecord:
         """Return how an item ended; an ERROR that says so if it has no record."""
         return self.records.get(item.id) or ItemRecord(id=item.id, attempt=0, outcome=Outcome.ERROR, reason=MISSING)
@@ -590,14 +531,8 @@ def read_results(folder: Path) -> Results:
 
 def report_of(results: Results, record: ItemRecord) -> RunReport | None:
     """Return the report of an item; None where it has none that can be read, or a larger one than `LARGEST`."""
-    path = results.folder / record.report
+    path = results.night.folder / record.report
     try:
         return load_report(path) if record.report and path.stat().st_size <= LARGEST else None
     except (OSError, RecordError):
         return None
-
-
-def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
-    """Return the first cause that the report of a failed item tells; None where it tells none."""
-    report = report_of(results, record) if record.outcome in BAD else None
-    return report.cause if report else None

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 
 from tipchain import __version__
@@ -21,8 +22,6 @@ from tipchain.core.json_text import Json
 from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
 
 DIRTY = "-dirty"
-_HASH = re.compile(r"[0-9a-f]{4,40}")
-_DESCRIBED = re.compile(r".*-g([0-9a-f]{4,40})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +55,14 @@ def commits_between(root: Path, before: str, after: str) -> Commits:
     first, last = _hash(before), _hash(after)
     if not first or not last:
         return Commits(span=span)
-    if first == last:
-        return Commits(span=span, count=0)
-    backwards = False
-    count = git(root, "rev-list", "--count", f"{first}..{last}")
-    if count == "0" and (other := git(root, "rev-list", "--count", f"{last}..{first}")):
-        count, first, last, backwards = other, last, first, other != "0"
-    if not count:
+    counts = git(root, "rev-list", "--left-right", "--count", f"{first}...{last}").split()
+    if not counts:
         return Commits(span=span)
-    lines = git(root, "log", "--max-count=5", "--format=%h %s", f"{first}..{last}")
-    return Commits(span=span, count=int(count), subjects=tuple(lines.splitlines()), backwards=backwards)
+    behind, ahead = map(int, counts)
+    backwards = not ahead and bool(behind)
+    commits = f"{last}..{first}" if backwards else f"{first}..{last}"
+    lines = git(root, "log", "--max-count=5", "--format=%h %s", commits).splitlines()
+    return Commits(span=span, count=behind if backwards else ahead, subjects=tuple(lines), backwards=backwards)
 
 
 def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
@@ -81,19 +78,15 @@ def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
         Of at most three commits, the latest first, short hash and first line; then words for what was not committed.
     """
     first, last = _hash(before), _hash(after)
-    found = ""
-    if first and last and first != last and file:
-        found = git(root, "log", "--max-count=3", "--format=%h %s", f"{first}..{last}", "--", file)
+    known = first and last and first != last and file
+    found = git(root, "log", "--max-count=3", "--format=%h %s", f"{first}..{last}", "--", file) if known else ""
     return (*found.splitlines(), *(["changes that are not committed"] if after.endswith(DIRTY) else []))
 
 
 def _hash(described: str) -> str:
-    """Return the hash in what git describe says: of a tag's descendants it has the form ``v1.2-4-g2a83178``."""
+    """Return the commit that git describe names, which git reads as it wrote it; "" for what looks like an option."""
     text = described.removesuffix(DIRTY)
-    if found := _DESCRIBED.fullmatch(text):
-        return found[1]
-    # A tag's own name is one that git knows as well as a hash; it must not look like an option.
-    return text if _HASH.fullmatch(text) or re.fullmatch(r"\w[\w./-]*", text) else ""
+    return text if re.fullmatch(r"\w[\w./-]*", text) else ""
 
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -138,9 +131,8 @@ def usable_gpus() -> Gpus:
     if gpus.trouble or visible is None or visible.strip() in HIDDEN:
         return gpus
     allowed: list[str] = []
-    for entry in (one.strip() for one in visible.split(",")):
-        known = entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names) if entry else False
-        if not known:
+    for entry in map(str.strip, visible.split(",")):
+        if not entry or not (entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names)):
             break
         allowed.append(entry)
     if not allowed:
@@ -176,11 +168,8 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 def fingerprint(root: Path) -> dict[str, object]:
     """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
-    packages = {}
-    for name in sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"}):
-        for distribution in metadata.distributions(name=name):
-            packages[name] = distribution.version
-            break
+    names = sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"})
+    packages = {name: one.version for name in names for one in islice(metadata.distributions(name=name), 1)}
     return {
         **origin(root),
         "memory_mb": round(memory_mb()[0]),
@@ -197,37 +186,22 @@ def fingerprint(root: Path) -> dict[str, object]:
 
 def origin(root: Path) -> dict[str, Json]:
     """Return where something is run: this machine, and the commit of the project in ``root``, as JSON values."""
-    names, driver = gpu_names()
+    processor = None
+    with suppress(OSError):
+        processor = re.search(r"^model name\s*:\s*(.+?)\s*$", CPUINFO.read_text(errors="replace"), re.MULTILINE)
+    # The GPUs that nvidia-smi lists, and the version of their driver.
+    rows = []
+    if program := shutil.which("nvidia-smi"):
+        argv = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+            rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
     return {
         "commit": commit(root),
         "machine": socket.gethostname(),
         "system": f"{platform.system()} {platform.release()}",
-        "processor": processor(),
+        "processor": processor[1] if processor else platform.machine(),
         "cores": core_count(),
-        "gpus": names,
-        "driver": driver,
+        "gpus": [name.strip() for name, _, _ in rows],
+        "driver": rows[0][2].strip() if rows else "",
     }
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    try:
-        lines = CPUINFO.read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return found or platform.machine()
-
-
-def gpu_names() -> tuple[list[str], str]:
-    """Return the names of the GPUs that nvidia-smi lists, and the version of their driver; ([], "") without one."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return [], ""
-    argv = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return [], ""
-    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line] if done.returncode == 0 else []
-    return [name.strip() for name, _, _ in rows], rows[0][2].strip() if rows else ""

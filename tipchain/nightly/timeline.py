@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Group, Item, disagreement, gather, lost_items, merge_facts, missing
+from tipchain.nightly.items import Item, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
@@ -24,18 +23,21 @@ from tipchain.report.model import RunReport, stage_of
 def wholes_of(nights: Iterable[Results]) -> list[Results]:
     """Return nights, shares put together, in the order in which they began."""
     ordered = sorted(nights, key=lambda one: one.night.epoch)
-    return [_whole(group) for group in gather(ordered, lambda one: one.night.part)]
+    return [_whole(ones, ordered) for ones in gather(ordered, lambda one: one.night.part)]
 
 
-def _whole(group: Group[Results]) -> Results:
-    """Return a night's shares as one night, in the plan's order."""
-    ones, first = group.ones, group.ones[0]
-    parts = [part for one in ones if (part := one.night.part)]
+def _whole(ones: Sequence[Results], nights: Sequence[Results]) -> Results:
+    """Return a night's shares, which are among nights, as one night, in the plan's order."""
+    first, parts = ones[0], [part for one in ones if (part := one.night.part)]
     if not parts:
         return first
     absent, differ = missing(parts), disagreement(parts)
     notes = [f"shares that are not here: {absent}"] if absent else []
-    notes += [f"{one.night.part}: ran again, so {one.night.name} does not count" for one in group.replaced]
+    notes += [
+        f"{part}: ran again, so {one.night.name} does not count"
+        for one in nights
+        if (part := one.night.part) and part.whole == parts[0].whole and all(one is not other for other in ones)
+    ]
     commits = dict.fromkeys(part.commit for part in parts)
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
     lost, twice = lost_items([one.plan for one in ones])
@@ -159,13 +161,9 @@ class TimelineRow:
     @property
     def since(self) -> int:
         """The column since which it has not passed; of what is not bad, the number of columns."""
-        found = len(self.cells)
-        for place, cell in reversed(list(enumerate(self.cells))):
-            if cell and cell.record.outcome in BAD:
-                found = place
-            elif cell:
-                break
-        return found
+        ran = [(place, cell.record.outcome in BAD) for place, cell in enumerate(self.cells) if cell]
+        good = max((place for place, bad in ran if not bad), default=-1)
+        return next((place for place, _ in ran if place > good), len(self.cells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,29 +189,20 @@ def read_timelines(folders: Sequence[Path], nights: int, page: Path) -> tuple[li
     found: dict[str, list[Results]] = defaultdict(list)
     problems: list[str] = []
     for group in groups.values():
-        for results in latest_results(group, nights, problems):
+        latest: list[Results] = []
+        for folder in reversed(group):
+            # Of shares two nights more: of the earliest that counts some may begin before those of the one before end.
+            sharing = any(one.night.part for one in latest)
+            if len(gather(latest, lambda one: one.night.part)) >= nights + 2 * sharing:
+                break
+            try:
+                latest.append(read_results(folder))
+            except RecordError as error:
+                problems.append(f"{folder}: {error.message}")
+        for results in latest:
             found[results.plan.name].append(results)
     lines = [_timeline(name, wholes_of(ones)[-nights:], page) for name, ones in sorted(found.items())]
     return lines, problems
-
-
-def latest_results(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator[Results]:
-    """Yield the latest nights among folders, each with all its shares; those that cannot be read become problems."""
-    left = Fraction(nights)
-    sharing = False
-    for folder in reversed(group):
-        # Of shares one night more: of the earliest that counts some may begin before those of the one before end.
-        if left <= (-1 if sharing else 0):
-            return
-        part = None
-        try:
-            results = read_results(folder)
-            part = results.night.part
-            yield results
-        except RecordError as error:
-            problems.append(f"{folder}: {error.message}")
-        sharing |= part is not None
-        left -= Fraction(1, part.of if part else 1)
 
 
 def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
@@ -233,7 +222,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
     columns = [
         Column(
             results=whole,
-            href=quote(os.path.relpath(whole.parts[0].folder.resolve(), page.resolve())),
+            href=quote(os.path.relpath(whole.parts[0].night.folder.resolve(), page.resolve())),
             environment=changed_facts(before.facts, whole.facts) if before else (),
         )
         for before, whole in zip((None, *nights[:-1]), nights, strict=True)
@@ -248,13 +237,16 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
     record = results.of(item)
 
     def url(path: str) -> str:
-        """Return the URL of a file of this share, from the item's folder in the column's."""
-        away = "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
+        away = (
+            ""
+            if results is whole.parts[0]
+            else quote(os.path.relpath(results.night.folder, whole.parts[0].night.folder))
+        )
         return os.path.relpath(Path(away, path), f"{ITEMS}/{slug}") if path else ""
 
     report = report_of(results, record)
     attempt = f"{ITEMS}/{slug}/attempt-{record.attempt}"
-    page = next((one for one in PAGES if record.attempt and (results.folder / attempt / one).is_file()), None)
+    page = next((one for one in PAGES if record.attempt and (results.night.folder / attempt / one).is_file()), None)
     return Cell(
         record=record,
         log=url(record.log),
@@ -266,7 +258,8 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
 
 # Numbers of a report that are worth a curve over nights.
 
-_KINDS = (FigureKind.METRIC, "loss", FigureKind.SPEED)
+RANKS: Mapping[object, int] = {FigureKind.METRIC: 0, "loss": 1, FigureKind.SPEED: 2}
+STEPS: Mapping[str, int] = {"eval": 0, "train": 1, "infer": 2}
 
 
 def figures_of(report: RunReport) -> dict[str, float]:
@@ -277,11 +270,11 @@ def figures_of(report: RunReport) -> dict[str, float]:
     """
     found: list[tuple[tuple[int, int], str, float]] = []
     for result in report.results:
-        step = _place(("eval", "train", "infer"), result.command.step)
+        step = STEPS.get(result.command.step, len(STEPS))
         for name, value in result.figures.items():
             bare = name.partition("[")[0]  # a unit stands in brackets
             if bare not in ("batch_size", "data_num", "lr", "gpu_util") and isfinite(value):
-                rank = _place(_KINDS, bare if bare == "loss" else figure_kind(name))
+                rank = RANKS.get(bare if bare == "loss" else figure_kind(name), len(RANKS))
                 found.append(((rank, step), f"{name} of {result.command.id}", value))
     largest: dict[str, float] = {}
     for verdict in report.verdicts:
@@ -290,7 +283,3 @@ def figures_of(report: RunReport) -> dict[str, float]:
             largest[stage] = max(value, largest.get(stage, value))
     found += [((0, 0), f"largest mean difference in {stage}", value) for stage, value in largest.items()]
     return {name: value for _, name, value in sorted(found, key=lambda one: one[0])}
-
-
-def _place(order: Sequence[object], one: object) -> int:
-    return order.index(one) if one in order else len(order)

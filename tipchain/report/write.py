@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from tipchain.core.files import atomic_write, writing
 from tipchain.core.language import fold, say, terminal_width, use_color
@@ -22,25 +23,6 @@ if TYPE_CHECKING:
     from tipchain.report.page import PageSection
 else:
     PageSection = object  # its module needs jinja2, and most runs write no page
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """Where a report goes, and how much of it is shown.
-
-    Attributes:
-        json: the file for JSON, ``-`` for standard output.
-        junit: the file for JUnit XML, likewise.
-        github: print GitHub's annotations, and write the step's summary.
-        quiet: show the verdict alone.
-        verbose: show every check above the verdict.
-    """
-
-    json: str | None = None
-    junit: str | None = None
-    github: bool = False
-    quiet: bool = False
-    verbose: bool = False
 
 
 def with_page(
@@ -74,36 +56,34 @@ def with_page(
     return replace(report, page=os.path.relpath(target))
 
 
-def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: Path = Path()) -> int:
-    """Write ``report`` as text to ``stream``, and to wherever else it is wanted; return its exit code.
+def write_report(report: RunReport, args: argparse.Namespace, *, root: Path = Path()) -> int:
+    """Write ``report`` as text, and to wherever else it is wanted; return its exit code.
 
-    The text is the verdict with what explains it. Where JSON or XML goes to standard output (``-``), the text goes to
+    The text is the verdict with what explains it. It goes to standard output; where JSON or XML goes there (``-``), to
     standard error.
 
     Args:
         report: of the run.
-        targets: where it goes.
-        stream: for the text.
+        args: the command line: where it goes (``json``, ``junit``, ``github``), how much is shown (``quiet``, ``verbose``).
         root: the project's folder, that files of causes are relative to.
 
     Raises:
         UsageError: a file cannot be written.
     """
-    if "-" in (targets.json, targets.junit):
-        stream = sys.stderr
+    stream = sys.stderr if "-" in (args.json, args.junit) else sys.stdout
     color, width = use_color(stream), terminal_width()
-    if targets.quiet:
+    if args.quiet:
         verdict = say(verdict_line(report))
         stream.write(f"{fold(verdict, width) if stream.isatty() else verdict}\n")
     else:
-        whole = f"{render_report(report, color=color, width=width)}\n\n" if targets.verbose else ""
+        whole = f"{render_report(report, color=color, width=width)}\n\n" if args.verbose else ""
         stream.write(f"{whole}{render_ending(report, color=color, width=width)}\n")
-    if targets.github:
+    if args.github:
         for line in annotate_run(report, root):
             print(line, file=stream)
         with writing(os.environ.get(SUMMARY_VARIABLE), UsageError):
             write_summary(summarize_run(report, verdict_line(report)))
-    for target, render in ((targets.json, dump_report), (targets.junit, junit_xml)):
+    for target, render in ((args.json, dump_report), (args.junit, junit_xml)):
         if target == "-":
             # Write a document to standard output, in UTF-8 as both formats demand, whatever the terminal's encoding is.
             text = render(report)
