@@ -107,7 +107,7 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
             "permuted-weight",
             "another order",
         ),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "1/2 times"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "0.5 times"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: -w, "scaled-weight", "-1 times"),
         (
             ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),

@@ -276,7 +276,7 @@ def test_outputs_of_another_structure_and_order_of_axes(pieces, kits):
     found = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved})
     assert found.outcome is Outcome.PASS, found.reason
     halved = pieces.loss(losses[0], lambda o, y: losses[1](o, y) / 2, MAPS, PLACES, port_outputs={"map": moved})
-    assert codes(halved) == ["parting"]
+    assert codes(halved) == ["extra-call"]
     other = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved[:1]})
     assert other.outcome is Outcome.ERROR
     assert "other shapes" in other.reason

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import operator
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -53,10 +52,9 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, arranged, glimpse
+from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, glimpse
 from tipchain.explain.locate.differences import Sketch
-from tipchain.explain.locate.matching import common_path
-from tipchain.facts.functions import DEFAULTS, LIKES, NAMES, OPPOSITES
+from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
@@ -95,13 +93,10 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
         yield from _operand_order(group, piece, walk)
-        yield from _operands(group, piece, walk)
         yield from _given_otherwise(group, piece, walk)
-        yield from _opposite_mask(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
-    yield from _element_order(piece, walk)
     for op in () if walk.partings else walk.ops:  # a last call too many
         ends = not any(walk.matched[key] or walk.consumers.get(key) for key in walk.made(op)) and op.written is None
         place = _kept_argument(op, piece, walk) if ends else None
@@ -448,64 +443,6 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
     )
 
 
-def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield calls that are right and give several tensors of one shape, which the code takes in another order."""
-    calls: dict[tuple[str, str], list[Op]] = {}
-    for op in walk.ops:
-        made = walk.made(op)
-        shapes = {tuple(one.shape) for one in made.values()}
-        if isinstance(op.result, list | tuple) and 1 < len(made) <= MOST_RESULTS and len(shapes) == 1:
-            calls.setdefault((op.name, op.place), []).append(op)
-    for several in calls.values() if walk.partings else ():
-        op, count = several[0], len(walk.made(several[0]))
-        if op.name == LAYER or not all(walk.matched[key] for key in walk.given(op)):
-            continue
-        where = place_of(op, piece)
-        for order in list(permutations(range(count)))[1:]:
-            yield Hypothesis(
-                code="operand-order",
-                name=op.name,
-                confirmed=True,
-                acts=dict.fromkeys((one.number for one in several), then(partial(_in_order, order))),
-                message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
-                fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
-            )
-
-
-def _in_order(order: Sequence[int], made: Nested) -> Nested:
-    return [made[at] for at in order]
-
-
-def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call that is given the tensors that the reference's counterpart is given, where the port has them."""
-    op, step = group[0].op, group[0].step
-    if op.name != step.name or op.written is not None:
-        return
-    places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
-    matched = {number: walk.matched_given(op, op.args[number]) for number in places}
-    missing = [one for one in step.given if not any(one in found for found in matched.values())]
-    wrong = [number for number in places if not set(matched[number]) & set(step.given)]
-    for value in missing:
-        key = walk.key_of(value)
-        if key is None:
-            continue
-        tensor, where = walk.tensor_of(key), place_of(op, piece)
-        for number in wrong:
-            if key in _made_of(op.args[number], op, walk):
-                continue  # then a call too many is made, which is what is told
-            if list(tensor.shape) != list(op.args[number].shape):
-                continue
-            wanted, name = walk.told(key), argument_name(op, number)
-            yield Hypothesis(
-                code="operand",
-                name=op.name,
-                confirmed=True,
-                acts={op.number: with_argument(number, tensor)},
-                message=f"it gives {called(op)}{where} another tensor{name} than the reference, which gives it {wanted}{_at(step)}",
-                fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class _Exchange:
     """A call that is given one tensor of the port's, and another one that the reference gives in its place."""
@@ -547,29 +484,32 @@ def _exchange(parting: Parting, walk: Walk, *, healed: bool) -> tuple[_Exchange,
     return _Exchange(parting.op, next(iter(walk.made(fitting[0]))), new), {fitting[0].number: constant(tensor)}
 
 
-def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call.
+def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield calls that are right and give several tensors of one shape, which the code takes in another order."""
+    calls: dict[tuple[str, str], list[Op]] = {}
+    for op in walk.ops:
+        made = walk.made(op)
+        shapes = {tuple(one.shape) for one in made.values()}
+        if isinstance(op.result, list | tuple) and 1 < len(made) <= MOST_RESULTS and len(shapes) == 1:
+            calls.setdefault((op.name, op.place), []).append(op)
+    for several in calls.values() if walk.partings else ():
+        op, count = several[0], len(walk.made(several[0]))
+        if op.name == LAYER or not all(walk.matched[key] for key in walk.given(op)):
+            continue
+        where = place_of(op, piece)
+        for order in list(permutations(range(count)))[1:]:
+            yield Hypothesis(
+                code="operand-order",
+                name=op.name,
+                confirmed=True,
+                acts=dict.fromkeys((one.number for one in several), then(partial(_in_order, order))),
+                message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
+                fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
+            )
 
-    That tensor may be right only once what came before is: a state that is not carried on.
-    """
-    for healed in (False, True)[: 1 if _turned_round(walk) else 2]:
-        found = [one for one in (_exchange(each, walk, healed=healed) for each in group) if one is not None]
-        if len(found) == len(group):
-            yield from _with_exchanges(found, piece, walk)
 
-
-def _with_exchanges(
-    found: Sequence[tuple[_Exchange, dict[int, Act]]], piece: Piece, walk: Walk
-) -> Iterator[Hypothesis]:
-    # Of several turns one tells best that what it should be given is made of what it gives.
-    late = [one for one, _ in found if any(walk.rests(one.new, key) for key in walk.made(one.op))]
-    shown = (late or [found[0][0]])[0]
-    if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
-        return
-    acts = {number: act for _, several in found for number, act in several.items()}
-    code, what, wanted = shown.words(piece, walk, late=bool(late))
-    fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
-    yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
+def _in_order(order: Sequence[int], made: Nested) -> Nested:
+    return [made[at] for at in order]
 
 
 def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -596,6 +536,31 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             fix=f"give {called(op)}{where} {new}: `{op.line}`",
         )
         return
+
+
+def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call.
+
+    That tensor may be right only once what came before is: a state that is not carried on.
+    """
+    for healed in (False, True):
+        found = [one for one in (_exchange(each, walk, healed=healed) for each in group) if one is not None]
+        if len(found) == len(group):
+            yield from _with_exchanges(found, piece, walk)
+
+
+def _with_exchanges(
+    found: Sequence[tuple[_Exchange, dict[int, Act]]], piece: Piece, walk: Walk
+) -> Iterator[Hypothesis]:
+    # Of several turns one tells best that what it should be given is made of what it gives.
+    late = [one for one, _ in found if any(walk.rests(one.new, key) for key in walk.made(one.op))]
+    shown = (late or [found[0][0]])[0]
+    if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
+        return
+    acts = {number: act for _, several in found for number, act in several.items()}
+    code, what, wanted = shown.words(piece, walk, late=bool(late))
+    fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
+    yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
 
 
 def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -645,80 +610,6 @@ def other_layers(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
                 message=f"it calls {called(op)}{where}, the reference `{step.said}`{_at(step)}",
                 fix=f"call `{wanted}` for {called(op)}{where}: `{op.line}`",
             )
-
-
-def _opposite_mask(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a call with the opposite of flags, where the reference gives the same function the opposite."""
-    op, step = group[0].op, group[0].step
-    for place, one in enumerate(op.args if op.name == step.name else ()):
-        flags = numpy_of(one) if piece.is_tensor(one) else None
-        if flags is None or flags.dtype.kind != "b":
-            continue
-        for number in set(walk.matched_given(op, one)).intersection(step.given):
-            ours = walk.values[number].array
-            if (
-                ours is None
-                or ours.dtype.kind != "b"
-                or ours.size != flags.size
-                or (ours.reshape(-1) == flags.reshape(-1)).any()
-            ):
-                continue
-            maker, source = walk.origin(op, one) or op, walk.origin_step(number) or step
-            where = f"{called(maker)}{place_of(maker, piece)}"
-            yield Hypothesis(
-                code="operand",
-                name=maker.name,
-                confirmed=True,
-                acts={each.op.number: with_argument(place, ~each.op.args[place]) for each in group},
-                message=f"the flags that {where} makes are the opposite of the reference's{_at(source)}",
-                fix=f"turn round the flags of {where}: `{maker.line}`",
-            )
-
-
-def _element_order(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield a reshape whose result has the reference's elements along the axes that its shape says, not in memory's order."""
-    for op in walk.ops if walk.partings else ():
-        for key, one in walk.made(op).items() if op.name == "reshape" and op.written is None else ():
-            theirs = numpy_of(one)
-            for number in walk.matched[key]:
-                ours, step = walk.values[number].array, walk.makers.get(number)
-                if (
-                    ours is None
-                    or step is None
-                    or ours.shape == theirs.shape
-                    or sorted(ours.shape) != sorted(theirs.shape)
-                ):
-                    continue
-                for new in arranged(ours, theirs.shape):
-                    yield Hypothesis(
-                        code="operand-order",
-                        name=op.name,
-                        acts={op.number: constant(piece.sides.port.tensor(new, gradient=False))},
-                        message=f"`{op.name}`{place_of(op, piece)} gives the shape {list(theirs.shape)} in memory's order, "
-                        f"the reference {list(ours.shape)}{_at(step)}",
-                        fix=f"reshape to {list(ours.shape)} and transpose after that{place_of(op, piece)}: `{op.line}`",
-                    )
-
-
-def argument_name(op: Op, number: int) -> str:
-    """Return in words which argument of a layer's forward one is, where it has several."""
-    if op.layer is None or len(op.args) < 2:
-        return ""
-    names = list(signature_of(type(op.layer).forward))[1:]
-    return f" as `{names[number]}`" if number < len(names) else ""
-
-
-def _made_of(tensor: object, op: Op, walk: Walk) -> set[Key]:
-    """Return the tensors that one argument of a call was made of, except those whose shape alone was taken."""
-    left = [key for key in walk.given(op) if key[0] == id(tensor)]
-    found: set[Key] = set()
-    while left:
-        maker = walk.makers_of.get(left.pop())
-        if maker is not None and maker.number < op.number and maker.name not in LIKES:
-            new = walk.given(maker).keys() - found
-            found |= new
-            left += new
-    return found
 
 
 # A call too few, or too many.
@@ -1016,7 +907,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
         wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
         same = False
-    named = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
+    named = _left_unused(piece, walk, theirs)
     code, lead = named or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
@@ -1024,7 +915,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     if at is None:
         fix = f"compare the code of {piece.shown} with the reference's"
     else:
-        here, there = otherwise or _statements(mine, at, first, walk, outermost=code == "call-order")
+        here, there = otherwise or _statements(mine, at, first, walk)
         if here.reading == there.reading:
             mine_in, theirs_in = (codes_of(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
             here, there = only_unlike(mine_in, theirs_in) or (here, there)
@@ -1080,11 +971,11 @@ def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Wal
     return None
 
 
-def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, outermost: bool) -> tuple[Frame, Frame]:
+def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tuple[Frame, Frame]:
     """Return the statements around two calls that say what differs.
 
     Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
-    the innermost, or ``outermost``, statement that reads otherwise.
+    the innermost statement that reads otherwise.
     """
     if step is not parting.step and op is parting.op:  # a call too few
         return _nearest([op, *walk.layout_before(parting.ops)], step, walk), innermost(step.frames)
@@ -1097,7 +988,7 @@ def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk, *, ou
     both = list(zip(op.frames, step.frames, strict=False))
     apart = [(mine, other) for mine, other in both if mine.reading != other.reading]
     found = apart or both or [(innermost(op.frames), innermost(step.frames))]
-    return found[-1 if outermost else 0]
+    return found[0]
 
 
 def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
@@ -1124,49 +1015,6 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> t
         if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
             return "operand", f"its `{name}` is not used, the reference's is: "
     return None
-
-
-def _turned_round(walk: Walk) -> tuple[str, str] | None:
-    """Return the kind and words of two layers that are called one after the other, in the reference the other way round."""
-    calls = [(op, step) for op in walk.ops if (step := walk.partner(op)) is not None]
-    ours = {op.number: {one.number for one in _after(op, walk)} for op, _ in calls}
-    theirs = {step.number: walk.resting_on(step) for _, step in calls}
-    for one, step in calls:
-        for other, another in calls:
-            if other.number in ours[one.number] and step.number in theirs[another.number]:
-                # Two paths up to where they part.
-                shared = common_path([one.path, other.path])
-                depth = len(shared.split(".")) if shared else 0
-                first, second = (".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path))
-                return "call-order", f"it applies `{first}` before `{second}`, the reference after it: "
-    return None
-
-
-def _after(op: Op, walk: Walk) -> list[Op]:
-    """Return the calls that rest on a call."""
-    keys: set[Key] = set(walk.made(op))
-    found = []
-    for one in walk.ops:
-        if one.number > op.number and any(key in keys for key in walk.given(one)):
-            found.append(one)
-            keys.update(walk.made(one))
-    return found
-
-
-def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
-    """Return the kind and words of two functions that the reference applies in the other order."""
-    mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
-    others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
-    names = Counter(one.name for one in mine)
-    apart = [place for place, (op, step) in enumerate(zip(mine, others, strict=False)) if op.name != step.name]
-    if names != Counter(one.name for one in others) or LAYER in names or len(apart) != 2:
-        return None
-    place, after_it = apart
-    if after_it != place + 1:
-        return None
-    op, step = mine[place], others[place]
-    at = f" at {step.place}" if step.place else ""
-    return "call-order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
 
 def only_in_one(ours: Sequence[Op], theirs: Sequence[ReferenceCall], walk: Walk) -> str:

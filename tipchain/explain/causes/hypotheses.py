@@ -16,7 +16,7 @@ from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Cause, Diagnosis, shown_path
-from tipchain.explain.locate.differences import arrange, name_number, relative, rms
+from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
@@ -299,7 +299,6 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
         and max(scaled.values()) - min(scaled.values()) < CONSTANT * max(map(abs, scaled.values()))
     ):
         factor = next(iter(scaled.values()))
-        told = name_number(factor, ())
         which = (
             "its gradients are" if len(scaled) == len(factors) else f"the gradient of `{listed(list(scaled), 3)}` is"
         )
@@ -307,10 +306,10 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
             code="cut-gradient",
             name="scaled",
             port_path=piece.theirs.path,
-            message=f"{piece.shown}: {which} {told} times the reference's",
+            message=f"{piece.shown}: {which} {factor:.6g} times the reference's",
             evidence=f"one factor, {factor:.9g}, explains {len(scaled)} of {len(values)} gradients, the others are equal",
             explained=1.0,
-            fix=f"multiply that gradient by {name_number(1 / factor, ())} in the forward or backward of {piece.shown}, as the reference does",
+            fix=f"multiply that gradient by {1 / factor:.6g} in the forward or backward of {piece.shown}, as the reference does",
         )
     return None
 

@@ -427,21 +427,6 @@ class Walk:
         """Tell whether a call makes what the reference has not of what it has."""
         return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
 
-    def origin(self, op: Op, tensor: object) -> Op | None:
-        """Return the call that made the numbers of an argument, whatever arranged or selected them after it."""
-        maker: Op | None = op
-        key = next((one for one in self.given(op) if one[0] == id(tensor)), None)
-        while key is not None and (maker := self.makers_of.get(key)) is not None and maker.name in SELECTING:
-            key = next(iter(self.given(maker)), None)
-        return maker
-
-    def origin_step(self, number: int) -> ReferenceCall | None:
-        """Return the reference's call that made the numbers of a tensor, likewise."""
-        step = self.makers.get(number)
-        while step is not None and step.name in SELECTING and step.given:
-            step = self.makers.get(step.given[0])
-        return step
-
     def rests(self, key: Key, other: Key) -> bool:
         """Tell whether one of the port's tensors was made of another."""
         left, seen = [key], {key}

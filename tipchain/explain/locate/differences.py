@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from tipchain.framework_types import Array
-from tipchain.numbers.tolerance import SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import TINY
 from tipchain.weights.structure import joins, squeezed
 
 Axes = tuple[int, ...]
@@ -469,38 +469,3 @@ class Sketch:
         scale = np.sqrt(max(self.numbers[3], other.numbers[3]))
         apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, TINY)])
         return bool((apart <= tolerance * scale).all())
-
-
-def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
-    """Return factors that models multiply by, with their names; ``sizes`` are those of the tensors' axes."""
-    found = {
-        2.0: "2",
-        0.5: "1/2",
-        -1.0: "-1",
-        4.0: "4",
-        0.25: "1/4",
-        255.0: "255",
-        1 / 255: "1/255",
-        10.0: "10",
-        0.1: "0.1",
-        sqrt(2): "sqrt(2)",
-        sqrt(0.5): "1/sqrt(2)",
-    }
-    for size in sorted(set(sizes)):
-        if size > 1:
-            for value, told in (
-                (size**-0.5, f"1/sqrt({size})"),
-                (size**0.5, f"sqrt({size})"),
-                (1.0 / size, f"1/{size}"),
-                (float(size), str(size)),
-            ):
-                found.setdefault(value, told)
-    return found
-
-
-def name_number(value: float, sizes: Sequence[int]) -> str:
-    """Return a number as a model's code would write it: ``1/sqrt(64)``."""
-    for known, told in known_numbers(sizes).items():
-        if abs(value - known) <= SAME_SINGLE * abs(known):
-            return told
-    return f"{value:.6g}" if value != inf else "inf"

@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
-from tipchain.explain.locate.differences import equal, name_number, rms, side_by_side
+from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
@@ -244,9 +244,8 @@ def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Tol
     with np.errstate(all="ignore"):
         factor = float(np.vdot(ours, theirs).real / np.vdot(ours, ours).real) if ours.size > 1 else 0.0
     if np.isfinite(factor) and factor and same_values(ours, theirs, factor):
-        told = name_number(factor, ours.shape)
-        fix = f"divide `{{name}}` of `{{path}}` by {told}, or load it again"
-        return "scaled-weight", f"is {told} times the reference's", fix
+        fix = f"divide `{{name}}` of `{{path}}` by {factor:.6g}, or load it again"
+        return "scaled-weight", f"is {factor:.6g} times the reference's", fix
     if is_constant(theirs):
         if is_constant(ours):
             return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's {ours.flat[0]:g}", LOAD
