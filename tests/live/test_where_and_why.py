@@ -325,7 +325,7 @@ def their_loss(
 @pytest.mark.parametrize(
     ("mistake", "code", "words"),
     [
-        ({"start": 0}, "operand", "labels[:, :-1]"),
+        ({"start": 0}, "parting", "getitem"),
         ({"kept_alone": False}, "parting", "the reference"),
         ({"cut": False}, "cut-gradient", "stops the gradient"),
         ({"factor": 0.5}, "argument", "multiplies by 0.05"),
@@ -468,12 +468,15 @@ def summed(self, x):
     return self.c(total)
 
 
-def overwritten(self, x):
-    total = 0
-    for layer in (self.a, self.b, self.a):
-        x = layer(x)
-        total = x.sin()
-    return self.c(total)
+def overwriting():
+    def summed(self, x):
+        total = 0
+        for layer in (self.a, self.b, self.a):
+            x = layer(x)
+            total = x.sin()
+        return self.c(total)
+
+    return summed
 
 
 def with_places(self, x):
@@ -495,7 +498,7 @@ def smallest(self, x):
 @pytest.mark.parametrize(
     ("ours", "theirs", "words", "fix"),
     [
-        (summed, overwritten, "the reference alone calls `add`", "`total = total + x.sin()`"),
+        (summed, overwriting(), "the reference alone calls `add`", "`total = total + x.sin()`"),
         (with_places, with_places_from_one, "is 1, the reference's 0", "pass `end=8`, `start=0` to `arange` at"),
     ],
 )

@@ -81,13 +81,10 @@ def check_buffers(
         if port in verdicts:
             continue
         told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g}"
-        if ours.moved(name) != theirs.moved(name):
-            stays = (
-                "one call changes its buffer `{}`, the reference's stays"
-                if theirs.moved(name)
-                else "one call leaves its buffer `{}` as it is, the reference's changes"
-            )
-            told = stays.format(leaf)
+        if theirs.moved(name) and not ours.moved(name):
+            told = f"one call changes its buffer `{leaf}`, the reference's stays"
+        elif ours.moved(name) and not theirs.moved(name):
+            told = f"one call leaves its buffer `{leaf}` as it is, the reference's changes"
         layer = port_layers.get(port)
         shown = f"`{port}`" if port else "the model"
         verdicts[port] = LayerVerdict(

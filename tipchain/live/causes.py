@@ -27,7 +27,7 @@ from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import join
 
-DESCRIBING = frozenset({"scaled", "nan", "parting"})
+DESCRIBING = frozenset({"nan", "parting"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""

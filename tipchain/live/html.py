@@ -108,7 +108,12 @@ def detail_sections(report: AlignmentReport) -> Iterator[PageSection]:
         yield PageSection("unmatched", "Layers in no pair", report.unmatched)
     if report.numbers:
         rows = [
-            (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
+            (
+                f"{name} of the model, relative RMS difference"
+                if name.startswith("output ")
+                else name.replace("_", " "),
+                f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value),
+            )
             for name, value in report.numbers.items()
         ]
         yield PageSection("figures", "Figures", rows)
@@ -125,11 +130,6 @@ def _findings(found: Sequence[Finding]) -> Mapping[str, object]:
         "harmless": [ones for ones in listed if ones[0].harmless],
         "count": sum(one.harmless for one in found),
     }
-
-
-def _called(name: str) -> str:
-    words = name.replace("_", " ")
-    return f"{words} of the model, relative RMS difference" if words.startswith("output ") else words
 
 
 # The tree of the layers.
@@ -352,7 +352,9 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
         chart.keys.append(("band allowed", "allowed for the port"))
     chart.line(steps, reference, "reference", stairs=pair.stairs)
     chart.line(steps, port, "port", stairs=pair.stairs)
-    chart.words = ": the two curves agree" if _alike(reference, port) and not allowed else _odd(reference, port)
+    size = SAME_DOUBLE * max((abs(one) for one in reference if isfinite(one)), default=0.0)
+    same = all(abs(one - other) <= size for one, other in zip(reference, port, strict=True)) and not allowed
+    chart.words = ": the two curves agree" if same else _odd(reference, port)
     yield chart
     if allowed:
         yield _apart(pair, reference, port, allowed)
@@ -399,11 +401,6 @@ def _curve_values(
 
 def _ends(count: int) -> tuple[float, float]:
     return (0, count - 1) if count > 1 else (-0.5, 0.5)
-
-
-def _alike(reference: Sequence[float], port: Sequence[float]) -> bool:
-    size = max((abs(one) for one in reference if isfinite(one)), default=0.0)
-    return all(abs(one - other) <= SAME_DOUBLE * size for one, other in zip(reference, port, strict=True))
 
 
 def _odd(reference: Sequence[float], port: Sequence[float]) -> str:

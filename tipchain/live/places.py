@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tipchain.explain.causes.lines import (
     only_unlike,
     opposite,
     reads_alike,
+    source_at,
 )
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, parsed
 from tipchain.framework_types import Model
@@ -60,7 +60,6 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         around, _, name = path.rpartition(".")
         quoted = port.forward(around, [name])
     ours = _quoted_of(f"{cause.message} {cause.fix}", reference.files, cause.place or quoted)
-    ours = ours or reference.written(NAMED.findall(cause.message)) or reference.written(NAMED.findall(cause.fix)[-1:])
     attributes = ATTRIBUTE.findall(cause.fix)
     if cause.code == "buffer" and cause.evidence.startswith("with the reference's"):  # one that no checkpoint holds
         attributes = [cause.name]
@@ -143,7 +142,7 @@ def _quoted_of(message: str, files: Sequence[str], known: SourceLine | None) -> 
     """Return the last line of some files that a message names, but for one that is known."""
     for name, number in reversed(QUOTED.findall(message)):
         for file in files:
-            line = SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
+            line = source_at(file, int(number))
             if Path(file).name == name and (known is None or str(line) != str(known)):
                 return line
     return None
@@ -154,10 +153,7 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
     for text in (cause.fix, cause.message):
         for name, number in QUOTED.findall(text):
             files = [file for file in dict.fromkeys([*preferred, *_loaded(name)]) if Path(file).name == name]
-            found = [
-                SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
-                for file in files
-            ]
+            found = [source_at(file, int(number)) for file in files]
             # Files of one name: the line that the words have is the one that is meant.
             found.sort(key=lambda one: not one.code or one.code not in f"{cause.fix} {cause.message}")
             if found:
@@ -213,16 +209,6 @@ class _Finder:
         found.append([one for file in self.files for one in functions_in(file)])
         return [[one for one in codes if not one.name.endswith(".forward")] for codes in found]
 
-    def written(self, codes: Sequence[str]) -> SourceLine | None:
-        """Return the only line of the layers' files that is one of ``codes``; None where there is none, or several."""
-        found = [
-            SourceLine(file=file, line=number, code=line.strip())
-            for file in self.files
-            for number, line in enumerate(linecache.getlines(file), 1)
-            if line.strip() in codes
-        ]
-        return found[0] if len(found) == 1 else None
-
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
         if path not in self.layers:
@@ -271,20 +257,14 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
     """
     line, node, scope = holder
     listed = _listed(node)
-    if not any(isinstance(one, ast.Starred) for one in listed):
-        found = [inner for number, one in enumerate(listed) for key, inner in _keyed(one, str(number)) if key == name]
-    else:
-        found = []
-    found = found or [
-        inner
-        for one in ast.walk(scope)
-        for key, inner in _put(one, {node.id} if isinstance(node, ast.Name) else _spread(listed))
-        if _called(inner) == kind and (key is None or re.fullmatch(key, name))
-    ]
+    keyed = [pair for number, one in enumerate(listed) for pair in _keyed(one, str(number))]
+    found = (
+        [] if any(isinstance(one, ast.Starred) for one in listed) else [inner for key, inner in keyed if key == name]
+    )
+    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and _called(one) == kind]
     if len(found) != 1:
         return holder
-    at = line.line + found[0].lineno - node.lineno
-    return SourceLine(file=line.file, line=at, code=linecache.getline(line.file, at).strip()), found[0], scope
+    return source_at(line.file, line.line + found[0].lineno - node.lineno), found[0], scope
 
 
 def _listed(node: ast.expr) -> Sequence[ast.expr]:
@@ -300,40 +280,6 @@ def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast
             yield given, inner
         case inner:
             yield number, inner
-
-
-def _spread(listed: Iterable[ast.expr]) -> set[str]:
-    """Return the variables that a container is made from: ``Sequential(*layers)``, ``LayerList(layers)``."""
-    inner = [one.value if isinstance(one, ast.Starred) else one for one in listed]
-    return {one.id for one in inner if isinstance(one, ast.Name)}
-
-
-def _put(node: ast.AST, variables: Collection[str]) -> Iterator[tuple[str | None, ast.expr]]:
-    """Yield what a statement puts into a list or a container in one of some variables, with a pattern of its name."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=attr), args=args) if owner in variables:
-            if attr == "append":
-                yield from ((None, one) for one in args)
-            elif attr == "extend":
-                yield from ((None, inner) for one in args for inner in getattr(one, "elts", ()))
-            elif attr in REGISTER and len(args) == 2:
-                yield _named(args[0]), args[1]
-        case (
-            ast.Assign(targets=[ast.Name(id=owner)], value=value)
-            | ast.AugAssign(target=ast.Name(id=owner), value=value)
-        ):
-            if owner in variables:
-                yield from (inner for one in _listed(value) for inner in _keyed(one, None))
-        case _:
-            pass
-
-
-def _named(node: ast.expr) -> str | None:
-    """Return a pattern of the names that an expression gives: a text, or an f-string; None where it says nothing."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    if not isinstance(node, ast.JoinedStr | ast.Constant):
-        return None
-    return "".join(re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".+" for one in parts)
 
 
 def _called(node: ast.AST) -> str:
@@ -373,7 +319,7 @@ def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
             at = first + node.lineno - 1  # type: ignore[attr-defined]
             functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))  # the outer ones first
             scope = next((one for one in functions if node in ast.walk(one)), tree)
-            return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made, scope
+            return source_at(file, at), made, scope
     return None
 
 
@@ -386,7 +332,7 @@ def place_written(layer: object, name: str) -> SourceLine | None:
             found = [one.lineno for method in later for one in ast.walk(method) if _writes(one, name)]  # type: ignore[attr-defined]
             if found:
                 at = first + max(found) - 1
-                return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip())
+                return source_at(file, at)
     return None
 
 

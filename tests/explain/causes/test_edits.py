@@ -128,7 +128,7 @@ EDITS = {
         "extra-call", "astype", "remove `astype`", (SEQUENCE,),
         lambda m, x: m.norm(3 * m.a(x)), lambda m, x: m.norm((3 * m.a(x)).astype("int64").astype(x.dtype)),
     ),
-    "layers exchanged": ("operand", "layer", "give `b`", (ROWS,), lambda m, x: m.b(m.norm(m.a(x))), lambda m, x: m.b(m.a(m.norm(x)))),
+    "layers exchanged": ("parting", "LayerNorm", "what the reference does", (ROWS,), lambda m, x: m.b(m.norm(m.a(x))), lambda m, x: m.b(m.a(m.norm(x)))),
 }  # fmt: skip
 
 

@@ -6,9 +6,7 @@ import inspect
 import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import partial
 from itertools import combinations, permutations, takewhile
 from typing import Any
 
@@ -52,7 +50,7 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.tensors import own_tensors
-from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of, glimpse
+from tipchain.explain.causes.walk import CASTING, LAYOUT, Parting, Walk, acts_of, glimpse
 from tipchain.explain.locate.differences import Sketch
 from tipchain.facts.functions import DEFAULTS, NAMES, OPPOSITES
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
@@ -84,8 +82,6 @@ BY = {
 
 def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
-    if walk.leaves:
-        yield _other_leaves(piece, walk)
     yield from _result_orders(piece, walk)
     yield from _other_turns(piece, walk)
     yield from _written_before(piece, walk)
@@ -93,10 +89,10 @@ def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
         yield from _operand_order(group, piece, walk)
-        yield from _given_otherwise(group, piece, walk)
         yield from _missing_call(group, piece, walk)
         yield from _missing_behind(group, piece, walk)
         yield from _extra_call(group, piece, walk)
+        yield from _operands(group, piece, walk)
     for op in () if walk.partings else walk.ops:  # a last call too many
         ends = not any(walk.matched[key] or walk.consumers.get(key) for key in walk.made(op)) and op.written is None
         place = _kept_argument(op, piece, walk) if ends else None
@@ -118,56 +114,6 @@ def _counted(message: str, group: Sequence[object]) -> str:
 
 
 # Tensors that no call makes.
-
-
-def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
-    """Return the port with the reference's tensors in place of those that its code is given, or keeps."""
-    acts: dict[int, dict[int | str, object]] = {}
-    for key, (_, new) in walk.leaves.items():
-        for op in walk.consumers[key]:
-            places: dict[int | str, object] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
-            acts.setdefault(op.number, {}).update(places)
-    key, (old, new) = next(iter(walk.leaves.items()))
-    theirs, ours, op = numpy_of(old), numpy_of(new), walk.consumers[key][0]
-    name, kept = piece.argument_of(theirs), any(one is old for one in piece.port.state_dict().values())
-    what, where = f"`{name}`" if name else "a tensor", place_of(op, piece)
-    maker = next((walk.makers[one] for one in walk.find(ours) if one in walk.makers), None)
-    turned = (
-        "which is its transpose, "
-        if ours.ndim == 2 and ours.shape == theirs.T.shape and (ours == theirs.T).all()
-        else ""
-    )
-    return Hypothesis(
-        code="operand" if name or not kept else "buffer",
-        name=name,
-        message=f"{called(op)}{where} is given another tensor than the reference's, {turned}{glimpse(theirs)} for "
-        f"{glimpse(ours)}{'' if maker is None else _has(maker)}",
-        fix=f"give {called(op)}{where} {what} as the reference makes it: `{op.line}`",
-        acts={number: with_arguments(values) for number, values in acts.items()},
-        confirmed=True,
-        changes=len(walk.leaves),
-        evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
-    )
-
-
-def missing_inputs(piece: Piece) -> Iterator[Hypothesis]:
-    """Yield the piece given a tensor that only the reference is given, as each argument that is free."""
-    linked = {ours for ours, _ in piece.links}
-    extra = [number for number in range(len(piece.ours.inputs)) if number not in linked]
-    names = list(signature_of(piece.port.forward))
-    positional, keywords = piece.theirs.call.arguments
-    free = [name for name in names[len(positional) :] if keywords.get(name) is None]
-    free += [name for name, one in zip(names, positional, strict=False) if one is None]
-    for number in extra:
-        tensor = piece.sides.port.tensor(piece.ours.inputs[number], gradient=False)
-        for name in free:
-            yield Hypothesis(
-                code="operand",
-                name=name,
-                within=partial(piece.given, name, tensor),
-                message=f"it is not given `{name}`, the reference is given a tensor of shape {list(tensor.shape)}",
-                fix=f"pass `{name}` to {piece.shown} where it is called",
-            )
 
 
 # Arguments of a call that are no tensors.
@@ -443,45 +389,32 @@ def _operand_order(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterat
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
-    """A call that is given one tensor of the port's, and another one that the reference gives in its place."""
-
-    op: Op
-    old: Key
-    new: Key
-
-    def words(self, piece: Piece, walk: Walk, *, late: bool) -> tuple[str, str, str]:
-        """Return the kind, a sentence, and the tensor that the call should be given."""
-        given, wanted = walk.told(self.old), walk.told(self.new)
-        after_that = ", which the port makes only after it: the order is another one" if late else ""
-        where = place_of(self.op, piece)
-        what = f"it gives {called(self.op)}{where} another argument than the reference: {given} in place of {wanted}{after_that}"
-        return "call-order" if late else "operand", what, wanted
-
-
-def _exchange(parting: Parting, walk: Walk, *, healed: bool) -> tuple[_Exchange, dict[int, Act]] | None:
-    """Return the one tensor that a stretch of calls is given otherwise, and the calls with the reference's; else None."""
-    taken, wanted = walk.stretch(parting)
-    wrong = [key for key in taken if not wanted.intersection(walk.matched[key])]
-    missing = [number for number in wanted if not any(number in walk.matched[key] for key in taken)]
-    new = walk.key_of(missing[0], healed=healed) if len(missing) == len(wrong) == 1 else None
-    if new is None:
-        return None
-    tensor, old = walk.right(new), wrong[0]
-    maker, step = walk.makers_of.get(old), next((one for one in parting.steps if missing[0] in one.given), parting.step)
-    if maker is not None and step is not parting.step and maker.name == step.name and maker not in parting.ops:
-        given = list(walk.given(maker))  # the call that both make in between is given another tensor
-        if len(given) == len(step.given) == 1:
-            return _Exchange(maker, given[0], new), {maker.number: with_tensors(maker.args, {given[0][0]: tensor})}
-    if list(tensor.shape) == list(walk.tensor_of(old).shape):
-        acts = {op.number: with_tensors(op.args, {old[0]: tensor}) for op in taken[old]}
-        return _Exchange(taken[old][0], old, new), acts
-    sizes = [list(tensor.shape)]
-    fitting = [op for op in parting.ops if [list(each.shape) for each in walk.made(op).values()] == sizes]
-    if not fitting or set(walk.given(fitting[0])) != {old}:
-        return None
-    return _Exchange(parting.op, next(iter(walk.made(fitting[0]))), new), {fitting[0].number: constant(tensor)}
+def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
+    """Yield a call that is given the tensors that the reference's counterpart is given, where the port has them."""
+    op, step = group[0].op, group[0].step
+    if op.name != step.name or op.written is not None:
+        return
+    places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
+    matched = {number: walk.matched_given(op, op.args[number]) for number in places}
+    missing = [one for one in step.given if not any(one in found for found in matched.values())]
+    wrong = [number for number in places if not set(matched[number]) & set(step.given)]
+    for value in missing:
+        key = walk.key_of(value)
+        if key is None:
+            continue
+        tensor, where = walk.tensor_of(key), place_of(op, piece)
+        for number in wrong:
+            if list(tensor.shape) != list(op.args[number].shape):
+                continue
+            wanted = walk.told(key)
+            yield Hypothesis(
+                code="operand",
+                name=op.name,
+                confirmed=True,
+                acts={op.number: with_argument(number, tensor)},
+                message=f"it gives {called(op)}{where} another tensor than the reference, which gives it {wanted}{_at(step)}",
+                fix=f"give {called(op)}{where} {wanted} as argument {number}: `{op.line}`",
+            )
 
 
 def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -502,14 +435,10 @@ def _result_orders(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
                 code="operand-order",
                 name=op.name,
                 confirmed=True,
-                acts=dict.fromkeys((one.number for one in several), then(partial(_in_order, order))),
+                acts=dict.fromkeys((one.number for one in several), then(operator.itemgetter(*order))),
                 message=f"the results of {called(op)}{where} are taken in another order than the reference's: its are {list(order)}",
                 fix=f"take the results of {called(op)}{where} in the order {list(order)}: `{op.line}`",
             )
-
-
-def _in_order(order: Sequence[int], made: Nested) -> Nested:
-    return [made[at] for at in order]
 
 
 def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -536,31 +465,6 @@ def _other_turns(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
             fix=f"give {called(op)}{where} {new}: `{op.line}`",
         )
         return
-
-
-def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield stretches of calls that are given one other tensor than the reference's are, whatever functions they call.
-
-    That tensor may be right only once what came before is: a state that is not carried on.
-    """
-    for healed in (False, True):
-        found = [one for one in (_exchange(each, walk, healed=healed) for each in group) if one is not None]
-        if len(found) == len(group):
-            yield from _with_exchanges(found, piece, walk)
-
-
-def _with_exchanges(
-    found: Sequence[tuple[_Exchange, dict[int, Act]]], piece: Piece, walk: Walk
-) -> Iterator[Hypothesis]:
-    # Of several turns one tells best that what it should be given is made of what it gives.
-    late = [one for one, _ in found if any(walk.rests(one.new, key) for key in walk.made(one.op))]
-    shown = (late or [found[0][0]])[0]
-    if walk.told(shown.old) == walk.told(shown.new):  # two steps of one line, which says nothing
-        return
-    acts = {number: act for _, several in found for number, act in several.items()}
-    code, what, wanted = shown.words(piece, walk, late=bool(late))
-    fix = f"give {called(shown.op)}{place_of(shown.op, piece)} {wanted}: `{shown.op.line}`"
-    yield Hypothesis(code=code, name=shown.op.name, message=what, confirmed=True, acts=acts, changes=len(acts), fix=fix)
 
 
 def _written_before(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -623,7 +527,14 @@ def _missing_call(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     acts, makers = {}, []
     for one in group:
         step = next(iter(_acting(one.steps[:-1], walk)), None)
-        place = None if step is None else _place_of_given(one.op, step, walk)
+        place = (
+            None
+            if step is None
+            else next(
+                (at for at, arg in enumerate(one.op.args) if set(walk.matched_given(one.op, arg)) & set(step.given)),
+                None,
+            )
+        )
         made = None if step is None else _done(step, piece, walk)
         if place is None or made is None or list(made.shape) != list(one.op.args[place].shape):
             return
@@ -731,6 +642,7 @@ def _without(op: Op, acts: Mapping[int, Act], piece: Piece) -> Hypothesis:
     return Hypothesis(
         code="extra-call",
         name=class_of(op.layer) if op.name == LAYER else op.name,
+        confirmed=True,
         acts=acts,
         message=_counted(f"it calls {called(op)}{by}{where}, the reference does not", list(acts)),
         fix=f"remove {called(op)}{where}: `{op.line}`",
@@ -755,12 +667,6 @@ def _in_paddle(step: ReferenceCall, piece: Piece) -> Function | None:
     """Return Paddle's function of a step's name; None where there is none."""
     paddle = piece.paddle
     return getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
-
-
-def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
-    """Return which argument of a call the reference first hands to a step."""
-    given = (number for number, one in enumerate(op.args) if set(walk.matched_given(op, one)) & set(step.given))
-    return next(given, None)
 
 
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
@@ -947,15 +853,15 @@ def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece:
     """Return the only statement of two stretches that reads otherwise than what stands opposite it, and that; else None."""
     mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
     codes, reference_codes = [*codes_of(mine), *forwards(piece.port)], codes_of(others)
-    found: dict[str, tuple[Frame, Frame]] = {}
+    found: dict[object, tuple[Frame, Frame]] = {}
     if not all(namesake(one, codes) for one in reference_codes):  # then what differs may stand there
         return None
     for frame in others:
         if against := reads_otherwise(frame, codes):
-            found.setdefault(against.place, (against, frame))
+            found.setdefault(against.statement, (against, frame))
     for frame in mine:
         if against := reads_otherwise(frame, reference_codes):
-            found.setdefault(frame.begins, (frame, against))
+            found.setdefault(frame.statement, (frame, against))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -979,12 +885,6 @@ def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tu
     """
     if step is not parting.step and op is parting.op:  # a call too few
         return _nearest([op, *walk.layout_before(parting.ops)], step, walk), innermost(step.frames)
-    taken, wanted = walk.stretch(parting)
-    for key, takers in taken.items():
-        maker, frames = walk.makers_of.get(key), takers[0].frames
-        level = len(maker.frames) if maker is not None else len(frames)
-        if not wanted.intersection(walk.matched[key]) and 0 < level < len(frames) and len(step.frames) >= level:
-            return frames[-level], step.frames[-level]
     both = list(zip(op.frames, step.frames, strict=False))
     apart = [(mine, other) for mine, other in both if mine.reading != other.reading]
     found = apart or both or [(innermost(op.frames), innermost(step.frames))]

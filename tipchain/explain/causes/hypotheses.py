@@ -10,7 +10,6 @@ from math import isfinite
 
 import numpy as np
 
-from tipchain.core.language import listed
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import LAYER, Act, Op
@@ -219,32 +218,20 @@ def explained(before: float, after: float) -> float:
     return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
 
 
-FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
-"""Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
-
-
 def lower_precision(verdict: LayerVerdict) -> Diagnosis:
     """Return what is told about a layer whose float64 result is right and whose float32 result is not."""
-    bits = effective_bits(verdict.own or 0.0)
-    _, name = min(FORMATS, key=lambda known: abs(known[0] - bits))
-    shown = shown_path(verdict.port_path)
-    fix = (
-        f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast to {name}"
-        if name == "bfloat16"
-        else f"run {shown} in float32: switch TF32 off (`FLAGS_cudnn_allow_tf32`, `NVIDIA_TF32_OVERRIDE=0`), or leave out a cast to float16"
-    )
+    shown, bits = shown_path(verdict.port_path), effective_bits(verdict.own or 0.0)
     return Diagnosis(
         code="precision",
-        name=name,
         port_path=verdict.port_path,
-        message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
+        message=f"{shown} computes with about {bits:.0f} significant bits, float32 has 24, float16 and TF32 have 11, bfloat16 has 8",
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
-        fix=fix,
+        fix=f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast, or switch TF32 off (`NVIDIA_TF32_OVERRIDE=0`)",
     )
 
 
 def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> Diagnosis | None:
-    """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's.
+    """Return the cause where some parameters get no gradient, and the others the truth's.
 
     Those ``unused`` are parameters that the port's code gives to nothing.
     """
@@ -291,25 +278,6 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
             evidence=f"the other {len(values)} gradients are the reference's",
             explained=1.0,
             fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
-        )
-    scaled = {name: one for name, one in factors.items() if abs(one - 1) > CONSTANT}
-    if (
-        not missing
-        and scaled
-        and max(scaled.values()) - min(scaled.values()) < CONSTANT * max(map(abs, scaled.values()))
-    ):
-        factor = next(iter(scaled.values()))
-        which = (
-            "its gradients are" if len(scaled) == len(factors) else f"the gradient of `{listed(list(scaled), 3)}` is"
-        )
-        return Diagnosis(
-            code="cut-gradient",
-            name="scaled",
-            port_path=piece.theirs.path,
-            message=f"{piece.shown}: {which} {factor:.6g} times the reference's",
-            evidence=f"one factor, {factor:.9g}, explains {len(scaled)} of {len(values)} gradients, the others are equal",
-            explained=1.0,
-            fix=f"multiply that gradient by {1 / factor:.6g} in the forward or backward of {piece.shown}, as the reference does",
         )
     return None
 

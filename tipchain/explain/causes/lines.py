@@ -155,11 +155,6 @@ class Frame(NamedTuple):
             return None
         return SourceLine(file=self.code.file, line=int(self.place.rpartition(":")[2]), code=self.line)
 
-    @property
-    def begins(self) -> str:
-        """``file:line`` of the statement's first line."""
-        return self.place if self.statement is None else f"{self.place.rpartition(':')[0]}:{self.statement.line}"
-
 
 Frames: TypeAlias = "tuple[Frame, ...]"
 """Statements that called one another, innermost first."""
@@ -324,7 +319,12 @@ def calls_of(file: str, name: str) -> list[SourceLine]:
     """Return the lines of a file that call a function or class by a name."""
     calls = (one for one in ast.walk(_parsed(file)) if isinstance(one, ast.Call))
     lines = [one.lineno for one in calls if getattr(one.func, "attr", getattr(one.func, "id", "")) == name]
-    return [SourceLine(file=file, line=line, code=linecache.getline(file, line).strip()) for line in lines]
+    return [source_at(file, line) for line in lines]
+
+
+def source_at(file: str, line: int) -> SourceLine:
+    """Return a line of a file."""
+    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
 def namesake(code: Code, codes: Iterable[Code]) -> Code | None:

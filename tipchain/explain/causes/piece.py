@@ -218,7 +218,7 @@ class CallRecord:
         """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
         if not 0 < tensor.numel() <= MOST_ELEMENTS:
             return -1
-        array = np.array(_array(tensor))
+        array = np.array(tensor.detach().resolve_conj().resolve_neg().numpy())
         self._room -= array.size
         self.values.append(RecordedTensor(sketch=Sketch(array), array=array if self._room > 0 else None))
         if self._room > 0:
@@ -249,10 +249,6 @@ def _name_of(function: object) -> str:
     name = getattr(function, "__name__", "").strip("_")
     held = getattr(getattr(function, "__self__", None), "__name__", "")
     return held if name == "get" and held in ("T", "mT", "H", "mH") else name
-
-
-def _array(tensor: Tensor) -> Array:
-    return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
 
 
 # What runs of a piece give, the port's and the reference's, and where inside it they are compared.

@@ -14,15 +14,7 @@ import numpy as np
 
 from tipchain.core.language import listed
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.edits import (
-    alike,
-    by_substitution,
-    cut_gradients,
-    edits,
-    missing_inputs,
-    only_in_one,
-    other_layers,
-)
+from tipchain.explain.causes.edits import alike, by_substitution, cut_gradients, edits, only_in_one, other_layers
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
     Trial,
@@ -44,7 +36,7 @@ from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
-from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
+from tipchain.explain.locate.trace import Call, Store, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.facts.packed import spell_out
 from tipchain.framework_types import Model, Tensor
@@ -157,7 +149,11 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
     paths = verdict.reference_path, verdict.port_path
     while call is not None:
         same = [pair for pair in known if pair.port.number == call.number]
-        inside = [pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)]
+        inside = [
+            pair
+            for pair in located.matching.pairs
+            if not pair.whole and holds(trace, call, pair.port) and below(pair.port.path, call.path)
+        ]
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
         elif len(inside) == 1:
@@ -275,10 +271,6 @@ def _is_paddles(layer: Model) -> bool:
     bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
     own = type(layer).forward.__module__.partition(".")[0] == "paddle"
     return own and any(one.__name__ != "Layer" for one in bases)
-
-
-def _inside(trace: Trace, call: Call, around: Call) -> bool:
-    return holds(trace, around, call) and (call.path.startswith(f"{around.path}.") or not around.path)
 
 
 def _within(call: Call, around: Call) -> str:
@@ -530,7 +522,6 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     yield by_tensors(piece, state)
     yield by_unsaved(piece, state)
     yield by_meaning(piece, ops)
-    yield missing_inputs(piece)
     if not piece.backward:
         yield edits(piece, trials.walk)
         if len(ops) > 1 or any(op.name != LAYER for op in ops):  # the result of one layer is that of the piece

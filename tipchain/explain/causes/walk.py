@@ -283,19 +283,6 @@ class Walk:
 
         return tuple(_with_makers([op], makers))
 
-    def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
-        """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
-        inside = self.layout_before(parting.ops)
-        made = {key for op in inside for key in self.made(op)}
-        taken: dict[Key, list[Op]] = {}
-        for op in inside:
-            for key in self.given(op):
-                if key not in made:
-                    taken.setdefault(key, []).append(op)
-        steps = self.layout_steps_before(parting.steps)
-        own = {number for step in steps for number in step.made}
-        return taken, {number for step in steps for number in step.given if number not in own}
-
     def redone(self, op: Op, more: Mapping[Key, object] | None = None) -> list[object] | None:
         """Return what a call gives if it is given what was put right; None if it cannot be done so."""
         healed = {**self.healed, **(more or {})}
@@ -440,25 +427,9 @@ class Walk:
                     left.append(one)
         return False
 
-    def resting_on(self, step: ReferenceCall) -> set[int]:
-        """Return the numbers of the reference's calls that rest on one."""
-        values, found = set(step.made), set()
-        for one in self.steps[step.number + 1 :]:
-            if values.intersection(one.given):
-                found.add(one.number)
-                values.update(one.made)
-        return found
-
-    def key_of(self, number: int, *, healed: bool = False) -> Key | None:
-        """Return the port's tensor that is one of the reference's, or is as soon as what came before is ``healed``; else None."""
-        known = next((key for key, found in self.matched.items() if number in found), None)
-        if known is not None or not healed:
-            return known
-        return next((key for key, one in self.healed.items() if number in self.find(numpy_of(one))), None)
-
-    def right(self, key: Key) -> Tensor:
-        """Return a tensor as it is with what came before it put right."""
-        return self.healed[key] if key in self.healed else self.tensor_of(key)
+    def key_of(self, number: int) -> Key | None:
+        """Return the port's tensor that is one of the reference's; None where none is."""
+        return next((key for key, found in self.matched.items() if number in found), None)
 
     def tensor_of(self, wanted: Key) -> Tensor:
         """Return a tensor as it was when it was first made or given."""

@@ -717,12 +717,12 @@ class Comparer:
         """Link what two calls return; see `links`."""
         ours, theirs = pair.reference, pair.port
         found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
-        used = [[self._is_used(one) for one in call.outputs] for call in (ours, theirs)]
+        used = [
+            [id(one) in self._returned or bool(self.gradient_size(one)) for one in call.outputs]
+            for call in (ours, theirs)
+        ]
         alive = all(map(any, used))
         return [one for one in found if not alive or used[0][one.ours] or used[1][one.theirs]]
-
-    def _is_used(self, value: TracedValue) -> bool:
-        return id(value) in self._returned or bool(self.gradient_size(value))
 
     def results(
         self,

@@ -418,7 +418,7 @@ def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
     ours, theirs = one.reference, one.port
     if theirs is None:
         return _tell_missing(one, ours or Draw("own", ()), training=training)
-    mask, place = str(theirs), _line(theirs)
+    mask, place = str(theirs), "?" if theirs.place is None else f"{Path(theirs.place[0]).name}:{theirs.place[1]}"
     if ours is None and not training:
         told, fix = f"in eval mode it draws {mask} at {place}", f"pass `training=self.training` at {place}"
         return Cause(code="setting", name="mode", message=told, fix=fix)
@@ -456,11 +456,6 @@ def _tell_missing(one: UnlikeDraw, draw: Draw, *, training: bool) -> Cause:
 def _beside(place: Place) -> str:
     before, after = place
     return f"after `{before}`" if before else f"before `{after}`" if after else "in the model"
-
-
-def _line(draw: Draw) -> str:
-    """Return where the port draws: the line that its causes are placed at."""
-    return "?" if draw.place is None else f"{Path(draw.place[0]).name}:{draw.place[1]}"
 
 
 def _referred(draw: Draw) -> str:

@@ -356,14 +356,15 @@ def settled(
     }
     return tuple(
         replace(one.not_comparable(f"built differently, but the models do the same: {one.reason}"), refuted=True)
-        if id(one) in loose and one.at_fault and ((one.port_path, one.turn) in refuted or (gradients and _back(one)))
+        if id(one) in loose
+        and one.at_fault
+        and (
+            (one.port_path, one.turn) in refuted
+            or (gradients and (one.direction, one.closeness) == ("backward", Closeness.DIFFERS))
+        )
         else one
         for one in found
     )
-
-
-def _back(verdict: LayerVerdict) -> bool:
-    return verdict.direction == "backward" and verdict.closeness is Closeness.DIFFERS
 
 
 OWN = ("torch.nn.", "paddle.nn.")
