@@ -234,7 +234,6 @@ def _judge_random(dumps: Dumps) -> Judged:
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
-    """Judge the tensors of the safetensors files."""
     paths = tensor_paths(dumps)
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):
