@@ -48,7 +48,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "bundle": "record torch's side once, for machines without torch",
     },
 }
-"""The commands, by what they are for; in each group the common ones come first."""
+"""The commands by purpose; in each group the common ones come first."""
 FIRST = ("init", "align", "run", "diff", "doctor")
 """The commands that a newcomer needs."""
 COMMANDS: dict[str, str] = {name: text for group in GROUPS.values() for name, text in group.items()}
@@ -86,7 +86,7 @@ def _table(rows: Mapping[str, str]) -> list[str]:
 
 
 def _help(names: Sequence[str]) -> int:
-    """Print what the commands of a group do, or the help of a command; without a name the overview."""
+    """Print the purposes of a group's commands, or the help of a command; without a name the overview."""
     if not names:
         print(_overview())
     for name in names:
@@ -139,7 +139,7 @@ def dispatch(argv: Sequence[str]) -> int:
 
 
 def parser_of(name: str) -> Parser:
-    """Return the parser of what follows ``tipchain NAME``."""
+    """Return the parser of the arguments after ``tipchain NAME``."""
     from tipchain.commands.options import Parser, sentence
 
     parser = Parser(prog=f"tipchain {name}", description=sentence(COMMANDS[name]), allow_abbrev=False)

@@ -49,7 +49,7 @@ class Outcome(Enum):
 
 
 BAD = (Outcome.FAIL, Outcome.ERROR)
-"""What fails a run."""
+"""Outcomes that fail a run."""
 
 
 def newly_bad(before: Outcome | None, after: Outcome) -> bool:
@@ -77,7 +77,7 @@ class ExitCode(IntEnum):
     NOTHING_CHECKED = 4
     """Nothing, or not all, could be checked: only skips, one side recorded, an empty plan, results that are random."""
     INTERRUPTED = 130
-    """Ctrl-C: what is known by then is shown."""
+    """Ctrl-C: the results so far are shown."""
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> ExitCode:
@@ -187,7 +187,7 @@ class DataError(InputError):
 
 
 class HistoryError(TipchainError):
-    """The history's database cannot be reached, read or written; what it should hold is not in it yet."""
+    """The history's database cannot be reached, read or written, or lacks an entry so far."""
 
 
 class BundleError(InputError):
@@ -199,7 +199,7 @@ class MissingFrameworkError(TipchainError):
 
 
 class OutputError(TipchainError):
-    """What a run should leave behind cannot be written: a full disk, a read-only folder."""
+    """An output of a run cannot be written: a full disk, a read-only folder."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""What annotations call objects of the frameworks.
+"""Annotations' names of the frameworks' objects.
 
 torch's and Paddle's classes share no base, and neither has to be installed: for a type checker most names are `Any`.
 """
@@ -22,17 +22,17 @@ Optimizer: TypeAlias = Any
 Schedule: TypeAlias = Any
 """A schedule of ``torch.optim.lr_scheduler`` or ``paddle.optimizer.lr``."""
 Nested: TypeAlias = Any
-"""What layers and functions take and return: a tensor, a plain value, or tuples, lists and dicts of them."""
+"""The arguments and results of layers and functions: a tensor, a plain value, or tuples, lists and dicts of them."""
 Function: TypeAlias = Callable[..., Nested]
-"""A function of a framework, or what stands in its place."""
+"""A function of a framework, or its replacement."""
 Setting: TypeAlias = Any
 """The value of one argument: a number, a flag, a text, or a sequence of such; its name says which."""
 Options: TypeAlias = Mapping[str, Setting]
 """Arguments by name, as a class or a function of a framework takes them."""
 Before: TypeAlias = Callable[[Model, tuple[Nested, ...], Options], None]
-"""What is called with a layer and its arguments before it runs."""
+"""A function called with a layer and its arguments before it runs."""
 After: TypeAlias = Callable[[Model, Nested], Nested]
-"""What is called with a layer and what it gave; what it returns takes its place."""
+"""A function called with a layer and its result; its own result takes that place."""
 Loss: TypeAlias = Callable[..., Tensor]
 """A loss: outputs and labels to a tensor."""
 Loader: TypeAlias = Any
@@ -52,7 +52,7 @@ class Dataset(Protocol):
 
 
 class Stateful(Protocol):
-    """What can be saved and restored."""
+    """An object that can be saved and restored."""
 
     def state_dict(self) -> Nested:
         """Return its state."""
@@ -62,7 +62,7 @@ class Stateful(Protocol):
 
 
 class Hook(Protocol):
-    """What takes a hook off again."""
+    """A handle that takes a hook off again."""
 
     def remove(self) -> None:
         """Take the hook off."""

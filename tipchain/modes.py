@@ -1,4 +1,4 @@
-"""What a run can be asked for, and what is known of it before anything runs: modes and their data, devices, stages."""
+"""Requests of a run, and their facts before anything runs: modes and their data, devices, stages."""
 
 from __future__ import annotations
 
@@ -219,12 +219,12 @@ INFO: Mapping[str, StageInfo] = MappingProxyType(
         ),
     }
 )
-"""The reproduction guide's eleven steps in its order, then what it asks for besides."""
+"""The reproduction guide's eleven steps in its order, then its further stages."""
 STAGES = tuple(INFO)
 LOCATABLE = frozenset(name for name, info in INFO.items() if info.live)
 """Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 PREFLIGHT = "preflight"
-"""What checks are called that compare how both sides are built; every run of a case has them."""
+"""The name of checks that compare how both sides are built; every run of a case has them."""
 SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "01": ("01_test_forward.py", ("forward",)),
@@ -293,4 +293,4 @@ CHECKS: Mapping[str, str] = {
     "backward": "gradients",
     "train": "updates",
 }
-"""What the checks of live models are called in a run's verdicts, by their stage."""
+"""The names of live models' checks in a run's verdicts, by their stage."""

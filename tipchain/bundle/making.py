@@ -44,7 +44,7 @@ _ELSEWHERE = ("created", "commit")
 
 
 class BundleFailedError(TipchainError):
-    """What a bundle must hold could not be recorded; nothing was left behind."""
+    """A part of a bundle could not be recorded; nothing was left behind."""
 
     exit_code = 1
 
@@ -250,7 +250,7 @@ class Reference(StoredBundle):
         return found
 
     def notes(self, possible: Sequence[str]) -> tuple[str, ...]:
-        """Return where the reference comes from, and what it has nothing for, of the stages that there could be."""
+        """Return where the reference comes from, and the possible stages for which it has nothing."""
         one = self.manifest
         made = f"torch {one.torch or 'not run'} on {one.device or 'no device'}, made {one.created}"
         notes = [f"reference: bundle {self.folder}, {made}, content {one.content[:12]}"]

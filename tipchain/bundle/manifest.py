@@ -33,7 +33,7 @@ KIND = "tipchain reference bundle"
 MANIFEST, CASE = "manifest.json", "case.yaml"
 DUMPS, INPUTS, WEIGHTS = "dumps", "inputs", "weights"
 _NO_CONTENT = ("created", "commit", "moves")
-"""What may differ between two bundles that are the same."""
+"""Keys that may differ between two equal bundles."""
 AGAIN = "tipchain bundle make CASE --out NEW makes it anew, tipchain bundle rebaseline moves it to its place"
 
 
@@ -88,7 +88,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleManifest:
-    """What a bundle says about itself. All paths are relative and posix.
+    """A bundle's description of itself. All paths are relative and posix.
 
     Attributes:
         tipchain: the version that made it.
@@ -138,7 +138,7 @@ class BundleManifest:
 
 @dataclass(frozen=True, slots=True)
 class StoredBundle:
-    """A bundle's folder, and what it says of itself."""
+    """A bundle's folder, and its description of itself."""
 
     folder: Path
     manifest: BundleManifest

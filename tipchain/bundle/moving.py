@@ -1,4 +1,4 @@
-"""A bundle that takes another's place: what it was, what it is, and the move itself."""
+"""A bundle that takes another's place: the old one, the new one, and the move itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tipchain.parity.stages.tensors import TensorFile
 NEW = "bundle"
 """In a work folder: the bundle that is made."""
 EXACT = Tolerance(rtol=0.0, atol=0.0, equal_nan=True)
-"""What an array that did not move is held against."""
+"""The tolerance of an array that did not move."""
 _HERE = -100
 """``AT_FDCWD``: paths are as they stand."""
 _EXCHANGE = 2
@@ -83,7 +83,7 @@ def _moved(stage: str, old: Path, new: Path) -> str:
 
 
 def _share(diff: TensorDiff) -> float:
-    """Return how far an array moved, by its largest value; what is no number moved farthest."""
+    """Return how far an array moved, by its largest value; NaN and Inf moved farthest."""
     share = diff.max_abs / (diff.expected_max_abs or 1.0)
     return inf if isnan(share) else share
 

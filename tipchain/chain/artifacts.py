@@ -1,4 +1,4 @@
-"""What a command must leave, whether it left it, and what is settled only when it starts."""
+"""The files and lines that a command must leave, whether it left them, and values settled only when it starts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOISE = re.compile(
     re.IGNORECASE,
 )
 _LOGGED = re.compile(r"\[?\d{4}[-/]\d\d[-/]\d\d[ T][\d:,.]+\]?[\s-]*(?:\w+\s+)?\[?(?:INFO|DEBUG)?\]?:?\s*")
-"""What a logger writes in front of a line."""
+"""A logger's prefix of a line."""
 _RESULT = re.compile(
     r"\d|result|save|finish|predict|class|score|label|prob|\bacc|psnr|done|\btext\b|caption|translat|transcri|answer"
     r"|\w\s*[=-]+>\s*\w|结果|预测|类别|标签|得分|概率|保存|识别|翻译",
@@ -50,7 +50,7 @@ _ANNOUNCED = re.compile(
     r"|\(\d+(?:, \d+)+\)$|\[\d+, [13], \d+, \d+\]$",
     re.IGNORECASE,
 )
-"""What a program is about to do, the settings that AutoLog reports, the shape of an array: no results, whatever digits they have."""
+"""Steps that a program announces, the settings that AutoLog reports, the shape of an array: no results, whatever digits they have."""
 _NO_NUMBER = re.compile(
     r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?|\b\w+\.py:\d+|\bline \d+|\d+\.\d+\.\d+\S*"
     r"|\w*(?:time|cost|elapsed|latency|fps|_rss|_util)\w*(?: spent)?(?:\([\w%]+\))?\W{1,3}[\d.]+|[\d.]+ ?(?:ms|fps|it/s)\b"
@@ -74,22 +74,22 @@ _READ = re.compile(
 )
 """A file of data that a line tells of; files of settings, models and lists are none."""
 _WRITTEN = re.compile(r"sav|writ|output|result|match|nearest|similar|retriev|gallery", re.IGNORECASE)
-"""What a line has that tells of a file that was written, or found among others."""
+"""Words of a line that tells of a written file, or of one found among others."""
 USUAL = "no line of the program's own has a digit, or a word such as result, class or score"
 PATTERN_HINT = "result_line.txt beside the parameter file names another pattern"
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 _HARMLESS = re.compile(r"Exception ignored |Exception in thread |--- Logging error ---")
-"""What stands before a traceback of what did not end the program's own work."""
+"""The line before a traceback that did not end the program's own work."""
 LOOKED_AT = 2000
 MOST_HELD = 6
-"""Files that are named of a folder that lacks what a command should have left."""
+"""Files that are named of a folder that lacks a command's artifacts."""
 _FIXED = re.compile(r"(?:\[[*?[]\]|[^*?[])*")
 _ESCAPED = re.compile(r"\[([*?[])\]")
 
 
 class Stamp(NamedTuple):
-    """What changes whenever somebody writes to a file, links or renames it."""
+    """A file's state, which changes whenever somebody writes to it, links or renames it."""
 
     device: int
     inode: int
@@ -103,12 +103,12 @@ Snapshot = Mapping[str, Stamp]
 
 
 def matches(pattern: str, root: Path) -> list[str]:
-    """Return what there is of ``pattern``, relative to ``root`` or absolute; ``**`` stands for any folders."""
+    """Return the paths that match ``pattern``, relative to ``root`` or absolute; ``**`` stands for any folders."""
     return sorted(glob.glob(pattern, root_dir=root, recursive=True))  # noqa: PTH207 - absolute patterns too
 
 
 def plain(pattern: str) -> str:
-    """Return ``pattern`` for messages: without what protects special characters in it."""
+    """Return ``pattern`` for messages: without the escapes of special characters."""
     return _ESCAPED.sub(r"\1", pattern)
 
 
@@ -133,7 +133,7 @@ def snapshot(leaves: Iterable[Artifact], root: Path) -> dict[str, Stamp]:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return the state of the regular file ``path`` or of what it links to; None if it is none."""
+    """Return the state of the regular file ``path`` or of its link's target; None if it is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -283,7 +283,7 @@ class LineCheck:
         return noise
 
     def missing(self, log: str) -> tuple[Missing, ...]:
-        """Return what is wrong with a log of this name: lines that have not come, results that are none, a last exception."""
+        """Return the faults of a log of this name: missing lines, results that are none, a last exception."""
         found = {"end without an exception": self.raised, "finite result": self.unreal}
         told = [Missing(what=what, looked=log, why=f" in {log}: {line}") for what, line in found.items() if line]
         if self.other:
@@ -297,7 +297,7 @@ class LineCheck:
 
 
 def explain(missing: Sequence[Missing]) -> str:
-    """Return what a command left out, in words."""
+    """Put a command's missing artifacts into words."""
     return "; ".join(f"no {one.what}{one.why}" for one in missing)
 
 
@@ -307,7 +307,7 @@ def explain(missing: Sequence[Missing]) -> str:
 
 
 class UnsettledError(LookupError):
-    """What a command needs to know before it starts is not there; the message says what was looked for."""
+    """A value that a command needs before it starts is not there; the message names the places looked at."""
 
 
 def settle(command: Command, root: Path, run: Path) -> Command:

@@ -1,4 +1,4 @@
-"""What a parameter file asks for: from slots to a ChainSpec, with no string left to split."""
+"""From slots to a ChainSpec: the commands that a parameter file asks for, with no string left to split."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ class SpecReader:
     # What inference asks for.
 
     def models(self) -> tuple[InferModel, ...]:
-        """Return what the modes without training infer with."""
+        """Return the models of the modes without training."""
         whole = self.suite.whole
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         slot = self.slots["infer_model"]
@@ -631,7 +631,7 @@ class SpecReader:
 
 
 def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False) -> ChainSpec:
-    """Return what ``file`` asks for in ``mode``; with ``lenient`` mistyped values are notes.
+    """Return the chain that ``file`` asks for in ``mode``; with ``lenient`` mistyped values are notes.
 
     Raises:
         ParamsError: the file does not fit the suite's layout, or a value is impossible.
@@ -640,6 +640,6 @@ def build_spec(file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = Fal
 
 
 def legacy_spec(text: str, path: str, suite: Suite, mode: Mode) -> ChainSpec:
-    """Return what the original driver reads out of ``text``, defects included."""
+    """Return the chain that the original driver reads out of ``text``, defects included."""
     slots = legacy_slots(text, path, suite)
     return SpecReader(slots, suite, mode, legacy=True, lenient=True).spec(None)

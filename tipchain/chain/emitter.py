@@ -1,4 +1,4 @@
-"""What all parts of an expansion share: templates filled in, commands with names and logs, the inference product."""
+"""Parts shared by all of an expansion: templates filled in, commands with names and logs, the inference product."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ template_words = lru_cache(maxsize=4096)(shlex.split)
 
 
 class Filler(NamedTuple):
-    """What templates and conditions of one plan may refer to besides the facts of a command."""
+    """The names that templates and conditions of one plan may use besides the facts of a command."""
 
     suite: Suite
     slots: Slots
@@ -72,7 +72,7 @@ class Filler(NamedTuple):
                 yield point
 
     def fill(self, template: str, facts: Facts) -> str:
-        """Return ``template`` with its variables replaced; what is put in is not looked at again."""
+        """Return ``template`` with its variables replaced; inserted text is not looked at again."""
         if "{" not in template:
             return template
         try:
@@ -159,7 +159,7 @@ def folders(options: Options, model: str, mode: Mode) -> tuple[str, str]:
 
 
 def exported_files(folder: str) -> tuple[Artifact, ...]:
-    """Return what an exported model in ``folder`` is: a program and its weights; "" is any folder."""
+    """Return the files of an exported model in ``folder``: a program and its weights; "" is any folder."""
     head = f"{glob.escape(folder.rstrip('/'))}/" if folder else ""
     return (
         Artifact(what="program", files=tuple(f"{head}{one}" for one in PROGRAMS)),
@@ -168,7 +168,7 @@ def exported_files(folder: str) -> tuple[Artifact, ...]:
 
 
 def slim_links(folder: str) -> tuple[tuple[str, str], ...]:
-    """Return links from what inference looks for in a folder to PaddleSlim's own names of it, since 2022 and before."""
+    """Return links from inference's names in a folder to PaddleSlim's own names of it, since 2022 and before."""
     names = {"pdmodel": ("model.pdmodel", "__model__"), "pdiparams": ("model.pdiparams", "__params__")}
     return tuple((f"{folder}/inference.{end}", f"{folder}/{one}") for end, ones in names.items() for one in ones)
 
@@ -353,12 +353,12 @@ class Expansion(PlanDraft):
         return command, posixpath.normpath(first)
 
     def visible(self, fixed: str | None) -> dict[str, str]:
-        """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
+        """Return CUDA_VISIBLE_DEVICES for a command: the leg's GPUs, or the value that the original happens to export."""
         found = self.exported if self.legacy else fixed
         return {} if found is None else {VISIBLE: found}
 
     def inference_dir(self) -> str:
-        """Return what inference_dir adds to the folder of the exported model."""
+        """Return the part of the path that inference_dir adds to the folder of the exported model."""
         slot = self.spec.slots.get("inference_dir")
         if slot is None or slot.value in ("null", "##") or (not slot.value and not self.legacy):
             return ""  # an empty value makes the original write a slash twice, the same path

@@ -134,7 +134,7 @@ class FigureReader:
             self.rates[figure].append(value)
 
     def figures(self) -> dict[str, float]:
-        """Return what has been found so far."""
+        """Return the figures found so far."""
         found = self.last | self.evaluated
         rates = self.rates["avg_ips"] or self.rates["ips"]
         if rates and self.names.get("avg_ips"):
@@ -165,7 +165,7 @@ class FigureReader:
 
 CHUNK = 1 << 18
 LONGEST = 4096
-"""Bytes of a line that are looked at: what a framework prints in one line is shorter."""
+"""Bytes of a line that are looked at: the lines of frameworks are shorter."""
 _ENDS = re.compile(rb"[\r\n]+")
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -201,7 +201,7 @@ def without_escapes(text: str) -> str:
 
 
 LAST_LINES = 60
-"""So far from the end an error counts; one further up was overcome, unless what follows only tells of it."""
+"""So far from the end an error counts; one further up was overcome, unless all lines after it only tell of it."""
 LONGEST_REASON = 500
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _OTHERS_CODE = re.compile(r"/(?:site|dist)-packages/|/lib/python3|^<")
@@ -215,14 +215,14 @@ _NO_DATA = re.compile(r"(?!.*can't open file)(?:[Nn]o such (?:\w+ )?file|FileNot
 _SECONDHAND = re.compile(
     r"Blocking queue is killed|DataLoader worker|worker process.* (?:died|failed|exited)|FatalError: .?Termination"
 )
-"""An exception that tells of another one, in another thread or process, which says what went wrong."""
+"""An exception that tells of another one, in another thread or process, whose message names the fault."""
 _COMPLAINT = re.compile(
     r"\b(?:fail(?:ed|ure)?|unable|cannot|can't|could not|invalid|corrupt\w*|missing|error)\b", re.IGNORECASE
 )
 
 
 class ErrorReader:
-    """Finds the line of a log that says what went wrong."""
+    """Finds the line of a log that names the fault."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -274,7 +274,7 @@ TEXT_FILES = frozenset(".csv .tsv .txt .list .lst .json .jsonl .yaml .yml".split
 RESULT_FILES = frozenset(
     ".npy .npz .png .jpg .jpeg .bmp .gif .tif .tiff .mp4 .avi .wav .csv .mat .ply .obj .nii .gz .pkl".split()
 )
-"""Endings of what an inference writes, and no training or export beside it does."""
+"""Endings of files of an inference, which no training or export writes beside it."""
 MOST_FILES = 100_000
 """Files of a checkout that are looked at for one."""
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))
@@ -282,7 +282,7 @@ AFTER_VERDICT = (" ", *(one.value for one in Outcome))
 JUDGES = ("align", "compare")
 """Steps whose exit code 1 says that something is wrong; any other, that it could not be found out."""
 LOG_COLUMNS = "76"
-"""Width of what commands print: the last lines of a log are shown indented by four, on 80 columns."""
+"""Width of commands' output: the last lines of a log are shown indented by four, on 80 columns."""
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*")
 OUT_OF_MEMORY_HINT = " (the kernel does that when memory runs out)"
 
@@ -305,7 +305,7 @@ class Place:
     folders: DataFolders | None = None
 
     def environment(self, command: Command) -> dict[str, str]:
-        """Return what ``command`` gets besides the parent's environment."""
+        """Return the environment that ``command`` gets besides the parent's."""
         folder = (self.folders or data_folders(self.mode)).of(command.step)
         return {
             **command.env,
@@ -323,7 +323,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """What is settled just before a command starts."""
+    """The values settled just before a command starts."""
 
     command: Command
     env: Mapping[str, str]
@@ -335,7 +335,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a command left: figures and an error in its log, what is missing, the end of a worker's log."""
+    """A command's traces: figures and an error in its log, missing files, the end of a worker's log."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
     error: str = ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TrainingRun(NamedTuple):
-    """One training and what follows it: its name in ids, its folder as commands name it, templates' facts."""
+    """One training and its successors: its name in ids, its folder as commands name it, templates' facts."""
 
     leg: Leg
     trainer: TrainerSpec
@@ -31,7 +31,7 @@ class TrainingRun(NamedTuple):
 
 
 class _Trainings(Expansion):
-    """A plan with trainings and what follows them."""
+    """A plan with trainings and their successors."""
 
     def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
         super().__init__(spec, params, options)
@@ -185,7 +185,7 @@ class _Trainings(Expansion):
         return tuple(ids)
 
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
-        """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
+        """Return the needs and the starting weights of a pruning or quantizing training; None for the file's own."""
         kind = self.suite.finetune
         if run.trainer.kind not in ("pact", "fpgm") or run.leg.nodes > 1 or kind == "slot":
             return (), None
@@ -251,7 +251,7 @@ class _Trainings(Expansion):
         return tuple(dict.fromkeys((own, *others) if self.suite.weights_there else others))
 
     def finds(self, weights: str) -> tuple[Find, ...]:
-        """Return what is settled when a command starts that names ``weights``."""
+        """Return the finds settled when a command starts that names ``weights``."""
         files = self.candidates(weights)
         if self.legacy or files == (glob.escape(weights),):
             return ()

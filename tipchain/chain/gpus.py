@@ -120,7 +120,7 @@ class Leases:
         self._held: dict[str, tuple[str, int | None]] = {}
 
     def take(self, gpus: Sequence[str], holder: str) -> str:
-        """Take all of ``gpus`` for ``holder``, or none; return "" or what has to be waited for."""
+        """Take all of ``gpus`` for ``holder``, or none; return "" or the reason to wait."""
         for gpu in gpus:
             if gpu in self._held:
                 return f"GPU {gpu}, held by {self.holder(gpu)}"

@@ -1,4 +1,4 @@
-"""Look at parameter files without running anything: what each line means, and what is wrong or missing."""
+"""Look at parameter files without running anything: the meaning of each line, wrong lines and missing ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Line(NamedTuple):
 def explain(
     file: ParamFile, slots: Slots, plans: Iterable[Plan], ours: Collection[str], kind: str = "all"
 ) -> tuple[Line, ...]:
-    """Return the lines of ``file`` with what they are for, and which commands get them.
+    """Return the lines of ``file`` with their meaning, and the commands that get them.
 
     ``ours`` are the sections whose lines are read.
     """
@@ -119,15 +119,15 @@ def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
 
 PATHS_CODE = "paths"
 DIFFERS = "original"
-"""Of what the original driver would run otherwise."""
+"""Of commands that the original driver would run otherwise."""
 UNKNOWN = "unknown"
-"""Of what is said about a file that is not looked at."""
+"""Of findings about a file that is not looked at."""
 _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
 
 
 def missing_paths(slots: Slots, suite: Suite, root: Path | None) -> Iterator[LintFinding]:
-    """Yield what the programs of ``slots`` name and the checkout ``root`` lacks.
+    """Yield the paths that programs of ``slots`` name and the checkout ``root`` lacks.
 
     Without sign that ``root`` is the suite's checkout, by its folders or by one of the programs, nothing is said.
     """
@@ -196,7 +196,7 @@ class Found(NamedTuple):
 
 
 class Linted(NamedTuple):
-    """What was found in one file: findings by line, and its lines where they are explained."""
+    """The findings of one file, by line, and its lines where they are explained."""
 
     file: str
     readable: bool = True
@@ -238,7 +238,7 @@ def lint_file(
     explained: bool = False,
     chain: str | None = None,
 ) -> Linted:
-    """Return what is to be said about the file at ``path``, whose kind and suite are told from it where they are None.
+    """Return the findings about the file at ``path``, whose kind and suite are told from it where they are None.
 
     Args:
         path: the file.
@@ -391,7 +391,7 @@ def _planned(
 
 
 def differences(plan: Plan, legacy: Plan) -> Iterator[str]:
-    """Yield what the original's commands have otherwise than a plan's: the first command of each step that differs; ``RUN`` is the run's folder."""
+    """Yield the first command of each step in which the original's differs from a plan's; ``RUN`` is the run's folder."""
     steps: dict[str, tuple[list[str], list[str]]] = {}
     for index, one in enumerate((plan, legacy)):
         for command in one.commands:

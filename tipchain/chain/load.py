@@ -59,7 +59,7 @@ def checkout(params: Path) -> Path | None:
 
 
 def suite_of(file: ParamFile, name: str | None, *, root: Path | None, legacy: bool = False) -> Suite:
-    """Return the suite of ``file``: the named one, else what `detect_suite` tells; in the version of the checkout's driver."""
+    """Return the suite of ``file``: the named one, else that of `detect_suite`; in the version of the checkout's driver."""
     suite = get_suite(name, driver_text(root)) if name else detect_suite(file, legacy=legacy, root=root)
     if legacy or not suite.version or fits(file, suite):
         return suite
@@ -179,7 +179,7 @@ def _scripts(root: Path | None) -> Mapping[str, str]:
 
 @lru_cache(maxsize=64)
 def fingerprint(text: str) -> str:
-    """Return what tells a script from another, whatever its comments and blanks."""
+    """Return a script's fingerprint, whatever its comments and blanks."""
     return f"{zlib.crc32(script_words(text).encode()):08x}"
 
 
@@ -197,7 +197,7 @@ def driver_advice(suite: Suite, root: Path | None) -> str:
 
 
 def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -> str:
-    """Return what to do about ``file``, which does not fit the layout of ``suite``; "" in the suite's own checkouts."""
+    """Return advice about ``file``, which does not fit the layout of ``suite``; "" in the suite's own checkouts."""
     if (root is not None and (root / OWN).is_file()) or marks_in_checkout(suite, root):
         return ""
     own = max((int(number) + 1 for _, number in READ.findall(driver_text(root))), default=0)
@@ -218,13 +218,13 @@ def layout_advice(text: str, file: ParamFile, suite: Suite, root: Path | None) -
 
 
 ON_CPU: Mapping[str, str] = {"True": "False", "gpu": "cpu"}
-"""What a device's line has for the CPU, by what it has for a GPU."""
+"""The value of a device's line on the CPU, by that on a GPU."""
 Change = tuple[int, str, str]
-"""A line's number, its new value, and what asked for it."""
+"""A line's number, its new value, and the option that asked for it."""
 
 
 def set_changes(file: ParamFile, settings: Sequence[str]) -> tuple[Change, ...]:
-    """Return what ``--set`` changes in ``file``.
+    """Return the changes of ``--set`` in ``file``.
 
     A setting is ``KEY=VALUE``; where several lines have the key, ``SECTION:KEY=VALUE`` or ``LINE:KEY=VALUE``. Keys may
     have a ``=`` of their own: the longest key that fits counts.
@@ -262,7 +262,7 @@ def _named(file: ParamFile, text: str) -> tuple[Param, str]:
 
 
 def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:
-    """Yield what ``--device`` changes: the list of GPUs, the device's line, and on the CPU the devices to infer on.
+    """Yield the changes of ``--device``: the list of GPUs, the device's line, and on the CPU the devices to infer on.
 
     ``gpu`` without a number leaves the GPUs of a file that names some.
 

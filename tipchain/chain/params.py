@@ -20,7 +20,7 @@ from tipchain.errors import ParamsError
 
 HEADER = re.compile(r"=+\s*([A-Za-z0-9_]+(?:[ \t]+[A-Za-z0-9_]+)*)\s*=+\s*")
 HEADERLESS: Mapping[str, str] = {"*lite_arm*": "lite_params", "*infer_cpp*": "cpp_program_params"}
-"""What the lines of files without a header belong to, by the file's name: two of the suites' drivers have such files."""
+"""The section of lines without a header, by the file's name: two of the suites' drivers have such files."""
 MAX_BYTES = 1_000_000
 """Of a parameter file: the largest of 2,675 public ones has 3,130. Parsing 100 MB takes minutes."""
 FOUND = 60

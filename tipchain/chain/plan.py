@@ -1,4 +1,4 @@
-"""Commands and plans: what a chain would run, in order, which of a plan's commands to run, and how they ended."""
+"""Commands and plans: the commands of a chain in order, the selected ones of a plan, and how they ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LITE_TIMEOUT_S = 3600.0
 
 
 class Artifact(NamedTuple):
-    """What a command must have left when it exits 0; files of earlier runs do not count.
+    """A file that a command must have left when it exits 0; files of earlier runs do not count.
 
     Attributes:
         what: ``checkpoint``, ``program``, ``weights`` or ``result line``, for messages.
@@ -158,7 +158,7 @@ class Plan(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What the command line adds to a parameter file.
+    """Additions of the command line to a parameter file.
 
     Attributes:
         run: name of the run's folder.
@@ -206,11 +206,11 @@ def plan_json(plan: Plan) -> dict[str, object]:
 
 
 ALWAYS = ("argv", "env", "cwd", "log", "timeout_s", "needs", "on_gpu")
-"""What the JSON of a command has whatever it is; the rest is there only where it is something."""
+"""Keys that the JSON of every command has; the rest is there only where it has a value."""
 
 
 def command_json(command: Command) -> dict[str, object]:
-    """Return one command as JSON; what is rarely there only where it is."""
+    """Return one command as JSON; rare keys only where they have a value."""
     from tipchain.core.json_text import as_json
 
     limit = None if command.timeout_s == float("inf") else command.timeout_s

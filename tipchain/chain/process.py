@@ -291,7 +291,7 @@ class _Child:
         return True
 
     def drain(self) -> None:
-        """Copy what stands in the pipe by now, and no more: who holds its other end may write for ever."""
+        """Copy the bytes that stand in the pipe by now, and no more: the holder of its other end may write for ever."""
         size = fcntl.fcntl(self.pipe, fcntl.F_GETPIPE_SZ)
         with selectors.DefaultSelector() as selector:
             selector.register(self.pipe, selectors.EVENT_READ)

@@ -40,7 +40,7 @@ FACTS = frozenset(
     "root model model_pp model_below model_folders config_name config_rest mode legacy base epoch batch config trainer kind gpus autocast nodes nodes_n launched multi_host "
     "train save_name save inference_dir name weights ips device quant folder results number model_file".split()
 )
-"""What templates and conditions may name besides a profile's own variables and the settings of inference."""
+"""Names that templates and conditions may use besides a profile's own variables and the settings of inference."""
 STATUS = frozenset(("model", "command", "log"))
 VALUE = "v["
 # Roles whose words the engine makes although a layout may lack their line.
@@ -57,7 +57,7 @@ NEEDED_ROLES = (
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 OWN_KEYS = ("suite", "title", "recognise", "versions", "drivers")
-"""What a profile does not inherit."""
+"""Keys that a profile does not inherit."""
 
 
 @cache
@@ -203,7 +203,7 @@ LISTS: Mapping[Json, tuple[tuple[type, ...], str]] = {
     **dict.fromkeys((str, Role, Template), TEXTS),
     Choice: ((list, dict, str), "a template, or a list of them"),
 }
-"""What may stand for a list besides a list, and its name."""
+"""Types that may stand for a list, and the list's name."""
 
 
 @cache

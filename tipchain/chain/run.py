@@ -1,4 +1,4 @@
-"""Run a plan, and keep in a journal what was done and what each result depends on, so that ``--resume`` does not do it again."""
+"""Run a plan, and keep in a journal each command's end and dependencies, so that ``--resume`` does not repeat it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ FORMAT = 1
 
 
 class _Pass(NamedTuple):
-    """A passed command: its result, and what it rested on and left."""
+    """A passed command: its result, its dependencies and its files."""
 
     result: Result
     inputs: Inputs
@@ -127,7 +127,7 @@ class Journal:
     """
 
     def __init__(self, run: Path) -> None:
-        """Read what earlier attempts at the run in the folder ``run`` have left, if there were any."""
+        """Read the journals of earlier attempts at the run in the folder ``run``, if there were any."""
         self.path = run / FILE_NAME
         self.problem = ""
         self._lock = threading.Lock()
@@ -158,7 +158,7 @@ class Journal:
         self._append({"started": command.id})
 
     def record(self, result: Result, place: Place) -> None:
-        """Write down how a command ended; what was reused stands there already."""
+        """Write down how a command ended; a reused result stands there already."""
         if result.reused:
             return
         line: dict[str, Json] = {"ended": result.command.id, "result": result_json(result)}
@@ -349,11 +349,11 @@ class Schedule:
         return None
 
     def must_repeat(self, command: Command) -> bool:
-        """Return whether what ``command`` needs was run anew, so that its own earlier result is out of date."""
+        """Return whether a need of ``command`` was run anew, so that its own earlier result is out of date."""
         return not all(need in self.results and self.results[need].reused for need in command.needs)
 
     def stuck(self) -> Iterator[Result]:
-        """Yield an ERROR for the head of every leg that waits for what cannot come before it."""
+        """Yield an ERROR for the head of every leg that waits for a command which cannot come before it."""
         for leg in list(self.legs.values()):
             command = leg[0][1]
             needs = ", ".join(need for need in command.needs if need not in self.results)
@@ -420,7 +420,7 @@ class Observer(Protocol):
         """Take note that a command starts."""
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
-        """Take note, again and again, that a command waits for what ``reason`` says."""
+        """Take note, again and again, that a command waits, for this ``reason``."""
 
     def output(self, command: Command, line: str) -> None:
         """Take note of the last line that a running command wrote; in the thread that waits for it."""
@@ -471,7 +471,7 @@ class _Runner:
         self.inbox: SimpleQueue[tuple[Result, bool] | BaseException | None] = SimpleQueue()
 
     def interrupt(self) -> None:
-        """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
+        """End all running commands and start nothing more; may be called at any moment, by a signal's handler."""
         self.interrupted = True
         self.stop.ask()
         self.inbox.put(None)
@@ -601,7 +601,7 @@ def on_signals(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def link_latest(plan: Plan, place: Place, out: Path, results: Sequence[Result] = ()) -> tuple[str, ...]:
-    """Point the suite's usual names in ``out`` to this run's files; return what could not be linked.
+    """Point the suite's usual names in ``out`` to this run's files; return the names that could not be linked.
 
     Each link is replaced in one step. Names whose file this run did not make keep pointing to the last
     run that made it. A command that was run again in the same run has a new log, which ``results`` name.

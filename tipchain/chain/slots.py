@@ -1,4 +1,4 @@
-"""From the lines of a file to slots: which line means what, what it is for, and where it does not fit."""
+"""From the lines of a file to slots: the meaning and purpose of each line, and where it does not fit."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _misfit(
 
 
 def wanted(rule: SlotRule) -> str:
-    """Return what may stand as key on the line for ``rule``, for messages."""
+    """Return the possible keys on the line for ``rule``, for messages."""
     named = [key for key in rule.keys if key != "null"] or rule.keys
     return " or ".join(f"`{key}:`" for key in named) if named else f"the line for {rule.role}"
 
@@ -239,7 +239,7 @@ def _echoed(text: str) -> str:
 
 
 class AlignmentParams(NamedTuple):
-    """What a file's ``alignment_params`` asks for: the case file, and numbers of scripts or names of stages."""
+    """The requests of a file's ``alignment_params``: the case file, and numbers of scripts or names of stages."""
 
     case: str
     steps: tuple[str, ...]
@@ -320,7 +320,7 @@ def looks_like(role: str, value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def sounds_like(role: str, key: str) -> bool:
-    """Return whether ``key`` may name what ``role`` is: a usual word for it, or no other kind of training or export."""
+    """Return whether ``key`` may name ``role``: a usual word for it, or no other kind of training or export."""
     if word := roles("words").get(role):
         return key in ("", "null") or re.search(word, key, re.IGNORECASE) is not None
     step, _, kind = role.partition("_")
@@ -337,7 +337,7 @@ def stands_right(rule: SlotRule, slot: Slot) -> bool:
 
 
 def meaning(role: str, kind: str = "all") -> str:
-    """Return what ``role`` is for in a kind of chain; roles of users' own profiles are arguments."""
+    """Return the purpose of ``role`` in a kind of chain; roles of users' own profiles are arguments."""
     found = roles(kind)
     return found.get(role) or roles("all").get(role, f"{role.replace('_', ' ')}, a line of the suite's own")
 
@@ -386,7 +386,7 @@ def read_slots(file: ParamFile, suite: Lines) -> Slots:
 
 
 def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[LintFinding, ...]]:
-    """Return the slots of ``file`` and what does not fit; None for slots that cannot be told.
+    """Return the slots of ``file`` and the lines that do not fit; None for slots that cannot be told.
 
     A mistyped key is taken for the right one, so that the rest of the file can be looked at.
     """

@@ -1,4 +1,4 @@
-"""Suites as data: what differs between the public TIPC drivers, over one engine."""
+"""Suites as data: the differences between the public TIPC drivers, over one engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LintFinding(NamedTuple):
 
     @classmethod
     def at(cls, slot: Slot, code: str, message: str, severity: str = "warning") -> LintFinding:
-        """Return what is to be said about the line of a slot."""
+        """Return a finding about the line of a slot."""
         return cls(code, severity, slot.file, slot.line, slot.key, message)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ Role: TypeAlias = Annotated[str, "a role of the layout"]
 Template: TypeAlias = Annotated[str, "filled in by str.format"]
 RoleOrTemplate: TypeAlias = Annotated[str, "a role, or words with variables"]
 Conditions: TypeAlias = Mapping[str, tuple[str, ...]]
-"""What must hold, all of it: a fact, with ``not``, ``has`` or ``lacks`` behind it or nothing, and texts of which one fits."""
+"""Conditions that must all hold: a fact, with ``not``, ``has`` or ``lacks`` behind it or nothing, and texts of which one fits."""
 ROLE = re.compile(r"[a-z_]\w*")
 
 
@@ -296,7 +296,7 @@ class Whole(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """By what a suite's files and checkouts are recognised.
+    """The marks by which a suite's files and checkouts are recognised.
 
     Attributes:
         folders: folders of the checkout; each counts 4.

@@ -25,7 +25,7 @@ from contextlib import suppress
 
 PROGRAM = __file__
 SWEEP_S = 5.0
-"""How long what is left is killed again and again; only what the kernel itself holds survives that."""
+"""Seconds in which the remaining processes are killed again and again; only those that the kernel itself holds survive that."""
 _SET_SUBREAPER = 36  # prctl(2)
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LENGTH = 8
@@ -33,7 +33,7 @@ _CHANNEL, _OUTPUT = 0, 1
 
 
 def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> bytes:
-    """Return what a caller sends.
+    """Return the message of a caller.
 
     Raises:
         ValueError: a text has a zero byte in it.
@@ -47,7 +47,7 @@ def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> b
 
 
 def main() -> None:
-    """Run what the caller asks for below two wardens."""
+    """Run the caller's command below two wardens."""
     parts = _read(int.from_bytes(_read(_LENGTH), "big")).split(b"\0")
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -107,7 +107,7 @@ def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes) -> in
 
 
 def _watch_over(lower: int) -> None:
-    """Wait for the lower warden: let it go on where somebody stopped it, kill what is left where it was killed."""
+    """Wait for the lower warden: let it go on where somebody stopped it, kill its remaining processes where it was killed."""
     woken = _wakes()
     _close_output()
     while True:

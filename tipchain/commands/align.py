@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``align`` and the numbered scripts share."""
+    """Declare the arguments common to ``align`` and the numbered scripts."""
     add_options(parser, "device")
     add_mode(parser)
     add_options(
@@ -131,7 +131,7 @@ def align_case(
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:
-    """Return what ``args`` asks for, and the output folder; a new run is opened in it.
+    """Return the request in ``args``, and the output folder; a new run is opened in it.
 
     Raises:
         UsageError: arguments that do not fit together, or the case.

@@ -1,4 +1,4 @@
-"""``tipchain bundle``: record torch's side of a case once, for machines without torch; move what was recorded, for a reason."""
+"""``tipchain bundle``: record torch's side of a case once, for machines without torch; move a recording, for a reason."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def describe(folder: Path, manifest: BundleManifest) -> list[str]:
-    """Return what a bundle holds, for people."""
+    """Return the contents of a bundle, for people."""
     size = sum((folder / name).stat().st_size for name in manifest.files if (folder / name).is_file())
     facts = {
         "case": f"{manifest.case.id} ({manifest.case.file}, sha256 {manifest.case.sha256[:12]}…)",

@@ -1,4 +1,4 @@
-"""``tipchain case ACTION``: what is done with a case's port besides aligning it."""
+"""``tipchain case ACTION``: all actions on a case's port besides aligning it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Model
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
-"""What files of either framework are called; both may also be ``.safetensors``."""
+"""The endings of files of either framework; both may also be ``.safetensors``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert, verify, and say what was written and what was matched by structure.
+    """Convert, verify, and name the written file and the layers matched by structure.
 
     Raises:
         UsageError: arguments that do not fit together.
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
-    """Return the torch model, the Paddle model, the names that differ and what is ignored."""
+    """Return the torch model, the Paddle model, the names that differ and the ignored ones."""
     from tipchain.frameworks.base import checking, resolve
     from tipchain.parity.case import load_case
 

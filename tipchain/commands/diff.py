@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 SHARE = 1 << 26
-"""Bytes of a side from which on a core of its own compares them: that takes ten times what its process does."""
+"""Bytes of a side from which on a core of its own compares them: that takes ten times the work of its process."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
+    """Compare, print, write the requested files; 0 all passed, 1 not, 4 nothing compared."""
     if "numpy" not in sys.modules:
         # Nothing is multiplied here, and a process with threads of its own cannot be doubled.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 def compare_on_cores(
     reference: Mapping[str, Array], port: Mapping[str, Array], tolerance: Tolerance, share: int = SHARE
 ) -> list[Verdict]:
-    """Return what `tipchain.compare` does, found on all cores where the arrays are large.
+    """Return the verdicts of `tipchain.compare`, found on all cores where the arrays are large.
 
     Processes do what threads did not: NumPy lets go of Python's lock for microseconds at a time, and threads spent more
     on waiting for it than they gained. Each takes whole arrays, so that no fact depends on the number of cores.

@@ -1,4 +1,4 @@
-"""``tipchain doctor``: what is installed, what is missing, and how to get it."""
+"""``tipchain doctor``: installed packages, missing ones, and how to get them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tipchain.errors import BAD, ExitCode, Outcome
 
 PYTHONS = ((3, 10), (3, 13))
 ALIGNING, CASES = "align, locate and run", "the shipped cases"
-"""What needs the frameworks, and what needs the packages of the shipped cases."""
+"""The parts that need the frameworks, and those that need the packages of the shipped cases."""
 SET_UP = "bash prepare.sh PARAMS MODE --env-only"
 SET_UP_BRINGS = ("tipchain", "tipchain[cases]", "tipchain[onnx]")
-"""What the set-up installs besides the frameworks (``tools/environment.sh``)."""
+"""The extras that the set-up installs besides the frameworks (``tools/environment.sh``)."""
 
 TORCH_PROBE = """
 import json, torch
@@ -54,7 +54,7 @@ print(json.dumps({
 PROBES = {"torch": TORCH_PROBE, "paddle": PADDLE_PROBE}
 DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
 WITHOUT = "diff, judge, report, lint and plan"
-"""What a plain installation does."""
+"""The commands of a plain installation."""
 WORDS = {Outcome.PASS: "ok", Outcome.FAIL: "BROKEN", Outcome.ERROR: "BROKEN", Outcome.SKIP: "-"}
 
 
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine, print, and return 1 if something is broken; what is not there counts with ``--strict`` alone."""
+    """Examine, print, and return 1 if something is broken; missing packages count with ``--strict`` alone."""
     with ThreadPoolExecutor() as pool:
         frameworks = pool.map(check_framework, PROBES)
         findings = [check_python(), *check_packages(), check_threads(), *frameworks]
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def missing(findings: Sequence[DoctorLine]) -> dict[str, list[str]]:
-    """Return what is not there by what needs it."""
+    """Return the missing packages by the part that needs them."""
     found: dict[str, list[str]] = {}
     for finding in findings:
         if finding.needed_for and finding.outcome is not Outcome.PASS:

@@ -1,4 +1,4 @@
-"""``tipchain history add|list|show|diff``: nights and runs, and what changed between them."""
+"""``tipchain history add|list|show|diff``: nights and runs, and the changes between them."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
+    """Tell the changes since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
     from tipchain.history.render import changes_json, changes_text, entry_json, first_text

@@ -210,7 +210,7 @@ def try_sides(
 
 
 def build_side(side: str, spec: str, root: str, inputs: str, report: str) -> int:
-    """Build the model of a side, run torch's on ``inputs``, and write what the case says of them to ``report``."""
+    """Build the model of a side, run torch's on ``inputs``, and write the case's entries of them to ``report``."""
     end_with_parent()
     given: list[InputSpec] = parse_as(list[InputSpec], json.loads(inputs))
     built, outputs = True, list[str]()

@@ -1,4 +1,4 @@
-"""``tipchain lint``: look at parameter files, and what was found as text for 80 columns, JSON and GitHub's workflow commands."""
+"""``tipchain lint``: look at parameter files, and print findings as text for 80 columns, JSON and GitHub's workflow commands."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lint_case(path: Path) -> Linted:
-    """Return what is wrong with an alignment case; nothing that it names is imported."""
+    """Return the faults of an alignment case; nothing that it names is imported."""
     from tipchain.parity.case import load_case
 
     try:
@@ -192,7 +192,7 @@ def _lint_case(path: Path) -> Linted:
 
 
 def _rendered(files: Sequence[Linted], rows: list[str], args: argparse.Namespace) -> str:
-    """Return the text; ``rows`` are those of the files where it lists what was found."""
+    """Return the text; ``rows`` are those of the files where it lists the findings."""
     if args.github:
         from tipchain.report.ci import workflow_command
 

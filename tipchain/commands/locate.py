@@ -96,7 +96,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 
 
 def run(args: argparse.Namespace) -> int:
-    """Align the models in a process of their own, print what was found, and return the exit code."""
+    """Align the models in a process of their own, print the findings, and return the exit code."""
     from tipchain.live.worker import launch
 
     check_writable({"--json": args.json, "--html": args.html})
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]:
-    """Return what the process is asked for.
+    """Return the request to the process.
 
     Raises:
         UsageError: neither a case nor two models, or both.
@@ -178,7 +178,7 @@ def list_layers(document: JsonObject) -> list[str]:
 
 
 def tell(done: Launched, args: argparse.Namespace) -> TextIO:
-    """Print what a process tells, write its document without that, and return where text goes."""
+    """Print a process's text, write its document without that, and return the text's stream."""
     stream = sys.stderr if args.json == "-" else sys.stdout
     print(fold(say(done.text), terminal_width()), file=stream, flush=True)
     if done.document is not None and args.json:

@@ -42,7 +42,7 @@ ALWAYS, FAILED = "always", "failed"
 
 
 def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what says where items run."""
+    """Declare the arguments of where items run."""
     parser.add_argument(
         "--executor", choices=(LOCAL, RAY), help="this machine (default), or the nodes of a Ray cluster"
     )
@@ -64,7 +64,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return what the command line says of these arguments, and for the rest what a night kept of them.
+    """Return the given ones of these arguments, and for the rest those that a night kept.
 
     Raises:
         UsageError: some do not fit together.
@@ -79,7 +79,7 @@ def given_options(args: argparse.Namespace, before: Mapping[str, object] | None 
 
 
 def open_executor(options: JsonObject) -> LocalExecutor | RayExecutor:
-    """Return what runs items.
+    """Return the executor of items.
 
     Args:
         options: as `given_options` returns them.
@@ -98,7 +98,7 @@ def open_executor(options: JsonObject) -> LocalExecutor | RayExecutor:
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
-    """Return what changed since the last comparable night; nothing where the history does not have the night."""
+    """Return the changes since the last comparable night; nothing where the history does not have the night."""
     from tipchain.history.changes import changes, last_comparable
     from tipchain.history.entries import find_entry
     from tipchain.history.render import changes_text, first_text
@@ -152,7 +152,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
 
 
 def _say_of_shares(timelines: Sequence[Timeline]) -> int:
-    """Tell what is to be known of the shares of the latest nights; return the exit code."""
+    """Tell the state of the latest nights' shares; return the exit code."""
     wrong = False
     for line in timelines:
         results = line.columns[-1].results
@@ -315,7 +315,7 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args: argparse.Namespace) -> int:
-    """Run what has not ended of a night that this process holds; tell what came of it."""
+    """Run the unfinished items of a night that this process holds; tell their results."""
     from tipchain.nightly.coordinator import Coordinator
     from tipchain.nightly.night_report import NightView, night_as_report
     from tipchain.nightly.nights import read_results, usual_seconds
@@ -371,7 +371,7 @@ def _go_on(night: Night, lock: int, executor: LocalExecutor | RayExecutor, args:
 
 
 def _night(args: argparse.Namespace) -> Night:
-    """Return the night that is meant, and say if the manifest is not what it was when that began."""
+    """Return the named night, and say if its manifest has changed since it began."""
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import named_night
 

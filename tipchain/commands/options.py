@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help", action="help", help="show this help message and exit")
 
     def format_short(self) -> str:
-        """Return the help without what each option does."""
+        """Return the help without the meaning of each option."""
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         formatter.add_text(self.description)
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         return _Help(prog=self.prog, width=terminal_width() - 2)
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print, with the option that is meant where one is close."""
+        """Raise argparse's error, with the option that is meant where one is close."""
         unknown = re.match("unrecognized arguments: --([^ =]+)", message)
         known = [name[2:] for leaf in leaves(self) for name in leaf._option_string_actions if name.startswith("--")]  # noqa: SLF001
         meant = closest(unknown[1], tuple(known)) if unknown else None
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse as argparse does, what begins with dashes as the value of ``--set`` too."""
+        """Parse as argparse does, words that begin with dashes as the value of ``--set`` too."""
         words = sys.argv[1:] if args is None else list(args)
         return super().parse_known_args(list(self._reread(words)), namespace)
 
@@ -146,7 +146,7 @@ def add_action(
     text: str,
     act: Callable[[argparse.Namespace], int],
 ) -> argparse.ArgumentParser:
-    """Return the parser of one of a command's actions, whose own help begins with what the command's help says of it."""
+    """Return the parser of one of a command's actions, whose own help begins with the command's line on it."""
     parser = actions.add_parser(name, help=text, description=sentence(text), allow_abbrev=False)
     parser.set_defaults(act=act)
     return parser
@@ -159,7 +159,7 @@ def run_action(args: argparse.Namespace) -> int:
 
 
 def sentence(text: str) -> str:
-    """Return what a command does as a sentence of its own."""
+    """Return the purpose of a command as a sentence of its own."""
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -185,7 +185,7 @@ def seconds_or_none(text: str) -> float:
 
 
 def count(noun: str) -> Callable[[str], int]:
-    """Return what reads a whole number above 0 of something."""
+    """Return a reader of a whole number above 0 of something."""
 
     def read(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < 1:
@@ -373,11 +373,11 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "threads": {"type": whole, "default": 0, "metavar": "N"},
     "within": {"type": seconds, "metavar": "TIME"},
 }
-"""What the options take that several commands have."""
+"""The options that several commands have."""
 
 
 def add_options(parser: argparse._ActionsContainer, *names: str, **told: str) -> None:
-    """Declare some of `OPTIONS`: by name, and with what is told of them here."""
+    """Declare some of `OPTIONS`: by name, with their help texts here."""
     for name in (*names, *told):
         own = {"help": told[name]} if name in told else {}
         parser.add_argument(f"--{name.replace('_', '-')}", **{**OPTIONS[name], **own})
@@ -410,7 +410,7 @@ def check_data_path(args: argparse.Namespace) -> None:
 
 
 def add_tolerance(parser: argparse._ActionsContainer, *, threshold: str) -> None:
-    """Declare what every tensor is held against."""
+    """Declare the tolerance of every tensor."""
     parser.add_argument("--method", choices=METHODS, help="statistic to judge by (default mean)")
     parser.add_argument("--threshold", type=float, metavar="T", help=threshold)
     parser.add_argument("--rtol", type=float, metavar="R", help="judge every element, together with --atol")

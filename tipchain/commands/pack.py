@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check what is to be submitted, write the archive, and return the exit code.
+    """Check the submission, write the archive, and return the exit code.
 
     Raises:
         OutputError: the archive cannot be written.
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
-    """Return how a stage's diff log tells of another comparison, and what the case now says otherwise than its dumps."""
+    """Return how a stage's diff log tells of another comparison, and the case's changes since its dumps."""
     from tipchain.numbers.dumps import load_record
     from tipchain.numbers.verdicts import PASSED
     from tipchain.parity.weights import dated
@@ -134,7 +134,7 @@ def _outdated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
 
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
-    """Return what goes into the archive, by name."""
+    """Return the archive's contents, by name."""
     from tipchain.numbers.dumps import meta_path
     from tipchain.parity.case import BUILDERS
 
@@ -179,7 +179,7 @@ def _chain_files(case: Case, out: Path) -> Entries:
 
 
 def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> str:
-    """Return what the archive says about itself, as JSON."""
+    """Return the archive's description of itself, as JSON."""
     from tipchain import __version__
     from tipchain.core.machine import installed_versions
     from tipchain.numbers.dumps import load_record

@@ -1,4 +1,4 @@
-"""``tipchain plan``: what a chain would run, as a tree whose commands can be pasted into a shell."""
+"""``tipchain plan``: the commands of a chain, as a tree whose lines can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEP_INDENT = 2
 
 
 def render_tree(plan: Plan, *, width: int = 80) -> str:
-    """Return the plan as a tree: legs, below them each command under what it needs."""
+    """Return the plan as a tree: legs, below them each command under its needs."""
     count = many(len(plan.commands), "command")
     lines = [clean(plan.params) + say(f", mode {plan.mode.value}, suite {plan.suite}: {count}")]
     if plan.commands:
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``plan`` and ``run`` share."""
+    """Declare the arguments common to ``plan`` and ``run``."""
     parser.add_argument("params", type=Path, metavar="PARAMS", help="parameter file, train_infer_python.txt")
     add_chain_mode(parser)
     parser.add_argument(
@@ -171,7 +171,7 @@ def is_empty(plan: Plan) -> bool:
 
 
 def print_notes(plan: Plan) -> None:
-    """Print what was left out of a plan."""
+    """Print the commands left out of a plan."""
     for note in plan.notes:
         print(say(f"note: {note}"), file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""``tipchain prepare PARAMS MODE``: what a mode needs.
+"""``tipchain prepare PARAMS MODE``: make the data of a mode.
 
 In tipchain's own project, the data of the mode and then the weights of the file's case. In a suite's checkout, what the
 suite's own ``test_tipc/prepare.sh`` fetches, checked.
@@ -98,7 +98,7 @@ def prepare_params(
     force: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Prepare what a parameter file's chain needs, and return the exit code; the arguments are the command's options."""
+    """Prepare the needs of a parameter file's chain, and return the exit code; the arguments are the command's options."""
     from tipchain.parity.case import load_case
     from tipchain.prepare.suite import describe, foreign_checkout, plan_preparation, prepare_suite
 
@@ -122,7 +122,7 @@ def prepare_params(
 
 
 def prepare_chain_first(args: argparse.Namespace, stream: TextIO) -> int:
-    """Prepare what the chain of a command line needs, and say so on ``stream``; return the exit code, 0 if it may run."""
+    """Prepare the needs of a command line's chain, and say so on ``stream``; return the exit code, 0 if it may run."""
     options = {name: getattr(args, name) for name in ("chain", "suite", "python", "data_path")}
     with redirect_stdout(stream):
         code = prepare_params(args.params, chain_mode(args), **options)

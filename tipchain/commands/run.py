@@ -96,7 +96,7 @@ class LiveView:
             self.screen.print(f"{row.head} {row.name} ...")
 
     def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
-        """Say what a command waits for, once for each reason."""
+        """Say a command's reason to wait, once for each reason."""
         row = self._rows.setdefault(command.id, _Row(f"[{number}/{total}]", clean(command.id), self.clock()))
         text = say(f"waiting for {clean(reason)}")
         if row.line != text:
@@ -109,7 +109,7 @@ class LiveView:
             row.line = say(line) if command.step == "align" else line  # only the alignment's lines are tipchain's own
 
     def ended(self, result: Result) -> None:
-        """Show the outcome, above what still runs."""
+        """Show the outcome, above the running commands."""
         if self.log is not None:
             self.log(result)
         self._rows.pop(result.command.id, None)
@@ -123,7 +123,7 @@ class LiveView:
         self.screen.print(f"\n{'':18}".join([f"{head}  {rows[0]}", *rows[1:]]))
 
     def tick(self) -> None:
-        """Redraw the lines of what runs when it is time."""
+        """Redraw the lines of running commands when it is time."""
         if self._rows and self.screen.due:
             self._redraw()
 
@@ -151,7 +151,7 @@ class LiveView:
 
 
 CLAIM = re.compile(r"run(\s+)(?=successfully|failed)", re.IGNORECASE)
-"""What a scraper looks for, also at the end of a longer word: ``grep`` knows no words."""
+"""A scraper's pattern, also at the end of a longer word: ``grep`` knows no words."""
 
 
 def versions(plan: Plan, root: Path) -> dict[str, str]:
@@ -204,7 +204,7 @@ def as_comment(text: str) -> str:
 
 
 def _without_claims(text: str) -> str:
-    """Return a text in one line, without what a scraper looks for."""
+    """Return a text in one line, without a scraper's words."""
     return CLAIM.sub(lambda match: match[0].rstrip() + "_", " ".join(text.splitlines()))
 
 
@@ -305,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
 CALLED = """
 chain suite lenient gpu_id python timeout warm_up device settings out only skip data_path root jobs require_gpu fail_fast
 """.split()
-"""The arguments that decide what is run and how; the others say what is shown, or are of one call."""
+"""The arguments that decide on commands and their settings; the others are about the output, or of one call."""
 
 
 def words_behind_mode(args: argparse.Namespace) -> tuple[str, ...]:
@@ -365,7 +365,7 @@ def _whole(plan: Plan, folder: Path, args: argparse.Namespace) -> RunReport | No
 
 
 def _dry_run(plan: Plan, args: argparse.Namespace, earlier: Path | None) -> int:
-    """Show the plan with what would not run on this machine, or not again; make nothing."""
+    """Show the plan with the commands that would not run on this machine, or not again; make nothing."""
     if args.json or args.junit or args.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
 
@@ -385,7 +385,7 @@ def _dry_run(plan: Plan, args: argparse.Namespace, earlier: Path | None) -> int:
 
 
 def _usual_seconds(folder: Path) -> dict[str, float]:
-    """Return what commands took in the latest run beside ``folder`` that has a report, by id."""
+    """Return the seconds of commands in the latest run beside ``folder`` that has a report, by id."""
     for earlier in sorted(folder.parent.glob(f"*/{FILE_NAME}"), reverse=True):
         try:
             results = load_report(earlier).results

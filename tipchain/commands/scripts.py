@@ -82,7 +82,7 @@ def align_rates(argv: Sequence[str] | None = None) -> int:
 
 
 def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
-    """Do what a script does with the options of ``tipchain align``; return the exit code."""
+    """Do a script's work with the options of ``tipchain align``; return the exit code."""
     from tipchain.core.guard import guarded
 
     def work() -> int:
@@ -100,7 +100,7 @@ def _script(description: str, case: Path, argv: Sequence[str] | None, act: Calla
 
 
 def _align(args: argparse.Namespace, stages: Sequence[str], table: Callable[[Path], list[str]] | None = None) -> int:
-    """Align ``stages``; print ``table`` and what reprod_log prints before the verdict."""
+    """Align ``stages``; print ``table`` and reprod_log's lines before the verdict."""
 
     def show(folder: Path) -> list[str]:
         return [*(table(folder) if table else ()), *_log_lines(folder, stages, whole=args.verbose)]

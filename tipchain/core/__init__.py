@@ -1,1 +1,1 @@
-"""What every room stands on: files, machine, environment, language, progress, and what becomes of exceptions."""
+"""The ground of every room: files, machine, environment, language, progress, and the ends of exceptions."""

@@ -24,7 +24,7 @@ from tipchain.errors import TipchainError
 from tipchain.framework_types import Function
 
 CALLERS = 3
-"""Places that are told at most of those that led to what was raised."""
+"""Largest number of places that a message names on the way to an exception."""
 FRAMEWORKS = "torch", "paddle"
 SIDES = {"torch": "the reference (torch)", "paddle": "the port (Paddle)"}
 _PLACE = "_tipchain_place"

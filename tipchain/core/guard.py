@@ -1,4 +1,4 @@
-"""The edge of every program: what is raised becomes one message and an exit code."""
+"""The edge of every program: turn an exception into one message and an exit code."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
 _T = TypeVar("_T")
 _LARGEST_INTEGER = 2**63 - 1
-"""What a column of a database holds."""
+"""The largest integer that a column of a database holds."""
 
 
 def parse_json(text: str | bytes) -> Json:

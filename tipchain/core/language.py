@@ -1,4 +1,4 @@
-"""The language, the color and the width of what is said, and text of others made fit to be shown."""
+"""The language, the color and the width of shown text, and text of others made fit to be shown."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def escaped_lines(text: str) -> str:
 
 
 VARIABLE = "TIPCHAIN_LANG"
-"""``en`` or ``zh``: what ``--lang`` says, for this process and its children."""
+"""``en`` or ``zh``: the value of ``--lang``, for this process and its children."""
 LANGUAGES = ("en", "zh")
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
 PLACE = r"\{(\w+)\}"
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
-"""What stands between parts of a text."""
+"""The marks between parts of a text, in English and in Chinese."""
 CODE = r"`[^`]*`"
 ENGLISH_WORD = r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])"
 OWN_LETTERS = 10
@@ -167,7 +167,7 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 
 def _kind(name: str, after: str = "") -> str:
-    """Return the pattern of what a place holds, in front of what stands after it."""
+    """Return the pattern of a place's text, in front of the text that follows it."""
     if re.fullmatch(r"n\d*", name):
         return r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?"
     if not name.startswith("c"):
@@ -195,7 +195,7 @@ def _read(text: str) -> tuple[str, int]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, int]]:
-    """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
+    """Yield the possible readings of a text in Chinese: each message that it fits, and its parts, each said by itself."""
     known = _patterns()
     for _, message, own in sorted(one for word in {"", *re.findall(r"\w+", text)} for one in known.get(word, ())):
         # Its own words, looked for first, spare most messages' patterns.
@@ -258,7 +258,7 @@ def _beside(left: str, right: str) -> str:
 
 
 def _place(name: str, text: str) -> tuple[str, int]:
-    """Return what stands in a place, and how many words of it are left; names in code may be a list, but no sentence."""
+    """Return a place's text and how many words of it are left; names in code may be a list, but no sentence."""
     return _read(text) if _kind(name) == ".+?" else (text, len(re.findall(SENTENCE, text)))
 
 
@@ -346,7 +346,7 @@ def fold(text: str, width: int) -> str:
 
 
 COLOR_VARIABLE = "TIPCHAIN_COLOR"
-"""``always`` or ``never``: what ``--color`` says, for this process and its children."""
+"""``always`` or ``never``: the value of ``--color``, for this process and its children."""
 
 
 def coloring(when: str) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""The machine: what it offers and gives a process."""
+"""The machine: the resources that it offers and gives to a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
 CPUINFO = Path("/proc/cpuinfo")
 PR_SET_PDEATHSIG = 1
-"""What `prctl` calls it (``linux/prctl.h``)."""
+"""The number of `prctl`'s option (``linux/prctl.h``)."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -126,7 +126,7 @@ def _quotas() -> Iterator[float]:
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
-"""What glibc's ``mallopt`` calls its settings."""
+"""The numbers of settings of glibc's ``mallopt``."""
 LARGEST_MMAP = 2**25
 """The largest threshold for blocks of their own that glibc knows; it sets its own to this once such a block was freed."""
 LARGE_PAGE = 2**21
@@ -269,7 +269,7 @@ PACKAGES = {
     "pillow": "tipchain[cases]",
     "scikit-learn": "tipchain[cases]",
 }
-"""The packages that the engine (``tipchain``) and the shipped cases need, and what brings each."""
+"""The packages that the engine (``tipchain``) and the shipped cases need, each with the extra that brings it."""
 OPTIONAL_PACKAGES = {
     "paddle2onnx": "tipchain[onnx]",
     "onnxruntime": "tipchain[onnx]",
@@ -279,7 +279,7 @@ OPTIONAL_PACKAGES = {
     "ray": "tipchain[ray]",
     "reprod-log": "tipchain[cpu]",
 }
-"""What single parts need: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, programs that import reprod_log."""
+"""Packages of single parts: the ONNX half of the inference stage, the history, metrics over several seeds, a cluster, programs that import reprod_log."""
 
 
 CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)
@@ -331,7 +331,7 @@ def how_ended(code: int) -> str:
 
 
 DISTRIBUTIONS = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
-"""What pip calls the frameworks and numpy."""
+"""The names of the frameworks and numpy for pip."""
 ASK_S = 30
 """How long another interpreter may take to tell its versions; one takes a tenth of a second."""
 _ASKED = """\

@@ -1,4 +1,4 @@
-"""What a long command says of itself while it works: the stage, a count, and the time left where there is a basis for it.
+"""The progress of a long command: the stage, a count, and the time left where there is a basis for it.
 
 On a terminal lines stand at the bottom and are redrawn in place; elsewhere each stage gets one plain line. An estimate
 is told only once one like it has come true: what the first half of the pieces foretold of the second.
@@ -27,7 +27,7 @@ TRUE_WITHIN = 2.0
 LATE = "not compared: out of time"
 
 interrupted = threading.Event()
-"""Set when the user wants this process to end with what is known: nothing new is begun then."""
+"""Set when the user wants this process to end with its results so far: nothing new is begun then."""
 
 
 class OutOfTime(Exception):  # noqa: N818  (it is no error: the user set the limit)
@@ -265,7 +265,7 @@ class Progress:
         self.screen = Screen(stream or sys.stderr, clock)
         self.quiet, self.clock = quiet, clock
         self.left: Callable[[], float | None] = lambda: None
-        """What tells the seconds that are left of the whole."""
+        """A function that tells the seconds left of the whole."""
         self._begin = clock()
         self._stage, self._doing = "", ""
         self._said: set[str] = set()

@@ -35,7 +35,7 @@ TIME_EXPECTED = "a time such as 90s, 30m or 2h"
 MEMORY_EXPECTED = "a size such as 512MiB or 4GiB"
 _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
 _TIMES = re.compile(r"(?:\d+\s*d\s*)?(?:\d+\s*h\s*)?(?:\d+\s*m\s*)?(?:\d+\s*s)?")
-"""What `duration` writes: whole numbers of units, the largest first."""
+"""The spelling that `duration` writes: whole numbers of units, the largest first."""
 _LONGEST_S = 366 * 86400.0
 
 

@@ -1,4 +1,4 @@
-"""Read YAML, remember the line of every key, and check what stands there."""
+"""Read YAML, remember the line of every key, and check the values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is sever
 MAX_BYTES = 10_000_000
 MAX_NODES = 150_000
 """Keys and values of one file, those that aliases mean counted: a manifest of 10,000 items has some 110,000, and 256 bytes can
-mean billions. What is beyond takes seconds and gigabytes."""
+mean billions. A larger file takes seconds and gigabytes."""
 MAX_DEPTH = 100
 
 

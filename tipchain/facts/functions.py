@@ -107,7 +107,7 @@ DEFAULTS: Mapping[str, Options] = {
     "grid_sample": {"align_corners": False},
     "affine_grid": {"align_corners": False},
 }
-"""What torch's functions do where nothing is passed, under Paddle's names, where Paddle's do something else (3.3)."""
+"""Defaults of torch's functions, under Paddle's names, where Paddle's do something else (3.3)."""
 OPPOSITES = {"count_include_pad": "exclusive"}
 """Flags of torch's that mean the opposite of Paddle's."""
 

@@ -1,4 +1,4 @@
-"""The table of layers: what torch calls each and what Paddle does, what they are made with, and how both keep their tensors."""
+"""The table of layers: torch's class and Paddle's, their arguments, and how both keep their tensors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _padding_index(layer: Model, _shape: Shape | None) -> object:
 
 
 def _padding_row(layer: Model, shape: Shape | None) -> object:
-    """Return what torch gives for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
+    """Return torch's row for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
     index = _padding_index(layer, shape)
     return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
 
@@ -216,7 +216,7 @@ def _softmax_axis(layer: object, shape: Shape | None) -> object:
 
 
 def _dropped(layer: object, _shape: Shape | None) -> object:
-    """Return what a dropout drops as a whole: single elements or channels."""
+    """Return the unit that a dropout drops: single elements or channels."""
     if not _named(layer, "Dropout"):
         return "channels"
     axis = plain(getattr(layer, "axis", None))
@@ -477,7 +477,7 @@ LOSSES = tuple(
         PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss TripletMarginWithDistanceLoss
     """.split()
 )
-"""Two losses are compared by what they compute."""
+"""Two losses are compared by their results."""
 OTHERS = tuple(row(name, compared=False) for name in ("Transformer", "TransformerEncoder", "TransformerDecoder"))
 """Layers that only hold others."""
 KINDS = (*SPACE, *VALUES, *SEQUENCES, *FUNCTIONS, *LOSSES, *OTHERS)

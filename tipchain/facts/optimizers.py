@@ -1,4 +1,4 @@
-"""The table of optimizers: torch's classes, Paddle's, and Paddle's arguments with what torch keeps each as."""
+"""The table of optimizers: torch's classes, Paddle's, and Paddle's arguments with torch's settings."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ BY_CLASS: tuple[Mapping[str, OptimizerKind], ...] = tuple(
 """Rows by the classes of torch, of Paddle."""
 BY_NAME = {one.name: one for one in KINDS}
 ABSENT: Options = {"dampening": 0.0, "lr_decay": 0.0, "maximize": False}
-"""What Paddle does as to settings of torch's that it does not have."""
+"""Paddle's behaviour for settings of torch's that it does not have."""
 DEFAULTS: Options = {"rescale_grad": 1.0, "use_nesterov": False, "dampening": 0.0}
-"""What holds where an optimizer has no such argument, or none without a momentum."""
+"""Values that hold where an optimizer has no such argument, or none without a momentum."""
 
 
 def classes_of(name: str) -> tuple[str, str]:

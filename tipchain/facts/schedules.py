@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001  (both frameworks keep what a cycle is made of in private attributes)
-"""The table of learning-rate schedules: torch's classes, Paddle's, and what reads Paddle's arguments of both."""
+"""The table of learning-rate schedules: torch's classes, Paddle's, and readers of Paddle's arguments from both."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tipchain.framework_types import Schedule, Setting
 
 ScheduleReader = Callable[[Schedule], Setting]
 Readers = str | tuple[str | ScheduleReader, str | ScheduleReader]
-"""An attribute of both frameworks' schedules, or what reads torch's and Paddle's."""
+"""An attribute of both frameworks' schedules, or the readers of torch's and Paddle's."""
 
 
 def _single(name: str) -> ScheduleReader:
-    """Return what reads the value that all groups share, None where they differ."""
+    """Return a reader of the value that all groups share, None where they differ."""
 
     def read(schedule: Schedule) -> Setting:
         values = getattr(schedule, name)
@@ -138,4 +138,4 @@ SCHEDULES: Mapping[str, tuple[str, Mapping[str, Readers]]] = {
         },
     ),
 }
-"""Paddle's class by torch's, and what reads its arguments of both; a ``SequentialLR`` of two is a warm-up and what follows it."""
+"""Paddle's class by torch's, and readers of its arguments from both; a ``SequentialLR`` of two is a warm-up and its successor."""

@@ -1,4 +1,4 @@
-"""What a row of the table of layers says, and how settings are read from layers of both frameworks."""
+"""The parts of a row of the table of layers, and readers of settings from layers of both frameworks."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ class Trait:
 
     @property
     def argument(self) -> str:
-        """What it is called in Paddle."""
+        """Its name in Paddle."""
         return self.paddle or self.torch
 
     @cached_property
     def arguments(self) -> tuple[str, str]:
-        """What it is called in torch, and in Paddle."""
+        """Its names in torch and in Paddle."""
         return self.torch, self.argument
 
     @cached_property
     def attributes(self) -> tuple[tuple[str, ...], ...]:
-        """What the layers keep it as; the first that a layer has."""
+        """The names of its attributes; the first that a layer has counts."""
         pairs = zip(self.kept, self.arguments, strict=True)
         return tuple((*filter(None, (kept,)), name, f"_{name}") for kept, name in pairs)
 
@@ -216,7 +216,7 @@ def tidy(value: object) -> object:
 
 
 Pads = tuple[tuple[int, int], ...]
-"""What is added before and after, by axis of space."""
+"""Padding before and after, by axis of space."""
 SAME = "same"
 
 
@@ -337,5 +337,5 @@ def has_weight(layer: object, _shape: Shape | None) -> bool:
 
 
 def write_presence(present: object) -> object:
-    """Return what Paddle's ``*_attr`` must be: None makes a parameter, False makes none."""
+    """Return the value of Paddle's ``*_attr``: None makes a parameter, False makes none."""
     return None if (all(present) if isinstance(present, tuple) else present) else False

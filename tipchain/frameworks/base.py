@@ -1,4 +1,4 @@
-"""What both frameworks do under one interface; and from ``"module:callable"`` to what a builder of a case makes, checked."""
+"""One interface of both frameworks; and from ``"module:callable"`` to a case builder's checked result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXPECTED = {
     "dataset": "a data set, which has `__len__` and `__getitem__`",
     "metric": "a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`",
 }
-"""What a builder has to return, by its key in the case."""
+"""The result that a builder has to return, by its key in the case."""
 CALLED = {
     "model": "`(**model_args)`",
     "loss": "`(**loss.args)`",
@@ -53,7 +53,7 @@ def imports_start(root: Path) -> str:
 
 
 class _OwnImports:
-    """What each side imports, where both share a process: two repositories may each have a package ``models``.
+    """Keep the imports of each side apart, where both share a process: two repositories may each have a package ``models``.
 
     A side's own folders are those that its modules put on the import path. The side at work finds these first. What the
     other side has imported is put apart meanwhile, under a name by which Python still finds the files of its classes.
@@ -65,7 +65,7 @@ class _OwnImports:
         self.added: dict[str, list[str]] = {}
 
     def load(self, side: str, name: str, load: Callable[[], ModuleType]) -> ModuleType:
-        """Import a module with what is the side's own; once more, if it met the other's.
+        """Import a module among the side's own modules; once more, if it met the other's.
 
         Raises:
             TipchainError: it cannot be imported.
@@ -119,7 +119,7 @@ class _OwnImports:
 
 
 def _file(module: ModuleType | None) -> str:
-    """Return a module's file, or a file in the folder of a package without one; of what has neither, what is no user's."""
+    """Return a module's file, or a file in the folder of a package without one; a module with neither is no user's."""
     known = getattr(module, "__dict__", {})  # of what is no module, as torch.classes is, any name may raise
     return known.get("__file__") or next((f"{one}/" for one in known.get("__path__", ())), "<")
 
@@ -177,7 +177,7 @@ def resolve(spec: str, root: Path, side: str = "") -> Callable[..., Any]:
 
 
 def candidates(module: ModuleType, name: str) -> list[str]:
-    """Return what may have been meant by a name that a module lacks, the likeliest first, as ``module:callable``.
+    """Return likely names in place of one that a module lacks, the likeliest first, as ``module:callable``.
 
     That is what is spelt so in the module but for case and underscores, or longer, and what is called exactly so elsewhere
     in the package; else what is spelt nearly so.
@@ -218,7 +218,7 @@ def _import(name: str, spec: str, root: Path) -> ModuleType:
 
 
 def check_batch(batch: object, dataset: Any) -> tuple[Any, Any, Any]:
-    """Return the three parts of what a loader made of samples: images, labels, file names.
+    """Return the three parts of a loader's batch: images, labels, file names.
 
     Raises:
         UsersError: the data set's samples have other parts.
@@ -274,14 +274,14 @@ def _takes(called: Callable[..., object], args: Sequence[object], settings: Mapp
 
 
 def described(made: object) -> str:
-    """Return what a value is, in words."""
+    """Describe a value in words."""
     kind = type(made)
     root = kind.__module__.partition(".")[0]
     return "None" if made is None else f"a {kind.__name__}" + ("" if root == "builtins" else f" of {root}")
 
 
 def _is_kind(name: str, side: str, made: Any) -> bool:
-    """Tell whether a builder has made what it is for."""
+    """Tell whether a builder has made an object of its kind."""
     match name:
         case "model":
             layers: Any = sys.modules[side].nn
@@ -351,7 +351,7 @@ class Trainer:
 
 
 class LoadedFramework:
-    """What both frameworks do in the same words."""
+    """Both frameworks in the same words."""
 
     library: Any
 

@@ -1,4 +1,4 @@
-"""What tracing and replaying need of a framework, in one process with the other."""
+"""A framework's part in tracing and replaying, in one process with the other."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Steps = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class FrameworkSide:
-    """A framework whose models are copied, run, traced and replayed layer by layer: what both do in the same words.
+    """A framework whose models are copied, run, traced and replayed layer by layer, in the same words for both.
 
     Attributes:
         framework: as stages use it.
@@ -98,7 +98,7 @@ class FrameworkSide:
         return self.framework.array(tensor)
 
     def _ends_of_graphs(self, layers: Iterable[Model]) -> dict[int, object]:
-        """Return copies of what layers keep of an earlier forward, by what they are copies of: `copy.deepcopy` refuses a graph's tensors."""
+        """Return copies of tensors that layers keep of an earlier forward, by their originals: `copy.deepcopy` refuses a graph's tensors."""
         held: list[Tensor] = []
         for value in (one for layer in layers for one in vars(layer).values() if type(one) not in PLAIN):
             map_nested(held.append, value)
@@ -155,7 +155,7 @@ class TorchSide(FrameworkSide):
         yield from model.named_modules()
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward, the second's result in place of the module's; return what ends this."""
+        """Call the two around each forward, the second's result in place of the module's; return a function that ends this."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
@@ -172,13 +172,13 @@ class TorchSide(FrameworkSide):
         return made.double() if double else made
 
     def switch(self, model: Model, *, training: bool) -> None:
-        """Switch a module that is not in the mode, and what switches in its own way; every other layer keeps its mode."""
+        """Switch a module that is not in the mode, and modules that switch in their own way; every other layer keeps its mode."""
         own = [one for one in model.modules() if type(one).train is not self.torch.nn.Module.train]
         for one in ([model] if model.training != training else []) + own:
             one.train(training)
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
-        """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
+        """Return copies of a module's empty containers and large parameters by their originals; see `_copied`."""
         torch = self.torch
         if not isinstance(model, torch.nn.Module):
             return {}
@@ -208,7 +208,7 @@ class TorchSide(FrameworkSide):
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
-        """Let a float64 copy's parameters be the model's own for a while; return what undoes it for a layer."""
+        """Let a float64 copy's parameters be the model's own for a while; return a function that undoes it for a layer."""
         lent: dict[int, object] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
             if one.shape == own.shape:
@@ -223,7 +223,7 @@ class TorchSide(FrameworkSide):
         return take_up
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
-        """Return ``torch.set_grad_enabled``: a context in which what runs is recorded for backward, or not."""
+        """Return ``torch.set_grad_enabled``: a context that records operations for backward, or not."""
         context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
@@ -243,7 +243,7 @@ class TorchSide(FrameworkSide):
         return values
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
-        """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return what ends this."""
+        """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return a function that ends this."""
 
         def hand(one: Tensor) -> None:
             take(self.view(one.grad))
@@ -284,7 +284,7 @@ class TorchSide(FrameworkSide):
         return (layer.stride, layer.padding) if plain and not isinstance(layer.padding, str) else None
 
     def norm_scale(self, layer: object) -> Array | None:
-        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other module."""
+        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other module."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
         if not isinstance(layer, kind) or layer.training or layer.running_var is None:
             return None
@@ -460,7 +460,7 @@ def side_of(framework: Framework) -> LiveSide:
 
 
 class Sides(NamedTuple):
-    """What is done to torch's model, and to Paddle's."""
+    """The sides of torch's model and of Paddle's."""
 
     reference: LiveSide
     port: LiveSide
@@ -476,7 +476,7 @@ def _copied(array: Array, *, double: bool) -> Array:
 
 
 def _empties(layers: Iterable[Model]) -> dict[int, object]:
-    """Return copies of the empty containers that layers keep, mostly for hooks, by what they are copies of.
+    """Return copies of the empty containers that layers keep, mostly for hooks, by their originals.
 
     Layers have a dozen each, and `copy.deepcopy` takes longer over them than over a small layer's parameters.
     """

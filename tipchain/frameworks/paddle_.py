@@ -68,7 +68,7 @@ def load_batches(dataset: Dataset, sampler: object, *, num_workers: int = 0) -> 
 
 @contextmanager
 def _raised_in_threads() -> Iterator[list[BaseException]]:
-    """Keep what threads of Paddle's loader raise; of a worker's exception they alone have the traceback.
+    """Keep exceptions of the threads of Paddle's loader; of a worker's exception they alone have the traceback.
 
     The loader itself raises a SystemError then, which does not say why.
     """
@@ -146,7 +146,7 @@ class _Operators:
     draws: Draws
 
     def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., object]:
-        """Return what stands in place of an operator."""
+        """Return the replacement of an operator."""
         if name in _REPLACED:
             return partial(_REPLACED[name], self, original)
 
@@ -219,7 +219,7 @@ def _rnn(
     is_test: bool,
     *more: Any,
 ) -> Any:
-    """Return what `rnn` does, ``x`` of shape ``[time, batch, size]``: layer by layer, with masks between the layers.
+    """Compute `rnn` for ``x`` of shape ``[time, batch, size]``: layer by layer, with masks between the layers.
 
     The weights are those of all layers, two for each direction, and then the biases likewise.
     """
@@ -296,7 +296,7 @@ _REPLACED: dict[str, Callable[..., Any]] = {
     ),
     "rrelu": _leaky,
 }
-"""Operators that are replaced, and by what."""
+"""Replaced operators, with their replacements."""
 
 
 # Paddle's parameters under an optimizer, with gradients from outside.
@@ -419,7 +419,7 @@ def own_schedule(optimizer: object) -> Schedule:
 
 
 class SparingTrainer(Trainer):
-    """A trainer that leaves what Paddle's own `clear_grad` leaves, without the memory that takes.
+    """A trainer that leaves the same gradients as Paddle's own `clear_grad`, without the memory that takes.
 
     `clear_grad` fills each gradient with zeros, to which backward adds the next one: as much memory again, and three passes
     over it. Here the gradient goes; a parameter that gets no next one has zeros when the optimizer looks.
@@ -547,7 +547,7 @@ class PaddleFramework(LoadedFramework):
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:  # noqa: ARG002
-        """Let what asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
+        """Let code that asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
         operators, single, double = self.paddle._C_ops, self.paddle.float32, self.paddle.float64  # noqa: SLF001
 
         def wider(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -707,7 +707,7 @@ class PaddleFramework(LoadedFramework):
             yield image, label, [str(file) for file in files]
 
     def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
-        """Return torch's array of a slot, given what Paddle keeps in its parts; ``shared``: perhaps their own memory."""
+        """Return torch's array of a slot, given Paddle's parts of it; ``shared``: perhaps their own memory."""
         if shared:
             views = [self.view(one) for one in tensors]
             return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)

@@ -25,7 +25,7 @@ GPU_POOL_MB = 500
 
 
 class EngineError(TipchainError):
-    """An inference engine cannot load or run what was exported, though the files are there."""
+    """An inference engine cannot load or run an exported model, though the files are there."""
 
     exit_code = 1
 
@@ -148,7 +148,7 @@ class Predictor:
 
 
 def _summary(error: Exception) -> str:
-    """Return what Paddle says went wrong, without the stack and the operator around it."""
+    """Return Paddle's message of an error, without the stack and the operator around it."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     named = [line for line in lines if line.partition(":")[0].endswith("Error") or line.startswith("(")]
     return (named or lines or [type(error).__name__])[-1]

@@ -145,7 +145,7 @@ class Draws:
         return np.asarray(drawn < 1 - rate if self.small else drawn >= rate, dtype=np.float32)
 
     def apply_to(self, array: Array) -> None:
-        """Note what the mask that was drawn last is applied to, by its norm and two sums that weigh the elements by their order."""
+        """Note the array to which the last mask was applied, by its norm and two sums that weigh the elements by their order."""
         flat = np.asarray(array, np.float64).reshape(-1)
         norm, weights = float(np.linalg.norm(flat)), np.linspace(0, np.pi, flat.size)
         told = norm, *(float(turn(weights) @ flat) / (flat.size or 1) ** 0.5 for turn in (np.cos, np.sin))
@@ -199,7 +199,7 @@ class Draws:
         return arranged(self.follows.numbers(found, self.follows.made[found]), draw.shape)
 
     def numbers(self, number: int, draw: Draw) -> Array:
-        """Return what one draw gives, given its number."""
+        """Return the numbers of one draw, given its number."""
         if self.follows is None and number in self.even:
             return np.full(draw.shape, 0.5 / LEVELS if self.small else 1 - 0.5 / LEVELS, np.float32)
         generator = np.random.default_rng((*self.seed, number))

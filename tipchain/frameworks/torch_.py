@@ -104,7 +104,7 @@ def _mode(torch: ModuleType) -> Any:
 
 
 def _dropout(torch: ModuleType, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
-    """Return what `native_dropout`, which a GPU has, does: the result and the mask."""
+    """Compute `native_dropout`, which a GPU has: the result and the mask."""
     if train is False or not 0 < rate < 1:
         return func(values, rate, train)
     mask = torch.from_numpy(draws.kept(values.shape, rate)).to(values.device, torch.bool)
@@ -167,7 +167,7 @@ FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
     "aten::randint": _integers,
     "aten::randperm": lambda draws, result, *_: np.argsort(draws.uniform(result.shape), kind="stable"),
 }
-"""Operators whose results are filled anew, and with what."""
+"""Operators whose results are filled anew, each with its filling."""
 
 
 # torch's parameters under an optimizer, with gradients from outside.
@@ -458,7 +458,7 @@ class TorchFramework(LoadedFramework):
 
     @contextmanager
     def widening(self, *, claims: bool) -> Iterator[None]:
-        """Let what asks torch for float32 get float64 for a while; ``claims``: tensors in float64 say that they are in float32.
+        """Let code that asks torch for float32 get float64 for a while; ``claims``: tensors in float64 say that they are in float32.
 
         Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
         """
@@ -573,7 +573,7 @@ class TorchFramework(LoadedFramework):
         return found.to_dense() if found is not None and found.is_sparse else found
 
     def buffers(self, model: Model, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield every persistent buffer but what the port does not have, such as ``num_batches_tracked``."""
+        """Yield every persistent buffer but those that the port lacks, such as ``num_batches_tracked``."""
         kept = set(model.state_dict(keep_vars=True))
         for name, buffer in model.named_buffers():
             if name in kept and not name.endswith("num_batches_tracked") and not only_in_torch(name, names):

@@ -1,3 +1,3 @@
-"""A database of nights and runs: what ended how, what changed since."""
+"""A database of nights and runs: how everything ended, and changes since."""
 
 VARIABLE = "TIPCHAIN_DATABASE"

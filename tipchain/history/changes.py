@@ -1,4 +1,4 @@
-"""What changed between two nights or runs: outcomes, numbers, commits, environment."""
+"""Changes between two nights or runs: outcomes, numbers, commits, environment."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class MovedFigure:
 
     @property
     def relative(self) -> float:
-        """How much it moved, by what it was; infinite where it was 0 or is no number."""
+        """Its move as a share of its old value; infinite where that was 0 or is no number."""
         if not self.before or not isfinite(self.before) or not isfinite(self.after):
             return float("inf")
         return (self.after - self.before) / abs(self.before)
@@ -81,7 +81,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What changed between two entries.
+    """Changes between two entries.
 
     Attributes:
         before, after: the entries.
@@ -119,7 +119,7 @@ class Changes:
 
 
 def changes(session: Session, before: Entry, after: Entry, *, root: Path) -> Changes:
-    """Return what changed between two entries of a history.
+    """Return the changes between two entries of a history.
 
     Args:
         session: of the history.
@@ -190,7 +190,7 @@ _CommandPair = tuple[str, CommandFacts, CommandFacts]
 
 
 def _flips(pairs: Sequence[tuple[str, ItemFacts, ItemFacts]] | Sequence[_CommandPair]) -> tuple[Flip, ...]:
-    """Return what ended otherwise, of items, or of commands with their item."""
+    """Return items that ended otherwise, or commands with their item."""
     return tuple(
         Flip(item=item or ran.id, part=item and ran.id, before=was.outcome, after=ran.outcome, reason=ran.reason)
         for item, was, ran in pairs

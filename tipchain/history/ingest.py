@@ -34,7 +34,7 @@ class IngestSource:
 
 
 def read_source(path: Path) -> IngestSource:
-    """Return what is in ``path``: a night's folder, a report's file, or the folder of a run.
+    """Return the contents of ``path``: a night's folder, a report's file, or the folder of a run.
 
     Raises:
         RecordError: there is neither a night nor a report, or it cannot be read.
@@ -179,7 +179,7 @@ LOOKED_AT = 10
 
 
 def keep_night(folder: Path, database: str | None = None) -> list[str]:
-    """Add a night to the history, and before it those that the history missed; return what there is to be said.
+    """Add a night to the history, and before it those that the history missed; return lines to be shown.
 
     Trouble with the history is never raised: the night's folder has all that the next call adds.
 

@@ -20,7 +20,7 @@ from tipchain.history.schema import CauseFacts, Entry, ItemFacts, VerdictFacts
 
 WIDTH = 80
 FIRST = 5
-"""Lines of each kind that are told of what changed, where not all are."""
+"""Lines of each kind of change, where not all are told."""
 
 
 def number_text(value: float) -> str:
@@ -87,7 +87,7 @@ def share_lines(*entries: Entry) -> list[str]:
 
 
 def cause_lines(cause: CauseFacts) -> list[str]:
-    """Return a cause, and below it what to change and where."""
+    """Return a cause, and below it the fix and its place."""
     place = f" ({cause.file}:{cause.line})" if cause.file else ""
     return [f"cause: {cause.message}{place}", *([f"fix: {cause.fix}"] if cause.fix else [])]
 
@@ -114,7 +114,7 @@ def first_text(entry: Entry) -> str:
 
 
 def changes_text(found: Changes, *, shortened: bool = True) -> str:
-    """Return what changed, folded to `WIDTH` columns: the first of each kind, or every line; one line if nothing did.
+    """Return the changes, folded to `WIDTH` columns: the first of each kind, or every line; one line if there are none.
 
     Lines on shares that are missing, or were cut differently, come on top of that one.
     """
@@ -146,7 +146,7 @@ def changes_text(found: Changes, *, shortened: bool = True) -> str:
 
 
 def _outcome_lines(found: Changes) -> list[str]:
-    """Return lines for each item that flipped or in which something did; what became worse comes first.
+    """Return lines for each item that flipped or in which something did; the worsened ones come first.
 
     Of what newly fails the cause is told, what to change, and the commits that changed the file of that line.
     """
@@ -175,12 +175,12 @@ def _outcome_lines(found: Changes) -> list[str]:
 
 
 def explanation_lines(one: Explanation) -> list[str]:
-    """Return why an item newly fails, a line each: the cause, what to change, the commits that may have done it."""
+    """Return why an item newly fails, a line each: the cause, the fix, the commits that may have done it."""
     return [f"  {line}" for line in (*cause_lines(one.cause), *(f"suspect: {text}" for text in one.suspects))]
 
 
 def _rank(flip: Flip) -> int:
-    """Return 0 for what newly fails, 2 for what passes now, 1 for the rest: it is not run any more, or fails in another way."""
+    """Return 0 for a new failure, 2 for a new pass, 1 for the rest: it is not run any more, or fails in another way."""
     return 0 if newly_bad(flip.before, flip.after) else 2 if flip.after is Outcome.PASS else 1
 
 
@@ -212,7 +212,7 @@ def _without(row: Entry | ItemFacts, *names: str) -> dict[str, object]:
 
 
 def changes_json(found: Changes) -> dict[str, object]:
-    """Return what changed."""
+    """Return the changes as JSON."""
     whole = {one.name: getattr(found, one.name) for one in fields(found)}
     whole |= {"before": entry_json(found.before), "after": entry_json(found.after), "nothing": found.nothing}
     return {name: as_json(value) for name, value in whole.items()}

@@ -46,7 +46,7 @@ class Real(TypeDecorator[float]):
 
 
 class JsonText(TypeDecorator[Json]):
-    """A value as JSON text, also what JSON has no number for; ``kind``: its class, where that is none of JSON's."""
+    """A value as JSON text, also one that JSON has no number for; ``kind``: its class, where that is none of JSON's."""
 
     impl = sa.Text
     cache_ok = True
@@ -64,7 +64,7 @@ class JsonText(TypeDecorator[Json]):
 
 
 class Base(MappedAsDataclass, DeclarativeBase, kw_only=True):
-    """What all tables have in common."""
+    """The columns common to all tables."""
 
     type_annotation_map: ClassVar = {
         str: StorableText(),
@@ -149,7 +149,7 @@ class Entry(Base):
 
     @property
     def where(self) -> str:
-        """What makes times comparable: the machine's class, or its name where the class is not known."""
+        """The place that makes times comparable: the machine's class, or its name where the class is not known."""
         return self.machine_class or self.machine
 
 
@@ -188,7 +188,7 @@ class VerdictFacts(Base):
 
 
 class CauseFacts(Base):
-    """What makes verdicts of an item fail; see `tipchain.explain.findings.Diagnosis`.
+    """The cause of failed verdicts of an item; see `tipchain.explain.findings.Diagnosis`.
 
     Attributes:
         stage: the first stage that it makes fail.
@@ -218,7 +218,7 @@ class CauseFacts(Base):
 
 
 class ItemFacts(Base):
-    """How an item ended (`tipchain.nightly.nights.ItemRecord`), with what its report tells.
+    """How an item ended (`tipchain.nightly.nights.ItemRecord`), with its report's contents.
 
     Attributes:
         row: its number.

@@ -33,7 +33,7 @@ DRIVERS = {
 EXPECTED = "postgresql://user:password@host:5432/name, sqlite:////path, or the path of an SQLite file"
 HIDDEN = "***"
 _NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
-"""What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
+"""The form of a URL without its ``://``, and words for libpq, which a file's path does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -221,7 +221,7 @@ class History:
             return session.scalar(sa.select(Entry.finished).where(Entry.key == key)) or False
 
     def add(self, entry: Entry, items: Iterable[ItemFacts]) -> int:
-        """Add a night or a report, and return how many of its items are new; what is there already is left as it is.
+        """Add a night or a report, and return how many of its items are new; existing ones are left as they are.
 
         Each item is a transaction of its own: what a writer that was killed had not finished can be added again.
 
@@ -247,7 +247,7 @@ class History:
         return new
 
     def _add(self, row: Entry | ItemFacts, there: sa.Select[Any]) -> bool:
-        """Add a row with what is below it, unless it is there."""
+        """Add a row with the rows below it, unless it is there."""
         with suppress(IntegrityError), self._session.begin() as session:  # another process added it meanwhile
             if session.scalar(there) is not None:
                 return False

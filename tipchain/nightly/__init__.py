@@ -1,1 +1,1 @@
-"""Many chains and alignment cases in one night: what runs, where, what is left of it."""
+"""Many chains and alignment cases in one night: its items, their machines, its results."""

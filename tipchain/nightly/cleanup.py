@@ -18,12 +18,12 @@ from tipchain.nightly.nights import FINISHED, NIGHT, hold, holder
 TRASH = ".trash"
 """Folder beside nights that something is moved to before it is deleted."""
 UNWRITTEN_S = 3600.0
-"""Age from which a night's folder without a plan is what a killed coordinator left."""
+"""Age from which a night's folder without a plan is a killed coordinator's leftover."""
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]+")
 
 
 def old_nights(places: Iterable[Path], keep: int, now: float) -> list[Path]:
-    """Return what goes below folders of nights: what killed processes left, and all but each manifest's latest nights.
+    """Return the folders to delete below folders of nights: leftovers of killed processes, and all but each manifest's latest nights.
 
     A night that is being run stays, and so does one that may be resumed: none that finished is later.
 
@@ -65,7 +65,7 @@ def _below(folder: Path, now: float, depth: int = 2) -> Iterator[Path]:
 
 
 def delete(folder: Path) -> str:
-    """Delete a night; return "" or why it is still there, in whole or as what the next call removes.
+    """Delete a night; return "" or why it is still there, in whole or as a rest that the next call removes.
 
     It is held while it is moved out of sight, so no process goes on with it; a kill after that leaves nothing that
     looks like a night.
@@ -96,7 +96,7 @@ def delete(folder: Path) -> str:
 
 
 def _refuse_mounts(folder: Path) -> None:
-    """Raise an error if something is mounted in a folder: what is in there is somebody's, on another disk or this one."""
+    """Raise an error if something is mounted in a folder: its contents are somebody's, on another disk or this one."""
     whole = folder.resolve()
     points = (Path(one.mountpoint) for one in psutil.disk_partitions(all=True))
     shown = ", ".join(sorted(os.path.relpath(one, whole) for one in points if one.is_relative_to(whole)))

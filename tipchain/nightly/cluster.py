@@ -30,7 +30,7 @@ OF_RAY = ("PYTHONBREAKPOINT", "SPT_NOENV")
 
 
 def run_item(version: str, work: Work, night: Path) -> Ended:
-    """Run an item to its end; what it leaves is in the night's folder.
+    """Run an item to its end; its files are in the night's folder.
 
     Ray runs this again, on another node, where a node or a worker was lost: as the next attempt, in a folder of its own.
 
@@ -98,11 +98,11 @@ STOP_S = (30.0, 10.0)
 
 
 Node = Mapping[str, float]
-"""What a living node of the cluster has in all, as Ray names it."""
+"""All resources of a living node of the cluster, as Ray names them."""
 
 
 def fits(needs: Needs, node: Node) -> bool:
-    """Tell whether an item can run on a node once nothing else does; of CPUs and memory it takes what there are."""
+    """Tell whether an item can run on a node once nothing else does; of CPUs and memory it takes at most the node's."""
     return all(amount <= node.get(name, 0.0) for name, amount in {"GPU": needs.gpus, **needs.resources}.items())
 
 
@@ -176,7 +176,7 @@ class RayExecutor:
         return lack(item.needs, self._known)
 
     def start(self, work: Work) -> str:
-        """Hand an item to Ray if not enough wait there; return "" or what has to be waited for."""
+        """Hand an item to Ray if not enough wait there; return "" or the reason to wait."""
         kind, needs = kind_of_room(work.item.needs), work.item.needs
         if self.trouble:
             return self.trouble
@@ -203,7 +203,7 @@ class RayExecutor:
         return ""
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
-        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+        """Return the ended items, each once; wait up to ``timeout_s`` for the first."""
         self._send_stop()
         found, self._ended = self._ended, []
         refs = {task.ref: name for name, task in self._tasks.items()}
@@ -258,7 +258,7 @@ class RayExecutor:
                 task.line = "".join(replace(task.work, folder=folder).tail(1))
 
     def _give_up(self) -> list[Ended]:
-        """Give up what waits for a node that the cluster had, and has had no more for a while."""
+        """Give up items that wait for a node that the cluster had, and has had no more for a while."""
         now = time.monotonic()
         self._nodeless = 0.0 if self._nodes else self._nodeless or now
         if self._nodeless and now - self._nodeless > self.patience_s and not self.trouble:
@@ -276,7 +276,7 @@ class RayExecutor:
         return found
 
     def running(self) -> Iterator[RunningItem]:
-        """Yield what runs."""
+        """Yield the running items."""
         now = time.monotonic()
         for name, one in self._tasks.items():
             if one.begin is not None:
@@ -300,7 +300,7 @@ class RayExecutor:
             self._ended += [Ended(id=name, attempt=one.work.attempt, interrupted=True) for name, one in left.items()]
 
     def close(self) -> None:
-        """End what still runs, and leave the cluster."""
+        """End the running items, and leave the cluster."""
         if self._tasks:
             self.stop()
         while self._tasks:  # `_send_stop` sees to it that this ends
@@ -317,7 +317,7 @@ def _attempts(work: Work) -> list[Path]:
 
 
 def lack(needs: Needs, nodes: Sequence[Node]) -> str:
-    """Return what an item needs that no node has."""
+    """Return an item's need that no node has."""
     if needs.gpus > (most := max(node.get("GPU", 0.0) for node in nodes)):
         return f"needs {needs.gpus} GPUs, no node of the Ray cluster has more than {most:g}"
     wants = [f"{needs.gpus} GPUs"] if needs.gpus else []

@@ -65,7 +65,7 @@ class NightState:
         return sum(self.counts.values())
 
     def lines(self) -> list[str]:
-        """Return the state in one line, and in another what the next item waits for."""
+        """Return the state in one line, and in another the next item's reason to wait."""
         parts = [f"{self.ended} of {self.total} ended", counts_text(self.counts)]
         parts += [f"{len(self.running)} running"] if self.running else []
         parts += [duration(self.seconds)] if self.seconds is not None else []
@@ -95,7 +95,7 @@ TELL_S = 1.0
 
 
 class Coordinator:
-    """Runs what has not ended of a night.
+    """Runs the items of a night that have not ended.
 
     Args:
         night: the night, held by this process.
@@ -175,7 +175,7 @@ class Coordinator:
             self._finish()
 
     def interrupt(self) -> None:
-        """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
+        """End all running items and start nothing more; may be called at any moment, by a signal's handler."""
         self.interrupted = True
         self.executor.stop()
 
@@ -200,7 +200,7 @@ class Coordinator:
         return not self.interrupted and not self.problem and any(self._queues.values())
 
     def _step(self) -> None:
-        """Start what may start, then wait for something to end."""
+        """Start ready items, then wait for something to end."""
         self._start_some()
         if self._works or any(self._queues.values()):
             for ended in self.executor.wait(LOOK_S):
@@ -224,7 +224,7 @@ class Coordinator:
                 self._queues[kind].popleft()
 
     def _start(self, item: Item) -> str:
-        """Start an item, or settle it; return what it waits for."""
+        """Start an item, or settle it; return its reason to wait."""
         outcome, why = item.settled, item.reason
         if not why and (why := self.executor.impossible(item)):
             outcome = Outcome.ERROR if self.require_gpu else Outcome.SKIP
@@ -278,7 +278,7 @@ class Coordinator:
             self.estimate.learn(record.seconds)
 
     def _halt(self, error: OSError | str) -> None:
-        """Start nothing more; what runs may end, and is written down if that is possible then."""
+        """Start nothing more; running items may end, and are written down if that is possible then."""
         if isinstance(error, OSError):
             error = f"{error.filename or self.night.folder}: {error.strerror or error}"
         if not self.problem:
@@ -298,7 +298,7 @@ class Coordinator:
         return None
 
     def _tell(self, *, now: bool = False) -> None:
-        """Write down what runs, about once a second, for ``status`` and the seconds so far; nothing rests on it."""
+        """Write down the running items, about once a second, for ``status`` and the seconds so far; nothing rests on it."""
         if not now and time.monotonic() - self._told < TELL_S:
             return
         self._told = time.monotonic()

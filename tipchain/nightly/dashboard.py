@@ -22,7 +22,7 @@ LISTED = 40
 """Items of a kind that stand at the top, and nights of an item that did not pass; the rest is counted."""
 REASON = 200
 STATES = (("FAIL", "fail"), ("NOT FINISHED", "unknown"), ("PASS", "pass"))
-"""What a night came to, the worst first: the word, and the page's tone."""
+"""The results of a night, the worst first: the word, and the page's tone."""
 
 
 class Trend(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who runs items, what each has for itself, and how one attempt goes: as processes of this machine."""
+"""Executors of items, the resources of each item, and the course of one attempt: as processes of this machine."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ class LocalExecutor:
         return f"needs {item.needs.gpus} GPUs, {count} may be used here" if item.needs.gpus > count else ""
 
     def start(self, work: Work) -> str:
-        """Start an item if there is room for it now; return "" or what has to be waited for."""
+        """Start an item if there is room for it now; return "" or the reason to wait."""
         needs, name = work.item.needs, work.item.id
         cpus, taken = min(needs.cpus, self.slots), sum(one.work.item.needs.cpus for one in self._running.values())
         if taken + cpus > self.slots and self._running:
@@ -355,7 +355,7 @@ class LocalExecutor:
         return ""
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
-        """Return what has ended, each once; wait up to ``timeout_s`` for the first."""
+        """Return the ended items, each once; wait up to ``timeout_s`` for the first."""
         found: list[Ended] = []
         with suppress(Empty):
             found.append(self._ended.get(timeout=timeout_s) if timeout_s > 0 else self._ended.get_nowait())
@@ -366,7 +366,7 @@ class LocalExecutor:
         return found
 
     def running(self) -> Iterator[RunningItem]:
-        """Yield what runs."""
+        """Yield the running items."""
         now = time.monotonic()
         for name, one in self._running.items():
             yield RunningItem(id=name, seconds=now - one.begin, line=one.line)
@@ -376,7 +376,7 @@ class LocalExecutor:
         self._stop.ask()
 
     def close(self) -> None:
-        """End what still runs and give everything back."""
+        """End all running items and give everything back."""
         if self._running:
             self._stop.ask()
         self._pool.shutdown(wait=True)

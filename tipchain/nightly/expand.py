@@ -1,4 +1,4 @@
-"""Expands a manifest into the items of a night, and reads what that needs from the disk."""
+"""Expands a manifest into the items of a night, and reads the files that this needs."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class _Project:
                     )
 
     def _kind_and_problem(self, entry: ManifestEntry, file: str, mode: Mode) -> tuple[str, str]:
-        """Return the kind of chain of a parameter file, "" of a case, and what is wrong with it in a mode, in one line."""
+        """Return the kind of chain of a parameter file, "" of a case, and its fault in a mode, in one line."""
         if entry.kind == "chain":
             return self.chain(file, entry.suite, entry.options, mode)
         case = self.case(file)

@@ -1,4 +1,4 @@
-"""The items of a night: one process call each, what they need, which of them run, and nights in shards."""
+"""The items of a night: one process call each, their needs, which of them run, and nights in shards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLUSTERS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What an item takes of a machine while it runs.
+    """The resources of a machine that an item takes while it runs.
 
     Attributes:
         cpus: slots; an item that wants more than a machine has runs alone on it.
@@ -107,7 +107,7 @@ class Cut:
     shares: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is none."""
+        """Refuse a cut that is none."""
         if len(self.ids) != len(self.shares):
             raise ValueError(f"a cut of {len(self.ids)} items has {len(self.shares)} shares")
 
@@ -120,7 +120,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightPlan:
-    """What a manifest comes to.
+    """The items of a manifest.
 
     Attributes:
         name: the manifest's.
@@ -154,7 +154,7 @@ CI_VARIABLES = (
     "BUILDKITE_BUILD_ID",
     "BUILD_TAG",
 )
-"""What GitHub, GitLab, Azure, CircleCI, Buildkite and Jenkins call all jobs of a run by."""
+"""The names of a run that all of its jobs share on GitHub, GitLab, Azure, CircleCI, Buildkite and Jenkins."""
 NIGHT_ID = "night_id"
 """The id's name among a night's options."""
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class ShardPart:
 
     @property
     def whole(self) -> Hashable:
-        """What all shares of a night have in common."""
+        """The identity common to all shares of a night."""
         return (self.title, self.of, self.night)
 
     def __str__(self) -> str:

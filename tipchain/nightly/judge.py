@@ -22,7 +22,7 @@ TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".lock", ".log", ".md", "
 
 
 def drop_dumps(folder: Path) -> None:
-    """Delete all files of an attempt but texts; links are deleted, not followed, and what cannot be deleted stays."""
+    """Delete all files of an attempt but texts; links are deleted, not followed, and undeletable files stay."""
     for place, _, files in os.walk(folder):
         for name in files:
             path = Path(place) / name
@@ -105,7 +105,7 @@ def _trouble(work: Work, ended: Ended, report: RunReport | None, problem: str, s
 
 
 def _first(report: RunReport, outcome: Outcome) -> str:
-    """Return the reason of the first part of a report with an outcome; of several lines the first, which tells what."""
+    """Return the reason of the first part of a report with an outcome; of several lines the first, which names the fault."""
     return next(
         (f"{name}: {reason.partition(chr(10))[0]}" for name, found, reason in report.parts if found is outcome), ""
     )

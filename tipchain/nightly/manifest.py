@@ -1,4 +1,4 @@
-"""The manifest of a night: what it runs."""
+"""The manifest of a night: the list of its runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tipchain.nightly.nights import NIGHTS
 
 
 def missing_data(path: Path, holds: Sequence[str]) -> str:
-    """Return what is missing of the data in ``path``, with the path that was wanted; "" if they are there.
+    """Return the missing part of the data in ``path``, with the path that was wanted; "" if they are there.
 
     Args:
         path: the folder.
@@ -139,7 +139,7 @@ class DataFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """What every entry may say, and `defaults` may say for all.
+    """Keys of every entry, and of `defaults` for all.
 
     Attributes:
         devices: the devices on which each item runs.

@@ -23,13 +23,13 @@ from tipchain.report.model import NIGHT_KIND, RunReport
 from tipchain.report.terminal import broken, counts_text, mark
 
 STEPS: Mapping[str, str] = {"chain": "chain", "align": "alignment", "command": "command"}
-"""What items are called and grouped by that are of no kind of chain."""
+"""The names and groups of items that are of no kind of chain."""
 
 # Plans and states of nights as text for 80 columns.
 
 
 def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -> Iterator[str]:
-    """Yield a row for each item with its needs and what it took lately, and what the plan comes to."""
+    """Yield a row for each item with its needs and its latest time, and the sums of the plan."""
     heads = zip(("timeout", "lately", "cpus", "gpus", "memory"), (8, 8, 4, 4, 8), strict=True)
     yield f"{' '.join(aligned(say(name), wide) for name, wide in heads)}  {say('item')}"
     for item in plan.items:
@@ -58,7 +58,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
 
 
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
-    """Yield how far a night is and what runs."""
+    """Yield how far a night is and its running items."""
     finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
     for line in (f"night {night.name} of {clean(night.plan.name)}: {finished}", *state.lines()):
         yield from in_rows(say(line), width, rest="  ")
@@ -95,12 +95,12 @@ class NightView:
         self._idle = False
 
     def started(self, item: Item, attempt: int) -> None:
-        """Say that an item runs once more; the first time the line of what runs tells."""
+        """Say that an item runs once more; the first time the line of running items tells."""
         if attempt > 1:
             self.said(f"{item.id} runs again, attempt {attempt}")
 
     def ended(self, record: ItemRecord) -> None:
-        """Show how an item ended, above what still runs."""
+        """Show how an item ended, above the running ones."""
         self.number += 1
         took = f"{record.seconds:7.1f}" if record.attempt else " " * 7
         reason = f": {say(clean(record.reason))}" if record.reason else ""
@@ -112,7 +112,7 @@ class NightView:
         self.screen.print(say(clean(text)))
 
     def tick(self, state: Callable[[], NightState]) -> None:
-        """Redraw what runs, or say how far the night is, when it is time."""
+        """Redraw the running items, or say how far the night is, when it is time."""
         if self.screen.due:
             now = state()
             running = (with_output(f"{elapsed(one.seconds):>8}  {clean(one.id)}", one.line) for one in now.running)
@@ -129,7 +129,7 @@ class NightView:
             self._idle = idle
 
     def close(self) -> None:
-        """Take the lines of what runs away."""
+        """Take the lines of running items away."""
         self.screen.draw([])
 
 

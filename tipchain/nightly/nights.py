@@ -1,4 +1,4 @@
-"""The folders of nights: plans and records that no kill leaves half-written, and what a night came to."""
+"""The folders of nights: plans and records that no kill leaves half-written, and a night's results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tipchain.report.model import RunReport, load_report
 
 
 FORMAT = 3
-"""Of what is written."""
+"""The version of the written files."""
 CHECKSUM = "sha256"
 NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
 
@@ -83,7 +83,7 @@ class ItemRecord(AttemptRecord):
     report: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be; take what cannot be shown out of the reason: it often is the last line of an output."""
+        """Refuse impossible records; take unprintable characters out of the reason: it often is the last line of an output."""
         if min(self.attempt, self.seconds, self.peak_memory_mb) < 0:
             raise ValueError("a number in it is less than 0")
         for name, path in (("log", PurePosixPath(self.log)), ("report", PurePosixPath(self.report))):
@@ -160,12 +160,12 @@ def _checksum(document: Mapping[str, object]) -> str:
 NIGHTS = "tipchain-nights"
 """The folder of all nights, below the root."""
 RUNNING = "running.json"
-"""What runs now, written anew about once a second while a coordinator is at it; nothing rests on it."""
+"""The running items, written anew about once a second while a coordinator is at it; nothing rests on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightHead:
-    """What is written down of a night before anything runs.
+    """The facts of a night that are written down before anything runs.
 
     Attributes:
         token: drawn when it began; every record of it has it.
@@ -221,7 +221,7 @@ class Night(NightHead):
 
     @property
     def began(self) -> datetime | None:
-        """When it began: by what it says, else by its folder's name, in local time; None if neither tells."""
+        """When it began: by its own word, else by its folder's name, in local time; None if neither tells."""
         with suppress(ValueError):
             return datetime.fromisoformat(self.started).astimezone()
         with suppress(ValueError):
@@ -260,7 +260,7 @@ class Night(NightHead):
 def begin_night(
     plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
 ) -> tuple[Night, int]:
-    """Make the folder of a new night, hold it, and write down what it is to be.
+    """Make the folder of a new night, hold it, and write down its plan.
 
     Raises:
         UsageError: the folder cannot be made, or a share has no id of its night.
@@ -377,7 +377,7 @@ FAILED_LOOKED_AT = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightSummary:
-    """What a night that came to its end says of itself, in ``finished.json``.
+    """The summary of a night that came to its end, in ``finished.json``.
 
     Attributes:
         token: the night's.
@@ -395,7 +395,7 @@ class NightSummary:
 
 
 def read_summary(night: Path) -> NightSummary | None:
-    """Return what a finished night says of itself; None if it has not finished, or that cannot be read."""
+    """Return a finished night's summary of itself; None if it has not finished, or that cannot be read."""
     with suppress(OSError, ValueError):
         document = read_document(night / FINISHED)
         known = {one.name: document[one.name] for one in fields(NightSummary) if one.name in document}
@@ -444,7 +444,7 @@ def last_failed(nights: Path) -> frozenset[str]:
 
 MISSING = "has no record: the night ended before it did"
 LARGEST = 32 * 2**20
-"""Bytes of a report that is read; a larger one would take longer than what it tells is worth."""
+"""Bytes of a report that is read; a larger one would take longer than it is worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,7 +480,7 @@ class Results:
 
     @property
     def ended(self) -> list[tuple[Item, ItemRecord]]:
-        """How items ended; what has not ended in a share that goes on is left out."""
+        """How items ended; unfinished ones of a share that goes on are left out."""
         return [
             (item, one.of(item))
             for one in self.parts
@@ -500,7 +500,7 @@ class Results:
 
     @property
     def plan(self) -> NightPlan:
-        """What was to run."""
+        """The plan of the night."""
         return self.night.plan
 
     def of(self, item: Item) -> ItemRecord:
@@ -519,7 +519,7 @@ class Results:
 
 
 def read_results(folder: Path) -> Results:
-    """Return what the folder of a night holds, of one that goes on or was killed too.
+    """Return the results in the folder of a night, of one that goes on or was killed too.
 
     Raises:
         RecordError: no night is there, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Where results come from: the machine, what it has free, versions, the commit; and the commits between two runs."""
+"""The origin of results: the machine, its free resources, versions, the commit; and the commits between two runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIRTY = "-dirty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """What was committed between two runs.
+    """The commits between two runs.
 
     Attributes:
         span: ``4b72afe..2a83178``; "" where both ran on the same commit, or neither is known.
@@ -42,7 +42,7 @@ class Commits:
 
 
 def commits_between(root: Path, before: str, after: str) -> Commits:
-    """Return what was committed between two runs, with at most five first lines.
+    """Return the commits between two runs, with at most five first lines.
 
     Args:
         root: a folder of the repository.
@@ -66,7 +66,7 @@ def commits_between(root: Path, before: str, after: str) -> Commits:
 
 
 def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
-    """Return what may have made a file's line fail: the commits between two runs that changed it, and local changes.
+    """Return possible reasons of a file's failing line: the commits between two runs that changed it, and local changes.
 
     Args:
         root: a folder of the repository, that ``file`` is relative to.
@@ -84,7 +84,7 @@ def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
 
 
 def _hash(described: str) -> str:
-    """Return the commit that git describe names, which git reads as it wrote it; "" for what looks like an option."""
+    """Return the commit that git describe names, which git reads as it wrote it; "" for an option's look-alike."""
     text = described.removesuffix(DIRTY)
     return text if re.fullmatch(r"\w[\w./-]*", text) else ""
 
@@ -94,7 +94,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def memory_mb() -> tuple[float, float]:
-    """Return the memory in MiB, all of it and what is available; a container's limit counts."""
+    """Return the memory in MiB, all of it and the available part; a container's limit counts."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -107,7 +107,7 @@ def memory_mb() -> tuple[float, float]:
 
 
 def resident_mb(leaders: Collection[int]) -> dict[int, float]:
-    """Return the memory in MiB of processes with all their descendants, without what is shared."""
+    """Return the memory in MiB of processes with all their descendants, without shared memory."""
     import psutil
 
     processes = {one.pid: one.info for one in psutil.process_iter(["ppid", "memory_info"])}
@@ -153,7 +153,7 @@ class Fact:
 
 
 def changed_facts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Fact, ...]:
-    """Return what differs between two environments but the commit."""
+    """Return the differences between two environments, the commit left out."""
     return tuple(
         Fact(name=name, before=before.get(name, ""), after=after.get(name, ""))
         for name in {**after, **before}
@@ -167,7 +167,7 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 
 
 def fingerprint(root: Path) -> dict[str, object]:
-    """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
+    """Return the known facts of this machine, its software, and the project in ``root``, as JSON values."""
     names = sorted({*PACKAGES, *OPTIONAL_PACKAGES} - {"numpy"})
     packages = {name: one.version for name in names for one in islice(metadata.distributions(name=name), 1)}
     return {

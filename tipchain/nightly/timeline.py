@@ -93,7 +93,7 @@ class Cell:
 
     @property
     def why(self) -> str:
-        """Why it did not pass: its cause, with what to change, where its report tells one."""
+        """Why it did not pass: its cause, with the fix, where its report tells one."""
         return self.cause.summary if self.cause else self.record.reason
 
 
@@ -135,7 +135,7 @@ class TimelineRow:
 
     @property
     def changed(self) -> str:
-        """What changed in the latest night: ``PASS -> FAIL``, ``new``, ``gone``; "" for nothing."""
+        """The change in the latest night: ``PASS -> FAIL``, ``new``, ``gone``; "" for nothing."""
         if len(self.cells) < 2:
             return ""
         if self.cells[-1] is None:
@@ -160,7 +160,7 @@ class TimelineRow:
 
     @property
     def since(self) -> int:
-        """The column since which it has not passed; of what is not bad, the number of columns."""
+        """The column since which it has not passed; for a good row, the number of columns."""
         ran = [(place, cell.record.outcome in BAD) for place, cell in enumerate(self.cells) if cell]
         good = max((place for place, bad in ran if not bad), default=-1)
         return next((place for place, _ in ran if place > good), len(self.cells))
@@ -263,7 +263,7 @@ STEPS: Mapping[str, int] = {"eval": 0, "train": 1, "infer": 2}
 
 
 def figures_of(report: RunReport) -> dict[str, float]:
-    """Return the numbers of a report by what they are called, the most telling first.
+    """Return the numbers of a report by their names, the most telling first.
 
     Of a chain: metrics, then losses, speeds and costs, of evaluation, training and inference in this order. Of an
     alignment: for each stage the largest mean difference of a tensor.

@@ -1,1 +1,1 @@
-"""Numbers: dumps, facts about differences, what is accepted, verdicts. No framework is loaded."""
+"""Numbers: dumps, facts about differences, tolerances, verdicts. No framework is loaded."""

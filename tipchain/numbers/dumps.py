@@ -54,8 +54,7 @@ Tree: TypeAlias = "dict[Any, Any]"
 EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
 _MAGIC = b"\x93NUMPY"
 _INFLATED, _SPARED = 100, 1 << 27
-"""What a compressed file may become: a hundred times its size, and masks and zeros of 128 MiB besides. Deflate can make
-a thousand times as much of bytes that say nothing."""
+"""Limit of an inflated file: a hundred times its size, plus 128 MiB for masks and zeros. Deflate can reach a thousand times."""
 
 
 @contextmanager

@@ -34,18 +34,18 @@ _KINDS = "biufcUS"  # numbers and text
 _MAX_NDIM = 64
 """Axes of an array at most: NumPy's own limit."""
 _DEPTH = 100
-"""Containers inside each other at most: a choice, far above what dumps nest and far below Python's recursion limit."""
+"""Containers inside each other at most: a choice, far above dumps' nesting and far below Python's recursion limit."""
 _SMALL = 1 << 20
 """Bytes of a file that is read at once, which is cheaper than a mapping."""
 Bytes: TypeAlias = "bytearray | mmap.mmap"
 """The bytes of a file."""
 Streamed: TypeAlias = Any
-"""What a stream describes, unchecked."""
+"""An object that a stream describes, unchecked."""
 Span: TypeAlias = slice
 """Bytes of the file, by offset."""
 SHARED = 64
-"""How often over what a stream describes may take its length: some dozens of names share an array in nets that repeat
-a layer. Views cost nothing, but whoever compares or converts them makes an array for each name."""
+"""A stream's arrays together may take its length so often: nets that repeat a layer share an array under dozens of names.
+Views cost nothing, but whoever compares or converts them makes an array for each name."""
 _MARK = object()
 _LENGTH = re.compile(rb"K.|M..|J.{4}", re.DOTALL)
 """BININT1, BININT2 or BININT."""
@@ -70,7 +70,7 @@ DAMAGED = (
     RecursionError,
     MemoryError,
 )
-"""What following a damaged stream may raise, besides `Refused`."""
+"""Exceptions that following a damaged stream may raise, besides `Refused`."""
 
 
 class Refused(Exception):  # noqa: N818  (readers of files turn it into an error that names the file)

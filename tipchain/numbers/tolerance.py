@@ -1,4 +1,4 @@
-"""What difference is accepted: the default for every tensor of every stage, and what rounding makes of two computations of the same."""
+"""Accepted differences: the default for every tensor of every stage, and the rounding between two computations of the same."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ about once in 100^(n - 1) times: with 5 of them once in 10^8."""
 FEW = 5
 """Fewer numbers than this follow any rule, by that reckoning."""
 REMAINDER = (1 - EXPLAINED) ** 2
-"""Share that a cause leaves which is all there is: another one, taking 99 % of what a first has left, would leave as much."""
+"""Share left by a cause that counts as nothing left: another one, taking 99 % of the rest of a first, would leave as much."""
 WHOLE = 1 - REMAINDER
 """Share from which on a cause leaves nothing for another one."""
 TINY = 2.0**-1022
-"""What stands for zero under a division: float64's least normal number."""
+"""Stands for zero under a division: float64's least normal number."""
 LOGIT_FLOOR = 64.0
 """Paddle's softmax takes logits more than this below the largest for this much below."""
 ULPS = 16

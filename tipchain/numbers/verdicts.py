@@ -230,7 +230,7 @@ def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, o
 
 
 LEFT_OUT = ("share", "accepted")
-"""What is not in the JSON where there is nothing to tell."""
+"""Keys that the JSON lacks where there is nothing to tell."""
 
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
@@ -255,7 +255,7 @@ def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
 
 PASSED, FAILED = "diff check passed", "diff check failed"
 NOTHING = "nothing was compared"
-"""What stands there where all was skipped: one side alone was recorded, say."""
+"""The reason where all was skipped: one side alone was recorded, say."""
 INDENT = "\t"
 _WHOLE = ("int", "uint", "bool")
 

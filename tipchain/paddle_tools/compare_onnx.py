@@ -25,7 +25,7 @@ FACTOR, ULPS, FLOOR_ULPS, RUNS = 10.0, 16, 8, 4
 BATCHES = (1, 2)
 """Sizes that a batch of any size is tried with."""
 SIDE = 224
-"""What stands for a dimension of any size behind the batch."""
+"""Stands for a dimension of any size behind the batch."""
 COLUMNS = 6
 """Of a detector's rows: class, score and the corners of a box, as Paddle's multiclass_nms3 gives them."""
 NOTHING = "nothing can be said"
@@ -37,7 +37,7 @@ TYPES = {
     "tensor(int8)": "int8",
     "tensor(bool)": "bool",
 }
-"""What onnxruntime calls types; float32 is all else."""
+"""The names of types in onnxruntime; float32 is all else."""
 Array = Any
 Run = Any
 """Takes inputs by name, and returns a list of outputs. No alias of a type: suites run Python 3.8, too."""
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def open_paddle(program: str, weights: str) -> tuple[list[str], Run]:
-    """Return the names of a Paddle program's inputs, and what runs it on the CPU."""
+    """Return the names of a Paddle program's inputs, and a function that runs it on the CPU."""
     from paddle import inference
 
     config = inference.Config(program, weights)
@@ -113,7 +113,7 @@ def open_paddle(program: str, weights: str) -> tuple[list[str], Run]:
 
 
 def open_onnx(path: str) -> tuple[dict[str, tuple[list[int], str]], Run]:
-    """Return an ONNX model's inputs, each with its shape (-1: any size) and its type, and what runs it on the CPU."""
+    """Return an ONNX model's inputs, each with its shape (-1: any size) and its type, and a function that runs it on the CPU."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -140,7 +140,7 @@ def make(shape: Sequence[int], kind: str, batch: int, name: str, random: Array) 
 
 
 def redrawn(array: Array, random: Array) -> Array:
-    """Return another input of the same shape and type; what is no random number stays."""
+    """Return another input of the same shape and type; arrays that are no random numbers stay."""
     if array.dtype.kind != "f":
         return random.permutation(array.ravel()).reshape(array.shape)
     return random.standard_normal(array.shape).astype(array.dtype) if array.std() else array
@@ -157,7 +157,7 @@ def nudge(inputs: Mapping[str, Array], random: Array) -> dict[str, Array]:
 
 
 def compare(expected: Array, actual: Array, nearby: Sequence[Array], other: Array) -> tuple[str, bool, float]:
-    """Return what is to be said about one output, whether it agrees, and its difference as a part of what may be.
+    """Return the text about one output, whether it agrees, and its difference as a part of the allowed one.
 
     ``nearby`` are Paddle's outputs on inputs that are hardly different. An output that another input does not change by
     more than may be, as ``other`` shows, proves nothing.
@@ -202,7 +202,7 @@ def compare(expected: Array, actual: Array, nearby: Sequence[Array], other: Arra
 
 
 def in_order(expected: Array, rows: Array) -> Array:
-    """Return a detector's rows in the order of those expected: each is the nearest of what is left."""
+    """Return a detector's rows in the order of those expected: each is the nearest of the remaining ones."""
     if rows.shape != expected.shape:
         return rows
     scale = np.abs(expected).max(0)

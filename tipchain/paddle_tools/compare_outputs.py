@@ -23,7 +23,7 @@ BOX_COLUMNS = 6
 OVERLAP = 0.5
 """Boxes of one class are one object from this intersection over union on, as in PASCAL VOC's metric."""
 FOUND_FROM = 0.5
-"""Boxes count from this score on: what is below is drawn by nobody."""
+"""Boxes count from this score on: nobody draws those below."""
 TIE = 1e-3
 """A score that is above the next by no larger share of itself decides nothing: a model that was never trained has such."""
 
@@ -91,7 +91,7 @@ def axis_of(array: np.ndarray) -> int | None:
 
 
 def compare(reference: Mapping[str, np.ndarray], quantized: Mapping[str, np.ndarray]) -> Tally:
-    """Return what the records of both models have apart.
+    """Return the differences between the records of both models.
 
     Raises:
         IncomparableError: other inputs, other outputs, or none.
@@ -134,7 +134,7 @@ def _add(tally: Tally, name: str, left: np.ndarray, right: np.ndarray) -> None:
 
 
 def judge(tally: Tally, max_disagreement: float, max_error: float) -> tuple[list[str], bool]:
-    """Return what was found, the verdict last, and whether it is within the limits."""
+    """Return the findings, the verdict last, and whether it is within the limits."""
     error = (tally.error2 / tally.size2) ** 0.5 if tally.size2 else float("nan")
     lines = [f"relative_error: {error:.6g}"] if tally.size2 else []
     if tally.ties:

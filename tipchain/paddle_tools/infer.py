@@ -40,7 +40,7 @@ from tipchain.parity.inputs import make_inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """What ``inference.yml`` says beside an exported model.
+    """The contents of ``inference.yml`` beside an exported model.
 
     Attributes:
         case: id of the case it was exported from.
@@ -58,7 +58,7 @@ class ModelCard:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Return what the exported model in ``folder`` says about itself.
+    """Return the exported model's own description in ``folder``.
 
     Raises:
         InputError: there is none, or it is damaged.
@@ -138,7 +138,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> Dataset:
 
 
 def sample_spec(case: Case) -> str | None:
-    """Return ``module:callable`` of what makes the model's inputs for inference; None where the case has none of its own.
+    """Return ``module:callable`` of the maker of the model's inputs for inference; None where the case has none of its own.
 
     Raises:
         CaseError: the module of the case's data set cannot be imported.

@@ -1,4 +1,4 @@
-"""What the Paddle programs share: flags, errors, the case's builders, device and data folder."""
+"""Common parts of the Paddle programs: flags, errors, the case's builders, device and data folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _run(name: str, argv: Sequence[str]) -> int:
 
 
 def quiet(stage: str) -> Callable[[Run], Run]:
-    """Return what makes a program's ``run`` one that Paddle does not talk in, and whose mistakes are told as of ``stage``."""
+    """Decorate a program's ``run``: Paddle does not talk in it, and its mistakes are told as of ``stage``."""
 
     def decorate(run: Run) -> Run:
         @wraps(run)

@@ -1,4 +1,4 @@
-"""Run an inference program as it stands, and keep what its predictors take and give.
+"""Run an inference program as it stands, and keep its predictors' inputs and outputs.
 
     python record_outputs.py OUT.npz PROGRAM [ARGUMENT ...]
 
@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 LIMIT_BYTES = 256 * 2**20
-"""Outputs are kept up to here; what follows is only counted."""
+"""Outputs are kept up to here; later ones are only counted."""
 
 
 class Tape:
-    """What predictors took and gave, in order."""
+    """Inputs and outputs of predictors, in order."""
 
     def __init__(self) -> None:
         self.inputs: list[str] = []
@@ -73,7 +73,7 @@ class Tape:
         tensor.copy_from_cpu, tensor.copy_to_cpu, predictor.run = copy_from_cpu, copy_to_cpu, run_predictor
 
     def save(self, path: Path) -> None:
-        """Write what was kept; one that is half-written is never seen."""
+        """Write the tape; a half-written one is never seen."""
         beside = path.with_name(f".{os.getpid()}.{path.name}")
         arrays = {f"output_{number:06d}": value for number, value in enumerate(self.outputs)}
         arrays |= {"inputs": np.array(self.inputs), "dropped": np.array(self.dropped)}
@@ -83,7 +83,7 @@ class Tape:
 
 
 def main() -> None:
-    """Run the program of the command line; what it exits with is what this exits with."""
+    """Run the program of the command line, and exit as it does."""
     out, program = Path(sys.argv[1]).absolute(), sys.argv[2:]
     tape = Tape()
     tape.listen()

@@ -85,7 +85,7 @@ AMP_LEVELS = {"O0": "O0", "O1": "O1", "O2": "O2", "null": "O0", "fp32": "O0", "a
 
 POSITIVE = re.compile(r"(?=.*[1-9])\d+(?:\.\d*)?(?:e[-+]?\d{1,2})?")
 LR_SCALINGS = ("none", "linear")
-"""What several processes make of the learning rate. Source: the linear scaling rule of Goyal et al. 2017."""
+"""Rules of the learning rate with several processes. Source: the linear scaling rule of Goyal et al. 2017."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ def parse_scaling(words: Sequence[str]) -> dict[str, float | bool]:
 
 
 def read_settings(args: argparse.Namespace, case: Case, position: Position | None) -> TrainingSettings:
-    """Return how to train: what the flags say, else the checkpoint, else the case."""
+    """Return how to train: as the flags say, else the checkpoint, else the case."""
     mode = os.environ.get(MODE_VARIABLE)
     before: Any = position or case.train
     seed = args.seed if args.seed is not None else case.seed
@@ -266,7 +266,7 @@ class Session:
     """
 
     def __init__(self, bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> None:
-        """Build everything that training needs, and load what it starts from.
+        """Build everything that training needs, and load its starting point.
 
         Raises:
             UsageError: the checkpoint was trained otherwise (case, batch size, learning rate, AMP, devices).

@@ -29,7 +29,7 @@ from tipchain.pairs.settings import OptimizerSettings, ParameterTreatment, read_
 
 
 NORM_EPSILON = 1e-6
-"""What torch's ``clip_grad_norm_`` adds to a norm before it divides by it."""
+"""The number that torch's ``clip_grad_norm_`` adds to a norm before it divides by it."""
 
 
 class TorchRMSProp(paddle.optimizer.RMSProp):  # type: ignore[misc]

@@ -28,12 +28,12 @@ OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
         "adamax": {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8},
     }
 )
-"""What each optimizer takes, with torch's defaults; Paddle's are others for RMSProp and Adagrad."""
+"""The arguments of each optimizer, with torch's defaults; Paddle's are others for RMSProp and Adagrad."""
 DECAYS = ("l2", "l1", "decoupled")
 CLIPS = ("clip_value", "clip_norm", "clip_global_norm")
 Layers = Iterable[tuple[str, object, Iterable[tuple[str, Tensor]]]]
 KINDS = ("bias", "norm", "vector")
-"""Words in a rule: biases; what a normalization layer holds; whatever has one dimension."""
+"""Words in a rule: biases; tensors of a normalization layer; tensors of one dimension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class OptimizerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterTreatment:
-    """The treatment of one parameter: torch's name of it, the live tensor, which `KINDS` it is of, and what rules say."""
+    """The treatment of one parameter: torch's name of it, the live tensor, its `KINDS`, and the rules' words."""
 
     name: str
     tensor: Tensor
@@ -247,7 +247,7 @@ SCHEDULER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
         },
     }
 )
-"""What each schedule takes; torch's defaults."""
+"""The arguments of each schedule; torch's defaults."""
 WHOLE = ("step_size", "total_steps")
 NUMBERS = ("gamma", "end_rate", "power", "pct_start", "div_factor", "final_div_factor")
 

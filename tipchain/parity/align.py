@@ -49,13 +49,13 @@ from tipchain.report.model import RunReport, dump_report
 FORMAT = 1
 """Number of the entries' format."""
 KEPT_BYTES = 2 << 30
-"""What the entries of all cases may take; the ones that served least recently go first."""
+"""Bytes of the entries of all cases; the ones that served least recently go first."""
 PASSING = {RUN_VARIABLE, "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES"}
 """Variables that differ from one command to the next and reach no number."""
 PROCESSOR = ("vendor", "model", "stepping", "flags", "CPU ", "Features")
-"""What the lines of ``/proc/cpuinfo`` begin with that decide on kernels."""
+"""The beginnings of lines of ``/proc/cpuinfo`` that decide on kernels."""
 PASSING_JOB = {"stages", "needs", "folder", "commit", "since", "noise"}
-"""What a job says besides of one run."""
+"""Keys of a job that belong to one run alone."""
 
 
 def _digest(facts: object) -> str:
@@ -84,7 +84,7 @@ class ReferenceCache:
 
     @classmethod
     def of(cls, case: Case, job: RecordingJob, stages: Sequence[str]) -> ReferenceCache:
-        """Return the cache for what ``job`` would record of ``stages``."""
+        """Return the cache for the recordings of ``stages`` by ``job``."""
         common = {
             "format": FORMAT,
             "case": case.digest,
@@ -122,14 +122,14 @@ class ReferenceCache:
         return True
 
     def _mark(self, path: str, known: str) -> str:
-        """Return what a path is now known by, in the way it was."""
+        """Return a path's present mark, of the kind that it had."""
         key = path, known.partition(" ")[0]
         if key not in self.seen:
             self.seen[key] = mark(*key)
         return self.seen[key]
 
     def note(self) -> str:
-        """Return what a reader should know of the stages that were not recorded anew."""
+        """Return a note on the stages that were not recorded anew."""
         since, count = min(self.served.values()), len(self.served)
         return (
             f"reused torch's results of {since} for {'1 stage' if count == 1 else f'{count} stages'}: nothing they rest on "
@@ -137,7 +137,7 @@ class ReferenceCache:
         )
 
     def keep(self, judgement: Judged, marks: Mapping[str, str] | None, folder: Path) -> None:
-        """Keep what torch has recorded of a stage, unless it changed what it rests on or could not be judged."""
+        """Keep torch's recording of a stage, unless it changed its own sources or could not be judged."""
         stage = judgement.stage
         if not marks or any(one.outcome is Outcome.ERROR for one in judgement.verdicts):
             return
@@ -182,7 +182,7 @@ def _listing(folder: Path) -> str:
 
 @cache
 def _machine() -> dict[str, object]:
-    """Return what is installed and which processor computes, for its kernels decide on the last places."""
+    """Return the installed software and the processor, whose kernels decide on the last places."""
     package = Path(tipchain.__file__).parent
     code = {str(path.relative_to(package)): mark(str(path), "content") for path in sorted(package.rglob("*.py"))}
     lines = CPUINFO.read_text().partition("\n\n")[0].splitlines()
@@ -250,7 +250,7 @@ class AlignRequest:
 
     @property
     def report_name(self) -> str:
-        """What its report is called, without an ending; alignments of other stages of the case may share its folder."""
+        """The name of its report, without an ending; alignments of other stages of the case may share its folder."""
         if len(self.stages) > 1 and self.stages == choose_stages(self.case, self.mode, ()):
             return "alignment"
         more = f"+{len(self.stages) - 1}" if len(self.stages) > 1 else ""
@@ -278,7 +278,7 @@ def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, .
 
 
 STAGE_SECONDS = ".stage_seconds.json"
-"""What stages took when they last ran, the basis for the time that is left; nothing else rests on it."""
+"""The seconds of stages when they last ran, the basis for the time that is left; nothing else rests on it."""
 
 
 def run_case(
@@ -325,7 +325,7 @@ T = TypeVar("T")
 
 
 def _by_stage(path: Path, kind: Callable[[Any], T]) -> dict[str, T]:
-    """Return what a file says of each stage; nothing where it is not there, or damaged."""
+    """Return a file's values by stage; nothing where it is not there, or damaged."""
     try:
         return {str(stage): kind(fact) for stage, fact in json.loads(path.read_text()).items()}
     except (OSError, ValueError, TypeError, AttributeError):
@@ -494,7 +494,7 @@ def align(
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
-    """Show the stage that the slower side is at, and what each side does."""
+    """Show the stage that the slower side is at, and the work of each side."""
     running = {one.side: one.current for one in sides if not one.finished}
     stage = min(filter(None, running.values()), key=stages.index, default="")
     if not stage:
@@ -573,7 +573,7 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
 def _spare(
     request: AlignRequest, job: RecordingJob, stages: Sequence[str], since: float
 ) -> tuple[RecordingJob, ReferenceCache | None]:
-    """Take from torch's job what an earlier run recorded, and have it tell what the rest rests on.
+    """Take recordings of an earlier run from torch's job, and have it tell the sources of the rest.
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
@@ -585,7 +585,7 @@ def _spare(
 
 
 def _keep(cache: ReferenceCache, judgement: Judged, sides: Sequence[RecordingSide], folder: Path) -> Judged:
-    """Keep what torch has just recorded of a stage; the first stage that it has not notes that."""
+    """Keep torch's new recording of a stage; the first stage that it has not notes that."""
     for one in sides:
         if one.side == "torch":
             cache.keep(judgement, one.marks.get(judgement.stage), folder)
@@ -622,7 +622,7 @@ def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
 
 
 def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:
-    """Copy dumps made elsewhere, with what stands beside them, into a run's folder.
+    """Copy dumps made elsewhere, with the files beside them, into a run's folder.
 
     A stage that has no dump there is left without one, which judging reports as an ERROR.
     """

@@ -1,4 +1,4 @@
-"""An alignment case: what it holds, and the YAML file that says it."""
+"""An alignment case: its contents, and the YAML file that says it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class KnownDeviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What one stage does with another model than the rest: None keeps the case's own.
+    """One stage's own inputs or model, other than the rest's: None keeps the case's own.
 
     Attributes:
         model_args: arguments of both model builders in this stage.
@@ -260,7 +260,7 @@ class Case:
         return replace(self, variant=first, **named)
 
     def mode_settings(self, mode: Mode) -> ModeSettings:
-        """Return what the case says about ``mode``."""
+        """Return the case's settings of ``mode``."""
         return self.modes.get(mode.value, ModeSettings())
 
     def train_data(self, mode: Mode) -> str:
@@ -437,7 +437,7 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
 
 
 def _root(reader: Reader, file: Path) -> Path:
-    """Return where paths and imports start: what ``--root`` says, else ``root:``, seen from the file, else what is found."""
+    """Return the start of paths and imports: that of ``--root``, else ``root:``, seen from the file, else the found one."""
     given = reader.text("root", default=None)
     if given is None or os.environ.get(ROOT_VARIABLE):
         return find_root(file)
@@ -676,7 +676,7 @@ def _names_in(file: str, changed: int) -> set[str] | None:  # noqa: ARG001
 
 
 def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Function:
-    """Return the builder ``name`` of a side of the case: what it makes is checked, what it raises is of that side.
+    """Return the builder ``name`` of a side of the case: its result is checked, its exceptions are of that side.
 
     The loss's comes with the case's arguments, and what the loss returns is checked, too.
 

@@ -131,7 +131,7 @@ def read_losses(text: str, pattern: str, name: str = "the log", first: int | Non
 
 
 def held(reference: Losses, port: Losses, runs: Sequence[Losses], factor: float) -> tuple[Curve, Array]:
-    """Return the port's losses beside the reference's, and each step's difference as a part of what is allowed.
+    """Return the port's losses beside the reference's, and each step's difference as a part of its allowance.
 
     A step is outside where that is above 1, float64 ``[steps]``; what the envelope says nothing about is 0, and infinite
     where the port alone is not finite.

@@ -1,4 +1,4 @@
-"""What both sides are fed, and what data and sources are known by."""
+"""The inputs of both sides, and the marks of data and sources."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def _changed(file: str) -> float:
 
 
 def mark(path: str, kind: str) -> str:
-    """Return what a path is known by, beginning with the kind of mark.
+    """Return a path's mark, beginning with the kind of mark.
 
     Args:
         path: a file or, of the kind ``modules``, a folder.

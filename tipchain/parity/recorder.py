@@ -40,7 +40,7 @@ from tipchain.parity.stages.tensors import TensorWriter, save_tensors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageNeeds:
-    """What was prepared for one stage on one side.
+    """Files prepared for one stage on one side.
 
     Attributes:
         inputs: the dump of fake inputs; empty where the stage needs none.
@@ -58,7 +58,7 @@ class StageNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingJob:
-    """What one recorder does.
+    """The job of one recorder.
 
     Attributes:
         reseed: what to add to the case's seeds.
@@ -133,7 +133,7 @@ def open_bench(job: RecordingJob, case: Case, framework: Framework, benches: dic
 def _record_stage(
     job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
 ) -> Mapping[str, object]:
-    """Record a stage; the one place where what user code raises becomes a result."""
+    """Record a stage; the one place where an exception of user code becomes a result."""
     try:
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
@@ -224,7 +224,7 @@ def main(argv: list[str]) -> int:
 
 
 class RecordingSide:
-    """One side: the process that records it, how each stage ended (None: well; else the message), and what it rests on.
+    """One side: the process that records it, how each stage ended (None: well; else the message), and its sources.
 
     Args:
         job: what is recorded; no process starts where that is nothing.
@@ -267,7 +267,7 @@ class RecordingSide:
         self.events = os.fdopen(reading, "rb")
 
     def read(self) -> None:
-        """Take in the events of the process; at the end of them, account for what it was to record."""
+        """Take in the events of the process; at the end of them, account for all its stages."""
         chunk = self.events.read1()
         if not chunk:
             self._close()
@@ -285,7 +285,7 @@ class RecordingSide:
                     self.marks[event["stage"]] = event.get("marks")
 
     def _close(self) -> None:
-        """Give what the process was to record the reason why it is not."""
+        """Give every unrecorded stage of the process its reason."""
         assert self.process is not None
         what = f"the {self.side} process {how_ended(self.process.wait())}"
         for stage in self.left:

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009  (what stands behind each key is a field)
-"""What a case says about its stages: a mapping for each, whose keys, defaults and limits stand once, in its fields."""
+"""A case's settings of its stages: a mapping for each, whose keys, defaults and limits stand once, in its fields."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ EVAL, TRAIN = MODES = ("eval", "train")
 SINGLE, DOUBLE = DTYPES = ("float32", "float64")
 DROPOUT = ("off", "equal")
 LAYERS, MODEL = PARAMETERS = ("layers", "model")
-"""What is updated: a few layers of the usual kinds, or the case's own model."""
+"""The updated parameters: those of a few layers of the usual kinds, or of the case's own model."""
 BASE = ""
 """The name of the case's own loss among its variants."""
 
 
 def read_settings(kind: type[T], reader: Reader, key: str) -> T:
-    """Read a mapping of a case, each field as it says itself, then what ``check`` says about all of them.
+    """Read a mapping of a case, each field as it says itself, then check all of them together by ``check``.
 
     Raises:
         CaseError: a value that cannot be; the message names file, line and key.
@@ -47,7 +47,7 @@ _Choice = TypeVar("_Choice", str, str | None)
 
 
 def _own(read: Callable[[Reader, str], object], default: _T, *, shown: bool = True) -> _T:
-    """Return a field with a way of its own to be read; ``shown``: it is part of what dumps depend on."""
+    """Return a field with a reader of its own; ``shown``: dumps depend on it."""
     return field(default=default, metadata={"read": read}, repr=shown)
 
 
@@ -220,7 +220,7 @@ def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossSettings:
-    """What the sides' losses are built with.
+    """Settings of the sides' losses.
 
     Attributes:
         args: arguments of both loss builders, in every stage.
@@ -421,7 +421,7 @@ class DataSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSettings:
-    """What one TIPC mode changes.
+    """The changes of one TIPC mode.
 
     Attributes:
         data: the data of training and evaluation. Without it, those of the mode.

@@ -1,4 +1,4 @@
-"""What sides need before they can be recorded: the weights that both start from, fake inputs, data folders."""
+"""Preparations of a recording: the weights that both sides start from, fake inputs, data folders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tipchain.parity.recorder import StageNeeds, model_environment
 SWITCHED_OFF = 1e-3
 """Largest number that a model's own parameter may begin as to be drawn: published scales of branches begin at 1e-6 to 1e-4."""
 UNINITIALIZED = 1e6
-"""Numbers that no model begins with are larger: what memory happened to hold."""
+"""Numbers that no model begins with are larger: leftovers in memory."""
 LARGEST = LOGIT_FLOOR / 4
 """RMS of the last layer's results from which on it is scaled down: of normal logits hardly any two are four times that apart."""
 LEAST_VALUES = 4
@@ -78,7 +78,7 @@ def initialize(case: Case, model: Model, train_data: Path) -> None:
 
 
 def _initialize_module(torch: ModuleType, module: Model, generator: object) -> None:
-    """Draw a layer's parameters; those of other layers where they begin as one number, or switch off what they multiply."""
+    """Draw a layer's parameters; those of other layers where they begin as one number, or switch off a branch."""
     nn = torch.nn
     with torch.no_grad():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
@@ -281,7 +281,7 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
 def prepare_weights(
     case: Case, mode: Mode, *, data_path: Path | None = None, force: bool = False, sides: tuple[str, ...] = SIDES
 ) -> WeightFiles:
-    """Return the weights of ``case`` in ``mode``, making what is missing or out of date.
+    """Return the weights of ``case`` in ``mode``, making missing or outdated ones.
 
     Args:
         case: the case.
@@ -453,7 +453,7 @@ class _Job:
 
 
 def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
-    """Make weights in a process of their own, so that the caller stays free of both frameworks; return what went wrong, by folder."""
+    """Make weights in a process of their own, so that the caller stays free of both frameworks; return the faults by folder."""
     failures: dict[Path, InputError | UsersError] = {}
     paths = [Path(job.folder) / ".job.json" for job in jobs]
     for path, job in zip(paths, jobs, strict=True):
@@ -481,7 +481,7 @@ def _make(jobs: Sequence[_Job]) -> dict[Path, InputError | UsersError]:
 
 
 def _failure(folder: Path, code: int, said: str) -> InputError | UsersError:
-    """Return what a process that made weights has printed as an error.
+    """Return the printed error of a process that made weights.
 
     Raises:
         MissingFrameworkError: it lacks a framework.
@@ -605,7 +605,7 @@ NO_SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What was prepared.
+    """The prepared files.
 
     Attributes:
         digests: by stage, what its result depends on, by the names in its ``uses``.
@@ -624,7 +624,7 @@ class Prepared:
     failures: dict[str, str] = field(default_factory=dict)
 
     def needs(self, stage: str, side: str) -> StageNeeds:
-        """Return what ``side`` needs for ``stage``."""
+        """Return the needs of ``side`` for ``stage``."""
         inputs, weights = self.inputs.get(stage), self.weights.get(stage)
         return StageNeeds(
             inputs=str(inputs.resolve()) if inputs else "",
@@ -637,7 +637,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenInputs:
-    """What need not be prepared, for it comes from elsewhere.
+    """Inputs that need not be prepared, for they come from elsewhere.
 
     Attributes:
         inputs: the dump of the fake inputs, by the case's variant.
@@ -657,7 +657,7 @@ def prepare(
     data_path: Path | None,
     given: GivenInputs | None = None,
 ) -> Prepared:
-    """Prepare what ``stages`` need and ``given`` has not; what cannot be had is noted, so that other stages still run.
+    """Prepare the needs of ``stages`` that ``given`` lacks; impossible ones are noted, so that other stages still run.
 
     Raises:
         MissingFrameworkError: weights must be made and a framework is absent.

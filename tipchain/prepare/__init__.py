@@ -1,1 +1,1 @@
-"""What runs need before they start: data."""
+"""Needs of runs before they start: data."""

@@ -52,7 +52,7 @@ class Image(NamedTuple):
 
 
 def load_scans() -> tuple[NDArray[np.float64], Sequence[int]]:
-    """Return the scans (float64 ``[1797, 8, 8]``, 0 to 16) and their labels, what ``load_digits`` returns.
+    """Return the scans (float64 ``[1797, 8, 8]``, 0 to 16) and their labels, as ``load_digits`` does.
 
     Their file is read without scikit-learn, whose import takes as long as all else that makes the data.
 
@@ -152,7 +152,7 @@ Place = tuple[float, float]
 
 
 class VideoStart(NamedTuple):
-    """What the videos of one group and clip number have in common, whatever moves.
+    """The common start of videos of one group and clip number, whatever moves.
 
     Attributes:
         scan: number of the digit in ``load_digits``.

@@ -1,4 +1,4 @@
-"""What was there before a suite's script ran is never deleted: it is moved aside, and moved back if asked for.
+"""Move files aside instead of deleting them while a suite's script runs, and back if asked for.
 
 The script gets an ``rm`` that does not delete what is older than its start, or holds something that is: it moves that
 aside, beside its place, and writes it down. So the script finds what it expects, a place that is free. With
@@ -30,7 +30,7 @@ LONGEST_WAIT_S = 3.0
 
 
 def start_keeping(logs: Path, programs: Path) -> None:
-    """Put an ``rm`` into the folder ``programs`` that keeps what is there by now; its list goes to ``logs``."""
+    """Put an ``rm`` into the folder ``programs`` that keeps the present files; its list goes to ``logs``."""
     mark = logs / MARK
     mark.touch()
     began = mark.stat().st_ctime_ns
@@ -47,7 +47,7 @@ def start_keeping(logs: Path, programs: Path) -> None:
 
 
 def left_aside(logs: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield what was moved aside, each place with where it is now, and forget the list."""
+    """Yield the files moved aside, each place with where it is now, and forget the list."""
     for place, aside in _moved(logs):
         if os.path.lexists(aside):
             yield place, aside
@@ -63,7 +63,7 @@ def _moved(logs: Path) -> list[tuple[Path, Path]]:
 
 
 def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Move back what was moved aside; yield each place, and where what the script made there is now, None for nothing.
+    """Move back the files moved aside; yield each place, and where the script's own file is now, None for none.
 
     Raises:
         OSError: something cannot be moved; it stays in the list.

@@ -1,4 +1,4 @@
-"""A suite's own ``test_tipc/prepare.sh``: run in its checkout, ended with all its children, then what it left."""
+"""A suite's own ``test_tipc/prepare.sh``: run in its checkout, ended with all its children, then its results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TROUBLE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 HARMLESS = re.compile(r"^(?:mkdir|ln): .*: File exists$|: setlocale: ", re.IGNORECASE)
-"""What is there already was made by an earlier call; a locale that is not installed changes messages only."""
+"""An existing file was made by an earlier call; a locale that is not installed changes messages only."""
 UNCONNECTED = re.compile(r"\bfailed: (?:Connection|Operation|Network|No route|Host)\b", re.IGNORECASE)
 CONNECTED = re.compile(r"\bconnected\.$", re.IGNORECASE)
 REQUEST = re.compile(r"--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--  (?!\(try)")
@@ -103,7 +103,7 @@ class Download(NamedTuple):
 
 
 def unfinished_downloads(log: str) -> tuple[Download, ...]:
-    """Return the files that wget began to write and, by what it says, did not get to the end of."""
+    """Return the files that wget began to write and, by its log, did not get to the end of."""
     open_: dict[str, Download] = {}
     began = math.inf
     for line in _lines(log):
@@ -389,7 +389,7 @@ class NamedPath(NamedTuple):
     command: str
 
     def fault(self, root: Path) -> str:
-        """Return what is wrong with it below ``root``: missing or empty; "" for nothing."""
+        """Return its fault below ``root``: missing or empty; "" for nothing."""
         place = root / self.path
         found = [place] if place.exists() else []
         if not found and MODEL.search(self.key):  # Paddle adds the ending itself: model.pdparams, model.pdmodel
@@ -405,7 +405,7 @@ class NamedPath(NamedTuple):
 
 
 def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
-    """Return the local paths of data, images and weights in the words of ``plan``, each once; not what the chain writes."""
+    """Return the local paths of data, images and weights in the words of ``plan``, each once; not the chain's outputs."""
     found: dict[str, NamedPath] = {}
     made = {_normal(".", path) for path in (plan.out, plan.run)}
     for command in plan.commands:
@@ -458,7 +458,7 @@ MOST_CHARACTERS = 160
 
 
 class Preparation(NamedTuple):
-    """What a suite's preparation of one mode runs and checks.
+    """The script and the checks of a suite's preparation of one mode.
 
     Attributes:
         checkout: the suite's folder; absolute.
@@ -500,7 +500,7 @@ def plan_preparation(
     python: str | None = None,
     keep: bool = False,
 ) -> Preparation:
-    """Return what to run and what to check for a parameter file in a suite's ``checkout``; nothing is run.
+    """Plan the script and the checks for a parameter file in a suite's ``checkout``; nothing is run.
 
     Raises:
         ParamsError: the file cannot be read or does not fit the suite.
@@ -524,7 +524,7 @@ def plan_preparation(
 
 
 def describe(preparation: Preparation) -> list[str]:
-    """Return what would be run and checked, for reading."""
+    """Describe a preparation's script and checks, for reading."""
     named = [f"must be there: {one.path} ({one.key} of {one.command})" for one in preparation.paths]
     return [f"in {preparation.checkout}:", *_announce(preparation), *named]
 
@@ -542,7 +542,7 @@ def _announce(preparation: Preparation) -> Iterator[str]:
 
 
 def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode:
-    """Run the script, check, print what was found, and return the exit code.
+    """Run the script, check, print the findings, and return the exit code.
 
     Raises:
         UsageError: there is no bash, or the script calls ``tipchain prepare`` again.

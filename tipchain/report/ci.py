@@ -80,7 +80,7 @@ def place_in_checkout(path: Path, environ: Mapping[str, str]) -> str:
 
 
 def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return workflow commands for a run's causes, each at the port's line; for what failed first where none is known.
+    """Return workflow commands for a run's causes, each at the port's line; for the first failures where none is known.
 
     Args:
         report: of the run.
@@ -134,7 +134,7 @@ def _line_of_program(path: Path, argv: tuple[str, ...]) -> int:
 
 
 def summarize_run(report: RunReport, verdict: str) -> str:
-    """Return a run as Markdown: the verdict, each cause with what to change, and how many checks ended how."""
+    """Return a run as Markdown: the verdict, each cause with its fix, and how many checks ended how."""
     code = report.exit_code
     sign = SIGNS[Outcome.PASS if code is ExitCode.PASSED else Outcome.FAIL if code is ExitCode.FAILED else Outcome.SKIP]
     commit = str(report.where.get("commit", ""))
@@ -176,7 +176,7 @@ def _pre(lines: Iterable[str]) -> list[str]:
 
 
 def cause_markdown(cause: Diagnosis) -> Iterator[str]:
-    """Yield a cause as lines of Markdown, the line at fault and what it should be in a block of its own."""
+    """Yield a cause as lines of Markdown, the line at fault and its correction in a block of its own."""
     yield f"**{markdown(say(cause.message))}**"
     if cause.fix:
         yield f"<br>{say('Fix: ')}{markdown(say(cause.fix))}"
@@ -191,7 +191,7 @@ def cause_markdown(cause: Diagnosis) -> Iterator[str]:
 
 
 def write_summary(text: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Append ``text`` to the step's summary, cut to what GitHub takes; False where no step asks for one.
+    """Append ``text`` to the step's summary, cut to GitHub's limit; False where no step asks for one.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""A line of the port as it should be, from what a cause says to change."""
+"""A corrected line of the port, from a cause's fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ APPLIED = re.compile(
 )
 """A function of ``nn.functional`` that takes one tensor, and the call that it belongs in front of or after."""
 WRITTEN = re.compile(r"write (?P<wanted>`[^`]+`|\[[^\]]+\]) for (?P<written>`[^`]+`|\[[^\]]+\])")
-"""A name, a call or an index, and what stands in its place now."""
+"""A name, a call or an index, and its present spelling."""
 ORDERED = re.compile(r"give `(?P<function>\w+)` at \S+ its tensors in the order \[(?P<order>[\d, ]+)\]")
 SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
 POSITIONS = {
@@ -58,13 +58,13 @@ POSITIONS = {
 
 
 def without_line(one: Diagnosis) -> str:
-    """Return what to change without the line of code that it ends with: that stands below."""
+    """Return a fix without the line of code that it ends with: that stands below."""
     code = one.place.code.strip() if one.place else ""
     return one.fix.removesuffix(f": `{code}`") if code else one.fix
 
 
 def corrected_line(fix: str, code: str) -> str | None:
-    """Return a line of the port as it should be; None where what to change does not say it, or several calls could be meant.
+    """Return a corrected line of the port; None where the fix does not say it, or several calls could be meant.
 
     ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text or index for another, to remove or to add
     a call, to give a call its tensors in another order.
@@ -138,7 +138,7 @@ def _without_call(code: str, name: str) -> str | None:
 
 
 def _with_call(code: str, function: str, name: str, *, first: bool) -> str | None:
-    """Return a line in which a function is applied to a call's one argument (``first``), or to what the call gives."""
+    """Return a line in which a function is applied to a call's one argument (``first``), or to the call's result."""
     meant = [one for one in _calls(code) if _name(one) == name]
     if len(meant) != 1 or (first and (len(meant[0].args) != 1 or isinstance(meant[0].args[0], ast.Starred))):
         return None
@@ -148,7 +148,7 @@ def _with_call(code: str, function: str, name: str, *, first: bool) -> str | Non
 
 
 def _edited(text: bytes, edits: Sequence[tuple[int, int, str]]) -> str:
-    """Return a line with what is from one byte to another replaced; what is put at one place keeps its order."""
+    """Return a line with some ranges of bytes replaced; insertions at one place keep their order."""
     last_first = list(edits[::-1])
     last_first.sort(key=lambda one: one[0], reverse=True)
     for start, end, words in last_first:

@@ -1,4 +1,4 @@
-"""A run's report: what every renderer shows, its JSON, its exit code, and why it failed."""
+"""A run's report: the base of every renderer, its JSON, its exit code, and why it failed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ else:
 """The code of a cause that only says where it is."""
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
-"""A case's stage of what live models have another name for."""
+"""A case's name of a stage that live models call otherwise."""
 NIGHT_KIND = "night"
 """The kind of chain of a night, whose commands are its items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """What is known of why a run failed.
+    """The known reasons of a run's failure.
 
     Attributes:
         diagnoses: the causes, in the order of the stages.
@@ -49,7 +49,7 @@ def stage_of(verdict: Verdict) -> str:
 
 
 def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) -> Diagnosed:
-    """Return what the live models' report tells about a run's failed verdicts.
+    """Return the live models' diagnosis of a run's failed verdicts.
 
     A verdict is told to follow from the cause that its own stage has, else from the first cause, in the order of the
     stages, that its stage depends on.
@@ -118,7 +118,7 @@ def _causes(document: JsonObject) -> list[Diagnosis]:
 
 
 def diagnose_chain(run: Path) -> Diagnosed:
-    """Return what the reports of a chain's alignments tell, which lie in the run's folder; unreadable ones tell nothing.
+    """Return the diagnosis in the reports of a chain's alignments, which lie in the run's folder; unreadable ones tell nothing.
 
     A cause that several of them found is told once, with all checks that follow from it.
     """
@@ -142,7 +142,7 @@ def diagnose_chain(run: Path) -> Diagnosed:
 
 
 def rediagnose(folder: Path, verdicts: Sequence[Verdict]) -> Diagnosed:
-    """Return what the run that left the dumps in ``folder`` knows of its failures, for verdicts by other tolerances."""
+    """Return the failures that the run of ``folder``'s dumps knows, for verdicts by other tolerances."""
     stored = diagnose_chain(folder.parent if folder.name == LATEST else folder)
     causes, left = list(stored.diagnoses), []
     follow: dict[int, list[str]] = {}
@@ -161,7 +161,7 @@ def rediagnose(folder: Path, verdicts: Sequence[Verdict]) -> Diagnosed:
 
 
 def reaches(cause: Diagnosis, stage: str) -> bool:
-    """Tell whether a stage's result depends on what a cause is about."""
+    """Tell whether a stage's result depends on a cause's subject."""
     if stage == PREFLIGHT:
         return cause.stage == PREFLIGHT
     info = INFO.get(stage)
@@ -199,12 +199,12 @@ def _stage_of_case(cause: Diagnosis, failed: Iterable[str]) -> str:
 
 
 def _nearness(cause: Diagnosis, stage: str) -> tuple[bool, int]:
-    """Return what causes that a stage depends on are ordered by, the likeliest first."""
+    """Return the key that orders the causes of a stage, the likeliest first."""
     return _is_far(cause, stage), _number(cause.stage)
 
 
 def _is_far(cause: Diagnosis, stage: str) -> bool:
-    """Tell whether a stage needs what a cause is about, but shows little of it: of an optimizer the rates show the first alone."""
+    """Tell whether a stage needs a cause's subject, but shows little of it: of an optimizer the rates show the first alone."""
     return (cause.port_path, stage) == ("optimizer", "lr")
 
 
@@ -271,7 +271,7 @@ class RunReport:
 
     @property
     def word(self) -> str:
-        """What came out in one word: PASS, ACCEPTED, FAIL, ERROR, INCONCLUSIVE or INTERRUPTED."""
+        """The outcome in one word: PASS, ACCEPTED, FAIL, ERROR, INCONCLUSIVE or INTERRUPTED."""
         code = self.exit_code
         if code is ExitCode.PASSED:
             return "ACCEPTED" if any(one.accepted for one in self.verdicts) else "PASS"
@@ -282,7 +282,7 @@ class RunReport:
 
     @property
     def parts(self) -> list[tuple[str, Outcome, str]]:
-        """What all results and verdicts are about, how they came out, and why."""
+        """The subjects of all results and verdicts, how they came out, and why."""
         results = [(one.command.id, one.outcome, one.reason) for one in self.results]
         return results + [(one.subject, one.outcome, one.reason) for one in self.verdicts]
 
@@ -334,7 +334,7 @@ def _text(value: object) -> str:
 
 
 LEFT_OUT = ("chain", "where", "models", "call", "page", "diagnoses", "undiagnosed", "stages", "uncompared")
-"""What is not in the JSON where it is not known: the history tells reports apart by this document."""
+"""Keys that the JSON lacks where they are not known: the history tells reports apart by this document."""
 
 
 def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Renders a run's report as text: every check, or the verdict with what explains it."""
+"""Renders a run's report as text: every check, or the verdict with its explanation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TAIL_AT_LENGTH = 10
 
 
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
-    """Return every command and every check of ``report``, with what did not pass at length."""
+    """Return every command and every check of ``report``, with the failed ones at length."""
     lines: list[str] = []
     if report.results:
         heads = (padded(say("outcome"), 7), aligned(say("seconds"), 7))
@@ -65,7 +65,7 @@ def mark(outcome: Outcome, color: bool) -> str:
 
 
 def counts_text(counts: Mapping[Outcome, int]) -> str:
-    """Return ``3 passed, 1 failed``; what there is none of is left out."""
+    """Return ``3 passed, 1 failed``; counts of zero are left out."""
     errors = "error" if counts.get(Outcome.ERROR) == 1 else "errors"
     words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
     return ", ".join(f"{counts[one]} {word}" for one, word in words.items() if counts.get(one))
@@ -160,7 +160,7 @@ NOUNS: Mapping[str, str] = {
     "distributed": "training on several cards",
     "forward": "model",
 }
-"""What is not the same where a stage fails, or a piece is the cause; the others are called as the stage is."""
+"""The noun that differs where a stage fails, or a piece is the cause; the others are called as the stage is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def verdict_line(report: RunReport) -> str:
 
 
 def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
-    """Return the verdict with what explains it, a row for each stage or command, and how to go on."""
+    """Return the verdict with its explanation, a row for each stage or command, and how to go on."""
     outcome, text = _headline(report)
     head = in_rows(say(text), width)
     told = counts_text(Counter(report.outcomes)) or "no checks"
@@ -238,7 +238,7 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
 
 
 def _claim(report: RunReport, stages: Collection[str], compared: Sequence[str]) -> str:
-    """Return what a run in which nothing failed shows: no more than what was compared."""
+    """Return the claim of a run in which nothing failed: no more than it compared."""
     closest = _closest(report.verdicts)
     own = [name for name in compared if name in report.stages] or compared  # gradients are compared in any case
     told = f"{many(len(own), 'stage')}{closest}"
@@ -299,7 +299,7 @@ def _noun(stage: str) -> str:
 
 
 def _closest(verdicts: Sequence[Verdict]) -> str:
-    """Return how close the closest check that passed is to what is allowed; empty where none says so."""
+    """Return how close the closest check that passed is to its tolerance; empty where none says so."""
     shares = [one for one in verdicts if one.outcome is Outcome.PASS and one.share is not None]
     if not shares:
         return ""
@@ -310,7 +310,7 @@ def _closest(verdicts: Sequence[Verdict]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of the tolerance: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
+    """Return a share of the tolerance: never 0 % of a difference, nor 100 % of one that is just allowed, or just not."""
     if share >= 1:
         return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
     return "less than 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
@@ -320,7 +320,7 @@ def percent(share: float) -> str:
 
 
 def _causes(report: RunReport, width: int) -> list[str]:
-    """Return what is known of the causes: of the first its lines, its fix and how it was found, of others a sentence."""
+    """Return the known causes: of the first its lines, its fix and how it was found, of others a sentence."""
     if not any(one in BAD for one in report.outcomes):
         return []
     first = report.cause
@@ -358,7 +358,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
 
 
 def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
-    """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
+    """Return the fix, and the corrected line where that is known: ``at`` shows it as it is."""
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:
         return _labelled("fix", f"{cause.fix}{more}", width)
@@ -452,7 +452,7 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
 
 
 def _why(stage: str, bad: Sequence[Verdict], report: RunReport) -> str:
-    """Return what a failed stage follows from, or what failed first in it where that is not known."""
+    """Return the cause of a failed stage, or its first failure where that is not known."""
     subjects = {one.subject for one in bad}
     for cause in report.diagnoses:
         if subjects & set(cause.explains):
@@ -489,7 +489,7 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
 
 
 def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
-    """Return rows of a table; what is said of a long name stands below it."""
+    """Return rows of a table; remarks on a long name stand below it."""
     names = {row.name: columns(row.name) for row in rows}
     column = max((taken for taken in names.values() if taken <= width // 2), default=0)
     lines = []

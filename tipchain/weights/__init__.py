@@ -1,4 +1,4 @@
-"""Weights from torch to Paddle and back: what layers keep, which is which, and the conversion itself.
+"""Weights from torch to Paddle and back: the tensors of layers, their pairs, and the conversion itself.
 
 `sides` describes a model of either framework in the same terms, `structure` and `matching` say which tensors belong
 together, `convert` converts state dicts and files. No framework is imported until it is needed.

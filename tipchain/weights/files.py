@@ -1,4 +1,4 @@
-"""Weight files of torch and Paddle, read without running what is in them, and written."""
+"""Weight files of torch and Paddle, read without running code in them, and written."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ _BITS = MappingProxyType(
 )
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
 _MAGIC = 0x1950A86A20F9469CFC6C
-"""What files before torch 1.6 begin with: torch.serialization.MAGIC_NUMBER."""
+"""The beginning of files before torch 1.6: torch.serialization.MAGIC_NUMBER."""
 _LOCAL_HEADER = struct.Struct("<26xHH")
-"""Lengths of the name and of what follows it, at the end of a zip entry's header."""
+"""Lengths of the name and of the field after it, at the end of a zip entry's header."""
 
 
 @dataclass(slots=True, eq=False)
@@ -414,7 +414,7 @@ def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> N
 
 
 def _verified(path: Path, write: Callable[[Path], list[str]]) -> None:
-    """Let a file beside take a path's name once it was written and what is wrong in it is nothing."""
+    """Let a file beside take a path's name once it was written without a fault."""
     try:
         with replacing_path(path) as beside:
             wrong = write(beside)

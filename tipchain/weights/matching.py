@@ -52,10 +52,10 @@ from tipchain.weights.structure import (
 WIDTH = 80
 """Columns of a refusal, as a terminal has them."""
 LINES = 30
-"""Lines of a refusal: what fits on a screen beside the command."""
+"""Lines of a refusal: they fit on a screen beside the command."""
 _NUMBER = re.compile(r"(?<![\w/-])\d+(?![\w/-])")
 SHOWN = 8
-"""Lines of a refusal that say what is wrong; one a kind of problem, and there are fewer kinds."""
+"""Lines of a refusal that name faults; one a kind of problem, and there are fewer kinds."""
 
 
 class UnmatchedError(WeightsError):

@@ -22,7 +22,7 @@ TRAIN_INFER = "train_infer_python"
 
 
 class Mark(NamedTuple):
-    """What tells a kind, all of it: the file's first section, its name's pattern, the mode that is asked for."""
+    """The marks of a kind, all needed: the file's first section, its name's pattern, the mode."""
 
     section: str
     name: str = "*"

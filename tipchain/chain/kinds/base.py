@@ -1,4 +1,4 @@
-"""What the kinds of chains share: what is asked for, the lines of their files, commands with ids, logs and folders."""
+"""Parts shared by the kinds of chains: requests, the lines of their files, commands with ids, logs and folders."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Layout:
 
 
 def suite_data(kind: str) -> Mapping[str, Json]:
-    """Return what a kind's chains have of each suite's own, by suite; its ``layout`` is one."""
+    """Return the data of each suite's own for a kind's chains, by suite; its ``layout`` is one."""
     data = load_yaml(SHIPPED / "kinds" / f"{kind}.yaml", ProfileError, "a kind's data").data
     for suite, own in data.items():
         if "layout" in own:
@@ -113,7 +113,7 @@ def read_lines(request: Request, layout: Layout) -> Slots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a plan is asked for; the text has the settings of the command line, the options a run and a root."""
+    """The request for a plan: the text has the settings of the command line, the options a run and a root."""
 
     text: str
     file: ParamFile

@@ -41,7 +41,7 @@ FLAG = re.compile(r"[A-Za-z_]\w*=[^\s;]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """What is a suite's own in its benchmark_train.sh.
+    """A suite's own part of its benchmark_train.sh.
 
     Attributes:
         layout: the lines of the section.
@@ -341,7 +341,7 @@ class _SectionPlan(_TrainingPlan):
 
 
 class _Original(_TrainingPlan):
-    """The original's commands: lines are counted, what is rewritten stays so, and all of them write where it is started."""
+    """The original's commands: lines are counted, rewritten lines stay so, and all of them write where it is started."""
 
     def __init__(self, request: Request, suite: Suite) -> None:
         driver, lines = DRIVERS[suite.name], split_lines(request.text)

@@ -40,7 +40,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 NUDGED = str(PACKAGE / "paddle_tools" / "nudged_training.py")
 ENVELOPE = ("-m", "tipchain.parity.envelope")
 CUSTOM = ("echo ", "sed ")
-"""With what the last line of a section begins, if it is the suite's own command."""
+"""The beginnings of a section's last line that is the suite's own command."""
 DETERMINISTIC = {"FLAGS_cudnn_deterministic": "True"}
 
 

@@ -30,7 +30,7 @@ ENDINGS = (".pdmodel", ".json")
 DEV_VERSION = "--enable_dev_version=False"
 OCR_SYSTEMS = ("ch_PP-OCRv2", "ch_PP-OCRv3", "ch_ppocr_mobile_v2_0", "ch_ppocr_server_v2_0")
 OCR_TABLES = ("slanet", "en_table_structure")
-"""The names by which PaddleOCR's driver tells what it converts: detector and recognizer, or a table's model as a detector."""
+"""The names by which PaddleOCR's driver tells its models: detector and recognizer, or a table's model as a detector."""
 COMPARE = Path(__file__).resolve().parents[2] / "paddle_tools" / "compare_onnx.py"
 """A program of its own: the interpreter of a suite's chain need not have tipchain."""
 
@@ -137,7 +137,7 @@ class _OnnxChain(Chain):
         return self.add(command, log=log)
 
     def program(self, folder: str, *, whole: bool = False) -> tuple[Find, ...]:
-        """Return what settles the name of the program, or its path: Paddle 2 and 3 write it by different endings."""
+        """Return the finds of the program's name or path: Paddle 2 and 3 write it by different endings."""
         slot = self.slots["model_filename"]
         stem, ending = posixpath.splitext(slot.value)
         if ending not in ENDINGS:

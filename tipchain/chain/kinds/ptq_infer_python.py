@@ -101,7 +101,7 @@ SHARE = re.compile(r"0?\.\d+|[01](\.0*)?|0\.|\d(\.\d+)?e-0*[1-9]\d*")
 
 
 def tolerance(request: Request) -> tuple[Mapping[str, float], str]:
-    """Return how far a quantized model may be from the unquantized one, and why: what the file's own section says, or the default.
+    """Return the tolerance of a quantized model against the unquantized one, and its reason: the file's own section, or the default.
 
     Raises:
         ParamsError: a key is unknown or repeated, a value is no number from 0 to 1, or the reason is missing.
@@ -332,7 +332,7 @@ class _Quantization(Chain):
                 yield Find(text=text, files=(f"{glob.escape(folder)}/{name}",))
 
     def exported(self, program: Words, label: str, first: Command, needs: tuple[str, ...]) -> tuple[str, ...]:
-        """Add the export of the model without quantization, for a suite whose program quantizes what it trained."""
+        """Add the export of the model without quantization, for a suite whose program quantizes its trained model."""
         words = [word.replace("tools/post_quant.py", "tools/export_model.py") for word in program]
         if "--slim_config" in words:
             place = words.index("--slim_config")

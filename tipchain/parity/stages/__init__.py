@@ -1,4 +1,4 @@
-"""The stages, a module each: ``record(bench)`` runs one on one side, ``judge(dumps, rules)`` compares what both sides gave."""
+"""The stages, a module each: ``record(bench)`` runs one on one side, ``judge(dumps, rules)`` compares both sides' results."""
 
 from __future__ import annotations
 

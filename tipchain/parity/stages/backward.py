@@ -202,7 +202,7 @@ BLUNT = 0.1
 """Where rounding moves a tensor by more than this share of the model's largest RMS, nothing can be told."""
 ROUNDING = "torch's own rounding"
 PREFIXES = tuple(f"{mode}/" for mode in MODES)
-"""What the keys of a second mode begin with."""
+"""The beginnings of a second mode's keys."""
 STAGE = "backward"
 T = TypeVar("T")
 
@@ -238,7 +238,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 
 class _Part(NamedTensors[T]):
-    """What belongs to one mode, without the prefix of its keys; nothing is loaded before it is asked for."""
+    """The tensors of one mode, without the prefix of its keys; nothing is loaded before it is asked for."""
 
     def __init__(self, values: Mapping[str, T], prefix: str) -> None:
         self._values, self._prefix = values, prefix
@@ -293,7 +293,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
 
 
 def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
-    """Return what a group's tensors are measured by, and which gradients are zero by structure.
+    """Return the scale of a group's tensors, and which gradients are zero by structure.
 
     Gradients: the largest RMS gradient in the reference model. Parameters: the largest RMS update.
     """
@@ -312,7 +312,7 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
 def _judge_tensor(
     name: str, expected: object, actual: object, strict: Tolerance, noise: float, base: Tolerance, scale: float
 ) -> tuple[Verdict, Tolerance]:
-    """Return the verdict with the tolerance behind it: the usual one, or that and what rounding itself reaches.
+    """Return the verdict with the tolerance behind it: the usual one, or that plus the reach of rounding itself.
 
     Args:
         name: the tensor's, without the stage.
@@ -348,7 +348,7 @@ def without_lost(
     scale: float,
     advice: str = "; `dtype: float64` may show more",
 ) -> tuple[Verdict, Tolerance]:
-    """Return the verdict on a parameter, or that rounding hides what differs, with the tolerance behind it.
+    """Return the verdict on a parameter, or that rounding hides the difference, with the tolerance behind it.
 
     An optimizer that divides by the size of gradients (Adam) takes whole steps where a gradient is rounding alone: a key's
     bias in attention, a bias before a norm. Where those go says nothing; the other elements are judged as ever.

@@ -1,4 +1,4 @@
-"""What a stage has at hand on one side, and what it gives back. The same code serves both frameworks."""
+"""The tools of a stage on one side, and its results. The same code serves both frameworks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Batch = tuple[Tensor, Tensor]
 
 
 def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> dict[str, float]:
-    """Return what a metric says about all batches together.
+    """Return a metric's values of all batches together.
 
     Args:
         framework: whose tensors the batches hold.
@@ -120,7 +120,7 @@ def count_nan(framework: Framework, outputs: Iterable[object]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a stage recorded.
+    """The recording of a stage.
 
     Attributes:
         arrays: the dump.
@@ -200,7 +200,7 @@ class Bench:
         return self._kept["model"]
 
     def eval_output(self) -> Nested:
-        """Return what the model gives for the fake inputs in eval mode, without gradients; it is computed once."""
+        """Return the model's output for the fake inputs in eval mode, without gradients; it is computed once."""
         if "output" not in self._kept:
             model = self.eval_model()
             with self.framework.inference(), self.framework.randomness(Draws(self.case.seed)):
@@ -325,7 +325,7 @@ class BatchLog:
             self.first.append({"files": list(files), "labels": labels})
 
     def facts(self) -> dict[str, Json]:
-        """Return what goes into the JSON beside the dump."""
+        """Return the facts for the JSON beside the dump."""
         return {"batches": self._digest.hexdigest(), "first_batches": self.first}
 
 
@@ -351,7 +351,7 @@ def batch_size(case: Case) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOutputs:
-    """A model's outputs over the evaluation set, in order, and what the case's metric says about them.
+    """A model's outputs over the evaluation set, in order, and the values of the case's metric.
 
     Attributes:
         output: the outputs of all batches joined along axis 0, in the model's own structure.

@@ -1,4 +1,4 @@
-"""Step 2 of the guide, evaluation data: what the loader gives, and what each transform makes of it."""
+"""Step 2 of the guide, evaluation data: the loader's batches, and the result of each transform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
 RAW = "raw"
-"""The name of what ``load`` gives."""
+"""The name of the value that ``load`` returns."""
 Step = tuple[str, Callable[[Nested], Nested]]
 
 
@@ -60,7 +60,7 @@ def _as_array(framework: Framework, value: object, name: str) -> Array:
 
 
 def _gap(number: int, image: Array, last: Array) -> str:
-    """Say how the last transform's result differs from what the data set gives, or ""."""
+    """Say how the last transform's result differs from the data set's sample, or ""."""
     if image.shape != last.shape:
         return f"sample {number} has shape {image.shape}, the last transform gives {last.shape}"
     if np.allclose(image, last, rtol=1e-5, atol=1e-6, equal_nan=True):
@@ -129,7 +129,7 @@ def _texts(record: Record, fact: str) -> list[str] | None:
 
 
 def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str]:
-    """Yield what differs, sample by sample and transform by transform."""
+    """Yield the differences, sample by sample and transform by transform."""
     files = _texts(dumps.reference, "files") or []
     arrays = [
         {k: v for k, v in record.arrays.items() if k.startswith("transform_")}
@@ -226,7 +226,7 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
 
 
 def _explain(expected: DumpedSample, actual: DumpedSample, image: str) -> Iterator[str]:
-    """Yield what differs between the samples of one place; of their images that is ``image``."""
+    """Yield the differences between the samples of one place; ``image`` is that of their images."""
     if expected.file != actual.file:
         yield f"file: expected {expected.file}, actual {actual.file}"
     one, other = expected.label, actual.label

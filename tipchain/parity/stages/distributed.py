@@ -107,7 +107,7 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
 def rounding(
     bench: Bench, batch: Mapping[str, Array], losses: Sequence[float], after: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return how far one process comes from what it gave, where its weights start a little apart.
+    """Return the distance of one process from its own results, where its weights start a little apart.
 
     They are ``loss_noise`` ``[steps]`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
     ``gradient_noise/NAME``: where a gradient is rounding alone, Adam takes whole steps all the same, in each process its own.
@@ -168,11 +168,11 @@ def digests(model: Model) -> dict[str, str]:
 STATE = "state.safetensors"
 STAGE = "distributed"
 COMPARED = "parameter/", "buffer/"
-"""What the names of the tensors that are compared begin with."""
+"""The beginnings of names of compared tensors."""
 TCP_LISTEN = "0A"
 """The state of a listening socket (``net/tcp_states.h``)."""
 POLL_S = 0.02
-"""Seconds between two looks at what another process does."""
+"""Seconds between two looks at another process."""
 PATIENCE_S = 5.0
 """Seconds that a process may take to listen, or to end by itself."""
 
@@ -230,7 +230,7 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Do the job in ``argv[0]`` and end the process; what goes wrong stands in this process's report."""
+    """Do the job in ``argv[0]`` and end the process; faults stand in this process's report."""
     end_with_parent()
     job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
@@ -344,7 +344,7 @@ class WorkerGroup:
                 shutil.copyfile(self._worker_log(rank), self._kept_log(rank))
 
     def reports(self) -> list[JsonObject]:
-        """Wait for the processes, and return what each reports, by rank.
+        """Wait for the processes, and return the report of each, by rank.
 
         Raises:
             GroupError: a process raised or died, or they took longer than their time.
@@ -554,7 +554,7 @@ Tensors = Mapping[str, Tensor]
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare several processes with one; what could not be run is a SKIP with the reason."""
+    """Compare several processes with one; a part that could not be run is a SKIP with the reason."""
     facts = details(dumps.port)
     if facts.get("skipped"):
         return Judged(verdicts=[Verdict(Outcome.SKIP, "processes", facts["skipped"])])
@@ -615,7 +615,7 @@ def _named(tensors: Mapping[str, list[int]]) -> str:
 
 
 def _hint(ratio: float, processes: int, what: str) -> str:
-    """Say what it means that something is as many times as large as there are processes, or as many times smaller."""
+    """Explain that something is as many times as large as there are processes, or as many times smaller."""
     if processes < 2:
         return ""
     if abs(ratio * processes - 1) < CLOSE:

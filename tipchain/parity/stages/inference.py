@@ -57,7 +57,7 @@ OLD_NAMES = {
     "nonzero": "where_index",
     "flatten": "flatten2",
 }
-"""What Paddle 2, and with it paddle2onnx, calls operators of Paddle 3 that are not alike to the eye."""
+"""Names in Paddle 2, and with it paddle2onnx, of operators of Paddle 3 that are not alike to the eye."""
 CONVERTING = "converting the program"
 FAILED = re.compile(r"Failed to convert PaddlePaddle model: (.*)")
 """How paddle2onnx 2.1 prints why it converts nothing; mostly it ends the process then."""
@@ -135,7 +135,7 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
     state: dict[str, Json] = {"versions": {}}
 
     def say(**facts: object) -> None:
-        """Rewrite what `STATE` says, for whoever is left when this process is gone."""
+        """Rewrite the state in `STATE`, for whoever is left when this process is gone."""
         state.update(facts)
         atomic_write(folder / STATE, json.dumps(state))
 
@@ -423,7 +423,7 @@ def _missing(dumps: Dumps, name: str, engine: JsonObject) -> Iterator[Verdict]:
 
 
 def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[str, object]) -> Verdict:
-    """Add to a failure what the other outputs tell about its cause."""
+    """Add evidence of the other outputs to a failure's cause."""
     if verdict.outcome is not Outcome.FAIL or verdict.diff is None:
         return verdict
     engine, _, output = verdict.subject.partition("/")

@@ -92,7 +92,7 @@ ENOUGH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The moments of a sample, and what they tell.
+    """The moments of a sample, and the tests on them.
 
     Attributes:
         kind: ``"uniform"``, ``"normal"``, ``"normal truncated at 2 std"``, or "" where that cannot be told.
@@ -136,7 +136,7 @@ TESTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """What one side recorded of a parameter or buffer: see `tipchain.parity.stages.init.record`."""
+    """One side's recording of a parameter or buffer: see `tipchain.parity.stages.init.record`."""
 
     shape: tuple[int, ...]
     values: Array
@@ -259,7 +259,7 @@ def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance:
 def _judge_random(
     names: Sequence[str], expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter], alpha: float
 ) -> dict[str, Verdict]:
-    """Judge what differs from model to model."""
+    """Judge the values that differ from model to model."""
     verdicts, samples = {}, {}
     for name in names:
         places, reason = _fixed_places(expected[name], actual[name])
@@ -295,7 +295,7 @@ def _judge_random(
 
 
 def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
-    """Return where a random parameter is the same in every model (a padding row), and what differs there."""
+    """Return where a random parameter is the same in every model (a padding row), and the difference there."""
     masks = [_structure(one.values) for one in (left, right)]
     if left.values.shape[1] != right.values.shape[1]:
         return np.zeros(left.values.shape[1], dtype=bool), "the sides kept different numbers of values"

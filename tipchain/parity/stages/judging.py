@@ -52,7 +52,7 @@ class Dumps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The verdicts of one stage, with what a reader should know besides.
+    """The verdicts of one stage, with the notes for a reader.
 
     Attributes:
         verdicts: one per tensor, key or other subject.
@@ -151,7 +151,7 @@ def scaled(rule: Tolerance, scale: float, values: object, extra: float = 0.0) ->
 
 
 def tensor_bound(group: str, rule: Tolerance, scale: float, values: Array) -> Tolerance:
-    """Return what a tensor may differ by: a gradient a share of ``scale``, a buffer of its own largest value.
+    """Return a tensor's tolerance: a gradient's is a share of ``scale``, a buffer's of its own largest value.
 
     Besides, a gradient is allowed the rounding of its largest value, in which both sides are written: float32's epsilon of
     it. A parameter is allowed a share of ``scale``, the largest RMS update, and four times that rounding.
@@ -181,7 +181,7 @@ DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on diff
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare the dumps, and what both sides say about the samples behind their numbers."""
+    """Compare the dumps, and both sides' facts of the samples behind their numbers."""
     return judge_arrays(dumps, rules) + judge_details(dumps)
 
 
@@ -202,7 +202,7 @@ def judge_arrays(dumps: Dumps, rules: Rules) -> Judged:
 
 
 def judge_details(dumps: Dumps) -> Judged:
-    """Hold against each other what both sides say about the samples and batches behind their numbers."""
+    """Compare both sides' facts of the samples and batches behind their numbers."""
     left, right = details(dumps.reference), details(dumps.port)
     verdicts = [
         Verdict(
@@ -223,7 +223,7 @@ def judge_details(dumps: Dumps) -> Judged:
 
 
 def judge_batches(dumps: Dumps) -> Judged:
-    """Judge what both sides say about the samples behind their numbers; the first sample that differs is named."""
+    """Judge both sides' facts of the samples behind their numbers; the first sample that differs is named."""
     left, right = details(dumps.reference), details(dumps.port)
     verdicts = list(judge_details(dumps).verdicts)
     pairs = zip(*(_samples(facts.get("first_batches")) for facts in (left, right)), strict=False)
@@ -349,12 +349,12 @@ def one_sided(left: Collection[str], right: Collection[str]) -> Iterator[Verdict
 
 
 def unjudged(stage: str, what: str, reason: str, outcome: Outcome = Outcome.ERROR) -> Judged:
-    """Return what is said of a stage that could not be judged."""
+    """Return the result of a stage that could not be judged."""
     return Judged(stage=stage, verdicts=(Verdict(outcome, f"{stage}/{what}", reason),))
 
 
 def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
-    """Return why a dump is not what its name says, or None; only what its JSON tells is checked."""
+    """Return why a dump contradicts its name, or None; only the facts of its JSON are checked."""
     sides = (side, INFO[stage].reference) if side == "torch" else (side,)
     found = record.meta.get("side", side), record.meta.get("stage", stage)
     if found[0] in sides and found[1] == stage:

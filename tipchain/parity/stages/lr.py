@@ -81,7 +81,7 @@ def _finish(
     tolerances: Mapping[str, Tolerance],
     dumps: Dumps,
 ) -> Verdict:
-    """Return the verdict with what is known about curves."""
+    """Return the verdict with the known facts of curves."""
     key = verdict.subject
     if key == MOMENTUM and verdict.diff is None:
         where = "reference" if key in reference else "port"

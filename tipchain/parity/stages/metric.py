@@ -18,7 +18,7 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 
 def record(bench: Bench) -> Recording:
-    """Metrics of the case's weights over the evaluation set, in percent; then what shows where they come from.
+    """Record metrics of the case's weights over the evaluation set, in percent; then their possible sources.
 
     For a classifier (logits ``[n, c]``, one class number for each sample) that is ``code/<metric>``, the same metrics
     of synthetic outputs, and ``counts/right`` and ``counts/samples`` of the evaluation, by class.
@@ -41,7 +41,7 @@ def record(bench: Bench) -> Recording:
 
 
 def _try(bench: Bench, probe: ClassifierProbe, *, ties: bool = False) -> dict[str, float]:
-    """Return what a new metric says about the probe."""
+    """Return a new metric's values of the probe."""
     framework = bench.framework
 
     def tensor(array: Array) -> Tensor:
@@ -90,7 +90,7 @@ def _explained(verdict: Verdict, dumps: Dumps, wrong: set[str]) -> Verdict:
 
 
 def _code(key: str, dumps: Dumps) -> str:
-    """Say what the differing numbers for equal inputs are."""
+    """Explain the differing numbers for equal inputs."""
     values = [np.ravel(side.arrays[key]) for side in (dumps.reference, dumps.port)]
     if any(value.size != 1 for value in values):
         return ""

@@ -25,21 +25,21 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
 
 
 MOST_ELEMENTS = 512
-"""Elements of a parameter that are recorded; all are updated, and more would only repeat what these show."""
+"""Elements of a parameter that are recorded; all are updated, and more would only repeat these."""
 
 MOST_DRAWN = 100_003
 """Elements of a parameter that are drawn, a prime, so that rows of a matrix do not repeat in step."""
 
 
 def build_subject(bench: Bench) -> object:
-    """Return what the optimizer is built over: the small model of layers, or the case's own."""
+    """Return the parameters' owner for the optimizer: the small model of layers, or the case's own."""
     if bench.case.updates.parameters == MODEL:
         return bench.framework.build(bench.builder("model"), bench.case.model_args)
     return bench.framework.build(bench.framework.build_layers, {})
 
 
 def names(bench: Bench) -> Mapping[str, str]:
-    """Return Paddle's names by torch's for what `build_subject` returns."""
+    """Return Paddle's names by torch's for the model of `build_subject`."""
     return bench.case.weights.names if bench.case.updates.parameters == MODEL else {}
 
 
@@ -116,7 +116,7 @@ def sample(array: Array) -> Array:
 
 GRADIENTS = (1e-6, 1e-3, 1.0, 30.0, 0.1)
 """Sizes of the gradients, update by update. The first is so small that epsilon counts, the fourth so large that any usual
-clipping acts, the last so small that what the optimizer carries over decides."""
+clipping acts, the last so small that the optimizer's state decides."""
 RATES = (1.0, 0.5, 2.0, 1.0, 0.1)
 """Shares of the learning rate: formulas that have the rate inside the momentum differ from those that have it outside."""
 
@@ -166,7 +166,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 
 def _explain(dumps: Dumps, key: str) -> str:
-    """Say what the first update of a parameter that differs looks like."""
+    """Describe the first update of a parameter that differs."""
     last = key.rpartition("_")[2]
     if not last.isdigit():  # a dump made elsewhere
         return "an update that differs"

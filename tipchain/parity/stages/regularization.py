@@ -1,4 +1,4 @@
-"""Step 7 of the guide, regularization: what weight decay adds to the updates."""
+"""Step 7 of the guide, regularization: the part of weight decay in the updates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
 show how large a decay is only beside a gradient of about its own size, and decay before clipping only beside a large one."""
 UPDATES = 2
-"""Updates with each size: the second shows whether decay goes through what the optimizer carries over."""
+"""Updates with each size: the second shows whether decay goes through the optimizer's state."""
 
 
 def record(bench: Bench) -> Recording:
@@ -84,7 +84,7 @@ class Movements:
 
     @property
     def decay(self) -> Array:
-        """What the decay adds, ``[sizes, updates, elements]``."""
+        """The part of the decay, ``[sizes, updates, elements]``."""
         difference: Array = self.moved - self.free
         return difference
 
@@ -117,7 +117,7 @@ MOVED, FREE, START, GRADIENT = "moved/", "free/", "start/", "gradient/"
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare what decay adds, then which parameters it touches, for the case's optimizer and each variant."""
+    """Compare the part of decay, then the parameters that it touches, for the case's optimizer and each variant."""
     reference, port = dumps.reference.arrays, dumps.port.arrays
     labels = [key.removeprefix(MOVED) for key in reference if key.startswith(MOVED)]
     extra = [key.removeprefix(MOVED) for key in port if key.startswith(MOVED) and key not in reference]

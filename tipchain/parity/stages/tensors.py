@@ -35,7 +35,7 @@ DTYPES = {
     "BOOL": "?",
     "C64": "<c8",
 }
-"""The format's names of what numpy can read where it lies."""
+"""The format's names of types that numpy can read where they lie."""
 
 
 class NamedTensors(Mapping[str, T]):
@@ -94,7 +94,7 @@ class TensorFile(NamedTensors[Any]):
 
 
 ROWS = 32
-"""Rows of a transposed matrix that are copied at once: what they are copied from then fits into a core's cache."""
+"""Rows of a transposed matrix that are copied at once: their source then fits into a core's cache."""
 
 
 class TensorWriter(NamedTensors[Any]):
@@ -145,7 +145,7 @@ class TensorWriter(NamedTensors[Any]):
         return np.memmap(self._file, "<f4", "r", start, shape) if prod(shape) else np.zeros(shape, "<f4")
 
     def finish(self) -> None:
-        """Write what waits, and let the file take its place.
+        """Write the waiting tensors, and let the file take its place.
 
         Raises:
             OSError: the disk is full, or a tensor is of a dtype that such a file cannot hold; ``path`` is then untouched.
@@ -173,7 +173,7 @@ class TensorWriter(NamedTensors[Any]):
 
 
 def _abandon(stack: ExitStack) -> None:
-    """Leave what a stack has entered as one leaves what went wrong; nothing happens where that was left already."""
+    """Leave a stack's contexts as after an exception; nothing happens where that was left already."""
     with suppress(GeneratorExit), stack:
         raise GeneratorExit
 
@@ -184,13 +184,13 @@ def is_streamed(array: Array) -> bool:
 
 
 def room_for(name: str, array: Array) -> int:
-    """Return what a tensor may take in front of the others of a `TensorWriter`'s file."""
+    """Return the room of a tensor in front of the others of a `TensorWriter`'s file."""
     entry = len(json.dumps(name)) + 100 + 22 * array.ndim
     return entry + (0 if is_streamed(array) else array.nbytes + 8)
 
 
 def _entry(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], begin: int) -> tuple[JsonObject, int]:
-    """Return what the header says of a tensor, and where that ends."""
+    """Return a tensor's entry of the header, and where that ends."""
     kind = next((known for known, one in DTYPES.items() if np.dtype(one) == dtype), None)
     if kind is None:
         raise OSError(f"{path} cannot be written: {name} is of dtype {dtype}")

@@ -199,11 +199,11 @@ WHERE = (
     "equal before the first update: look at the learning rate, the optimizer's arguments and the backward pass",
     "close until step {}: look at the optimizer (momentum, weight decay), whether gradients are cleared, and the schedule",
 )
-"""What to look at where the losses part at step 0, 1 or later."""
+"""Places to look at where the losses part at step 0, 1 or later."""
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare the metrics, then the losses step by step, then what several seeds ended with."""
+    """Compare the metrics, then the losses step by step, then the final metrics of several seeds."""
     metrics = judging.judge_arrays(dumps, rules)
     batches = judge_batches(dumps)
     if dumps.reference.side == BENCHMARK:
@@ -220,7 +220,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 
 
 def _judge_random(dumps: Dumps) -> Judged:
-    """Say on what both sides were trained, where training samples have other values at every read."""
+    """Name the training data of both sides, where samples have other values at every read."""
     random = [bool(details(one).get("random")) for one in (dumps.reference, dumps.port)]
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
@@ -234,7 +234,6 @@ def _judge_random(dumps: Dumps) -> Judged:
 
 
 def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
-    """Judge what stands in the safetensors files."""
     paths = tensor_paths(dumps)
     missing = [path.name for path in paths if not path.is_file()]
     if missing and not any("tipchain" in record.meta for record in (dumps.reference, dumps.port)):

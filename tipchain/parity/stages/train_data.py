@@ -62,7 +62,7 @@ Draw = Callable[[int], tuple[Nested, JsonObject]]
 
 
 def record(bench: Bench) -> Recording:
-    """What the training split holds, and how loaders and augmentation deal with it.
+    """Record the contents of the training split, and the work of loaders and augmentation on it.
 
     ``length``, ``dataloader_i`` and ``label_i`` are samples in order, without images where two reads of one sample
     differ (of a data set with a ``set_epoch`` also ``epoch_e/...`` for every later epoch); ``order_e`` and ``sizes_e`` are the sample numbers of epoch e and the sizes of its batches, ``repeat``
@@ -349,7 +349,7 @@ ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare samples, files, the loaders' orders and what the augmentation drew."""
+    """Compare samples, files, the loaders' orders and the augmentation's draws."""
     named = []
     for name in ("loader", "augmentation"):
         left, right = (_has(record, name) for record in (dumps.reference, dumps.port))
@@ -477,7 +477,7 @@ def _drawn(record: Record) -> dict[str, Array]:
 
 
 def _vector(name: str) -> str | None:
-    """Return what a number is one of several of, that are drawn together."""
+    """Return the group of numbers, drawn together, to which a number belongs."""
     whole, bracket, _ = name.rpartition("[")
     return whole if bracket and not name.startswith("pixels/") else None
 
