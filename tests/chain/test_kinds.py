@@ -112,12 +112,6 @@ def test_lint_reads_a_file_by_its_kind(clas, capsys):
     assert lines[8]["use"] == "in convert, compare"
 
 
-def test_lint_finds_the_files_of_all_kinds_below_a_folder(clas, capsys, tmp_path):
-    (tmp_path / "notes.txt").write_text("nothing of that\n")
-    assert main(["lint", ".", "--json", "-"]) == 0
-    assert [one["file"] for one in json.loads(capsys.readouterr().out)] == [clas]
-
-
 def test_a_file_of_a_suite_whose_chains_of_a_kind_are_not_known_is_not_judged_by_anothers_lines(clas, capsys, tmp_path):
     path, own = tmp_path / clas, CLAS.replace("--model_dir:", "--det_model_dir:")
     path.write_text(own)
