@@ -13,6 +13,7 @@ from pathlib import Path
 import forking
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
@@ -45,15 +46,7 @@ def environment(suite: Path, **more: str) -> dict[str, str]:
 
 
 def drive(suite: Path, *arguments: str, driver: str | Path = DRIVER, cwd: Path | None = None, **env: str):
-    return subprocess.run(
-        ["bash", str(driver), *arguments],
-        cwd=cwd or suite,
-        env=environment(suite, **env),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return completed(["bash", str(driver), *arguments], cwd=cwd or suite, env=environment(suite, **env), timeout=120)
 
 
 @pytest.fixture
@@ -238,13 +231,10 @@ def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
 def prepare(
     suite: Path, *arguments: str, params: str = PARAMS, folder: str = ".", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         [sys.executable, "-m", "tipchain", "prepare", params, MODE, *arguments],
         cwd=suite / folder,
         env=environment(suite, **{**forking.variables(), **env}),
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=120,
     )
 
