@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from chain_samples import TEMPLATE, TUTORIAL, edit
+from chain_samples import EXPORTS, SLIM, TEMPLATE, TUTORIAL, edit
 
-SLIM = """\
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-"""
-"""What stands between most files' training and evaluation."""
-EXPORTS = """\
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-"""
 PADDLECLAS = """\
 ===========================train_params===========================
 model_name:ResNet

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_samples import kind_sample
 from test_kinds import CLAS
 
 from tipchain.chain.kinds.paddle2onnx import COMPARE
@@ -15,37 +16,7 @@ from tipchain.chain.plan import Command, Options, command_json
 from tipchain.core.json_text import parse_as
 from tipchain.errors import ParamsError
 
-DETECTION = """===========================paddle2onnx_params===========================
-model_name:picodet
-python:python3.7
-filename:null
-##
---output_dir:./output_inference
-weights:https://example.org/models/picodet.pdparams
-norm_export:tools/export_model.py -c picodet.yml -o
-quant_export:tools/export_model.py -c picodet.yml --slim_config _template_pact -o
-fpgm_export:null
-distill_export:null
-export1:null
-export_param:null
-kl_quant_export:null
-##
-infer_mode:norm
-infer_quant:False
-cmd:paddle2onnx
---model_dir:null
---model_filename:model.pdmodel
---params_filename:model.pdiparams
---save_file:model.onnx
---opset_version:11
---enable_onnx_checker:True
-paddle2onnx_param1:null
-infer_py:./infer.py
---infer_cfg:null
---onnx_file:null
---image_file:./demo/1.jpg
-infer_param1:null
-"""
+DETECTION = kind_sample("paddle2onnx", "paddledetection").replace("norm|quant", "norm")
 
 
 def planned(tmp_path, text, **more):

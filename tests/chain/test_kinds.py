@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from chain_samples import kind_sample
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER, tell_kind
 from tipchain.chain.params import parse_params
@@ -12,23 +13,7 @@ from tipchain.cli import main
 from tipchain.errors import UsageError
 from tipchain.modes import CHAIN_MODES, Mode
 
-CLAS = """===========================paddle2onnx_params===========================
-model_name:ResNet50
-python:python3.7
-2onnx: paddle2onnx
---model_dir:./deploy/models/ResNet50_infer/
---model_filename:inference.pdmodel
---params_filename:inference.pdiparams
---save_file:./deploy/models/ResNet50_infer/inference.onnx
---opset_version:10
---enable_onnx_checker:True
-inference_model_url:https://example.org/ResNet50_infer.tar
-inference:./python/predict_cls.py
-Global.use_onnx:True
-Global.inference_model_dir:./models/ResNet50_infer
-Global.use_gpu:False
--c:configs/inference_cls.yaml
-"""
+CLAS = kind_sample("paddle2onnx", "paddleclas")
 
 
 def told(text: str, name: str = "file.txt", **more):
