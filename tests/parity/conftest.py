@@ -41,3 +41,11 @@ def port(both_sides):
     """The port's module, whose functions a test may replace."""
     both_sides.paddle.builder("dataset")
     return sys.modules["tiny_paddle"]
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A case of the builders that tipchain brings along."""
+    from updates_bench import pairs_case
+
+    return pairs_case(tmp_path_factory.mktemp("pairs"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import completed
 from stage_records import load_both
 
 from tipchain.cli import main
@@ -264,13 +264,8 @@ def test_command_refuses_exchanged_files(tmp_path, capsys):
 
 
 def test_tool_runs_from_the_root(forked):
-    done = subprocess.run(
-        [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"]
+    done = completed([sys.executable, *words], cwd=ROOT)
     assert done.returncode == 2
     assert "no.pth: no such weight file" in done.stderr
     assert "Traceback" not in done.stderr
