@@ -16,7 +16,25 @@ from tipchain.modes import Mode
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "../shared/tipc_corpus"
 
-TEMPLATE = """\
+SLIM = """\
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================eval_params===========================
+"""
+"""What stands between most files' training and evaluation."""
+EXPORTS = """\
+quant_export:null
+fpgm_export:null
+distill_export:null
+export1:null
+export2:null
+"""
+
+TEMPLATE = f"""\
 ===========================train_params===========================
 model_name:net
 python:python
@@ -33,26 +51,14 @@ null:null
 ##
 trainer:norm_train
 norm_train:train.py --case a.yaml
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:eval.py
+{SLIM}eval:eval.py
 null:null
 ##
 ===========================infer_params===========================
 --save-dir:null
 --weights:null
 norm_export:export.py
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-##
+{EXPORTS}##
 infer_model:./weights/net.pdparams
 infer_export:export.py
 infer_quant:False
@@ -142,6 +148,11 @@ def edit(text: str, *changes: tuple[str, str]) -> str:
         assert places, start
         lines[places[0] : places[0] + 1] = new.splitlines()
     return "\n".join(lines) + "\n"
+
+
+def kind_sample(kind: str, suite: str) -> str:
+    """Return a parameter file of another kind of chain, as a suite writes it."""
+    return (ROOT / f"tests/conformance/kind_samples/{kind}/{suite}.txt").read_text(encoding="utf-8")
 
 
 def corpus() -> list[dict]:

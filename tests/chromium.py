@@ -186,10 +186,6 @@ class Page:
         found = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(found["data"]))
 
-    def pdf(self) -> bytes:
-        """Return the page as it is printed."""
-        return base64.b64decode(self.send("Page.printToPDF", printBackground=False)["data"])
-
 
 CHARTS_THAT_DO_NOT_FIT = """
 (() => {

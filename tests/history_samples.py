@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf, nan
 from pathlib import Path
 
+from night_samples import item as some_item
+from run_samples import tensor_diff, verdict
+
+from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts
 from tipchain.history.store import History, place_of
-from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.items import NightPlan
 from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
+from tipchain.report.model import RunReport, dump_report
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 HERE = {"machine": "host", "machine_class": "16 cores"}
@@ -79,76 +85,32 @@ def fill(history: History, nights: Iterable[tuple[Entry, Sequence[ItemFacts]]]) 
 
 def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5) -> dict:
     """Return a report of a chain and an alignment, as JSON values."""
-    diff = {
-        "path": "logits", "expected_shape": [4, 10], "actual_shape": [4, 10], "expected_dtype": "float32",
-        "actual_dtype": "float32", "size": 40, "mean_abs": 2e-7, "max_abs": 1e-6, "min_abs": 0.0, "max_rel": "NaN",
-        "worst_index": [3, 5], "worst_expected": -1.5, "worst_actual": -1.4, "expected_nan": 0, "actual_nan": 0,
-        "mismatched_nan": 0, "expected_inf": 0, "actual_inf": 0, "mismatched_inf": 0, "expected_max_abs": 2.25,
-        "needed_atol": "Infinity", "rtol": 0.0,
-    }  # fmt: skip
-    command = {
-        "id": "train[norm]",
-        "step": "train",
-        "argv": ["python", "a b.py"],
-        "env": {},
-        "cwd": ".",
-        "log": "train.log",
-        "timeout_s": None,
-        "needs": [],
-        "on_gpu": False,
-    }
-    result = {
-        "command": command,
-        "outcome": "PASS",
-        "reason": "",
-        "exit_code": 0,
-        "signal": "",
-        "started": "",
-        "seconds": 9.0,
-        "peak_memory_mb": 321.0,
-        "log": "train.log",
-        "tail": [],
-        "figures": {"loss": 0.5, "top1": "NaN"},
-        "missing": [],
-        "reused": False,
-    }
-    return {
-        "format": 1,
-        "title": title,
-        "mode": "lite_train_lite_infer",
-        "run": run,
-        "started": "2026-01-01T00:00:00+00:00",
-        "seconds": seconds,
-        "versions": {"torch": "2.13.0", "paddle": "3.3.1"},
-        "exit_code": 1,
-        "interrupted": False,
-        "notes": [],
-        "results": [result],
-        "verdicts": [
-            {"outcome": "PASS", "subject": "forward/logits", "reason": "fine\0", "finite": True, "diff": diff},
-            {"outcome": "FAIL", "subject": "forward/logits", "reason": "again", "finite": True, "diff": None},
-        ],
-    }
+    diff = tensor_diff(
+        mean_abs=2e-7, max_rel=nan, worst_index=(3, 5), worst_expected=-1.5, worst_actual=-1.4, expected_max_abs=2.25,
+        needed_atol=inf,
+    )  # fmt: skip
+    command = Command(id="train[norm]", step="train", argv=("python", "a b.py"), log="train.log")
+    figures = {"loss": 0.5, "top1": nan}
+    result = Result(command, PASS, seconds=9.0, peak_memory_mb=321.0, log="train.log", figures=figures)
+    made = RunReport(
+        title=title,
+        mode="lite_train_lite_infer",
+        run=run,
+        started="2026-01-01T00:00:00+00:00",
+        seconds=seconds,
+        versions={"torch": "2.13.0", "paddle": "3.3.1"},
+        results=(result,),
+        verdicts=(
+            verdict("forward/logits", PASS, "fine\0", diff=diff, share=None),
+            verdict("forward/logits", FAIL, "again", diff=None, share=None),
+        ),
+    )
+    return json.loads(dump_report(made))
 
 
 def plan(root: Path, names: Sequence[str]) -> NightPlan:
     """Return a plan of items that are called so."""
-    items = tuple(
-        Item(
-            id=name,
-            kind="chain",
-            subject=name,
-            source="a.txt",
-            mode="",
-            device="cpu",
-            repeat=1,
-            tags=(),
-            argv=("true",),
-            cwd=".",
-            timeout_s=1.0,
-        )
-        for name in names
-    )
+    items = tuple(some_item(name, id=name, source="a.txt", mode="", tags=(), argv=("true",)) for name in names)
     return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import forking
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,14 +45,11 @@ def run_line(line: str, folder: Path, variables: Mapping[str, str] | None = None
     """Run a line in a folder and return what it printed; its exit code is what the line says."""
     expected = re.search(r"# exit code (\d+)", line)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
+    done = completed(
         ["bash", "-c", line],
         cwd=folder,
         env={**forking.environment(ROOT), "PATH": path, **(variables or {})},
-        capture_output=True,
-        text=True,
         timeout=900,
-        check=False,
     )
     assert done.returncode == int(expected[1] if expected else 0), f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout

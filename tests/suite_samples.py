@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chain_samples import TEMPLATE, TUTORIAL, edit
+from chain_samples import EXPORTS, SLIM, TEMPLATE, TUTORIAL, edit
 
 PADDLECLAS = """\
 ===========================train_params===========================
@@ -114,7 +114,7 @@ inference:./deploy/python/infer.py
 to_static_train:--to_static
 """
 
-PADDLEOCR = """\
+PADDLEOCR = f"""\
 ===========================train_params===========================
 model_name:rec
 python:python3.7
@@ -131,26 +131,14 @@ Global.print_batch_step:1
 ##
 trainer:norm_train
 norm_train:tools/train.py -c rec.yml -o
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:tools/eval.py -c rec.yml -o
+{SLIM}eval:tools/eval.py -c rec.yml -o
 null:null
 ##
 ===========================infer_params===========================
 Global.save_inference_dir:./output/
 Global.checkpoints:
 norm_export:tools/export_model.py -c rec.yml -o
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-inference_dir:null
+{EXPORTS}inference_dir:null
 infer_model:./models/rec/best_accuracy
 infer_export:tools/export_model.py -c rec.yml -o
 infer_quant:False
@@ -167,7 +155,7 @@ inference:tools/infer/predict_rec.py
 --benchmark:True
 null:null
 """
-PADDLERS = """\
+PADDLERS = f"""\
 ===========================train_params===========================
 model_name:seg:unet
 python:python3.7
@@ -184,14 +172,7 @@ train_model_name:best_model
 ##
 trainer:norm_train
 norm_train:test_tipc/run_task.py train seg
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:test_tipc/run_task.py eval seg
+{SLIM}eval:test_tipc/run_task.py eval seg
 null:null
 ##
 ===========================export_params===========================
@@ -199,12 +180,7 @@ null:null
 --model_dir:null
 --fixed_input_shape:[-1,3,64,64]
 norm_export:deploy/export/export_model.py
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-===========================infer_params===========================
+{EXPORTS}===========================infer_params===========================
 infer_model:output/unet
 infer_export:deploy/export/export_model.py
 infer_quant:False
@@ -222,7 +198,7 @@ inference:test_tipc/infer.py
 --model_name:unet
 null:null
 """
-PADDLESEG = """\
+PADDLESEG = f"""\
 ===========================train_params===========================
 model_name:fcn
 python:python3.7
@@ -239,14 +215,7 @@ train_infer_img_dir:data/lite/images.list
 ##
 trainer:norm_train
 norm_train:tools/train.py --config fcn.yml
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:tools/val.py --config fcn.yml
+{SLIM}eval:tools/val.py --config fcn.yml
 null:null
 ##
 ===========================export_params===========================
@@ -284,7 +253,7 @@ MEDICALSEG = edit(
     ("inference", "inference:./deploy/python/infer.py"),
 )
 
-PANOPTICSEG = """\
+PANOPTICSEG = f"""\
 ===========================train_params===========================
 model_name:mask
 python:python3.7
@@ -302,14 +271,7 @@ train_infer_img_dir:data/lite/a.jpg
 ##
 trainer:norm_train
 norm_train:tools/train.py
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:tools/val.py
+{SLIM}eval:tools/val.py
 --config:lite.yml
 ##
 ===========================export_params===========================
@@ -342,7 +304,7 @@ infer_quant:False
 --model_name:mask
 """
 
-PADDLEVIDEO = """\
+PADDLEVIDEO = f"""\
 ===========================train_params===========================
 model_name:PP-TSM
 python:python3.7
@@ -359,26 +321,14 @@ train_model_name:null
 ##
 trainer:norm_train
 norm_train:main.py --validate -c tsm.yaml
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:main.py --test -c tsm.yaml
+{SLIM}eval:main.py --test -c tsm.yaml
 -w:null
 ##
 ===========================infer_params===========================
 -o output_path:null
 -p:null
 norm_export:tools/export_model.py -c tsm.yaml
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-inference_dir:null
+{EXPORTS}inference_dir:null
 infer_model:data/ppTSM.pdparams
 infer_export:tools/export_model.py -c tsm.yaml
 infer_quant:False
@@ -396,7 +346,7 @@ null:null
 --params_file:ppTSM.pdiparams
 """
 
-PADDLEGAN = """\
+PADDLEGAN = f"""\
 ===========================train_params===========================
 model_name:edvr
 python:python3.7
@@ -413,26 +363,14 @@ null:null
 ##
 trainer:norm_train
 norm_train:tools/main.py -c edvr.yaml -o log_config.log_interval=1
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-##
-===========================eval_params===========================
-eval:null
+{SLIM}eval:null
 null:null
 ##
 ===========================infer_params===========================
 --output_dir:./output/
 load:null
 norm_export:tools/export_model.py -c edvr.yaml --load
-quant_export:null
-fpgm_export:null
-distill_export:null
-export1:null
-export2:null
-inference_dir:edvrmodel_generator
+{EXPORTS}inference_dir:edvrmodel_generator
 train_model:./inference/edvr/model
 infer_export:null
 infer_quant:False

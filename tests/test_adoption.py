@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import TEMPLATE, edit
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ROOT / "test_train_inference_python.sh"
@@ -73,11 +74,8 @@ def suite(tmp_path):
 
 
 def try_adoption(suite: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         [sys.executable, str(ROOT / "benchmarks/adoption.py"), "--checkout", str(suite), "--params", PARAMS],
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=120,
     )
 
@@ -130,16 +128,7 @@ def replace(suite: Path, *, link: bool = False) -> None:
 
 
 def run(suite: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=suite,
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return completed(words, cwd=suite, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, timeout=60)
 
 
 @pytest.mark.parametrize("link", [False, True])

@@ -14,6 +14,7 @@ from pathlib import Path
 import forking
 import pytest
 import yaml
+from programs import completed
 from test_package import build, extras
 
 from tipchain.chain.lint import PATTERN
@@ -108,14 +109,7 @@ class Runner:
             "GITHUB_STEP_SUMMARY": str(self.summary),
             "OMP_NUM_THREADS": "1",
         }
-        return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", body],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-            env={**own, **env},
-        )
+        return completed(["bash", "-eo", "pipefail", "-c", body], cwd=self.folder, env={**own, **env})
 
     def step(self, number: int, **inputs: str) -> subprocess.CompletedProcess[str]:
         """Run a step of the action as GitHub does: its inputs come through the environment."""
@@ -225,9 +219,7 @@ def test_the_shell_of_the_action_and_of_gitlabs_jobs_is_clean():
     bodies += ["\n".join(one[key]) for one in jobs.values() for key in ("before_script", "script") if key in one]
     for body in bodies:
         # SC2154: variables come from the service; SC2086: lists of words in one variable, as GitLab has them.
-        done = subprocess.run(
-            [program, "-s", "bash", "-e", "SC2154,SC2086", "-"], input=body, capture_output=True, text=True, check=False
-        )
+        done = completed([program, "-s", "bash", "-e", "SC2154,SC2086", "-"], input=body)
         assert done.returncode == 0, done.stdout
 
 
@@ -295,12 +287,6 @@ def test_a_hooks_entry_passes_a_right_file_and_fails_a_wrong_one(tmp_path, hook,
     (tmp_path / "pyproject.toml").write_text("")
     for text, expected in (((ROOT / file).read_text(), 0), ((ROOT / file).read_text().replace(*spoil), code)):
         (tmp_path / Path(file).name).write_text(text)
-        done = subprocess.run(
-            [sys.executable, "-m", "tipchain", *entry[1:], Path(file).name],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
+        done = completed([sys.executable, "-m", "tipchain", *entry[1:], Path(file).name], cwd=tmp_path)
         assert done.returncode == expected, done.stdout + done.stderr
     assert spoil[1] in done.stdout

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import forking
 import pytest
+from programs import completed
 from tiny_project import make_tiny_project
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,14 +29,11 @@ def script(project, tmp_path):
     """Run one of the documents' scripts with the tiny case, from a folder that is not the project's."""
 
     def run(name: str, *args: str, program: str = sys.executable, code: int = 0, case: bool = True) -> str:
-        done = subprocess.run(
+        done = completed(
             [program, str(ROOT / "alignment" / name), *(("--case", str(project.case)) if case else ()), *args],
             cwd=tmp_path,
             env={**forking.environment(ROOT), "TIPCHAIN_PYTHON": sys.executable},
-            capture_output=True,
-            text=True,
             timeout=300,
-            check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout

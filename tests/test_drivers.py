@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, stub
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 MODE = "lite_train_lite_infer"
@@ -33,14 +33,8 @@ def project(tmp_path):
 
 def call(project, *arguments, driver=DRIVERS[0], cwd=None, **env):
     env = {"TIPCHAIN_PYTHON": sys.executable, **env}
-    return subprocess.run(
-        ["bash", str(project / driver), *arguments],
-        cwd=cwd or project,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
+    return completed(
+        ["bash", str(project / driver), *arguments], cwd=cwd or project, env={**os.environ, **env}, timeout=120
     )
 
 

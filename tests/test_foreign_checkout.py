@@ -13,6 +13,7 @@ from pathlib import Path
 import forking
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
@@ -45,15 +46,7 @@ def environment(suite: Path, **more: str) -> dict[str, str]:
 
 
 def drive(suite: Path, *arguments: str, driver: str | Path = DRIVER, cwd: Path | None = None, **env: str):
-    return subprocess.run(
-        ["bash", str(driver), *arguments],
-        cwd=cwd or suite,
-        env=environment(suite, **env),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return completed(["bash", str(driver), *arguments], cwd=cwd or suite, env=environment(suite, **env), timeout=120)
 
 
 @pytest.fixture
@@ -124,25 +117,9 @@ def test_it_runs_the_chain_in_the_checkout(suite):
     assert list(suite.glob(f"test_tipc/output/net/{MODE}/runs/*/train*.log"))
 
 
-def test_a_failing_command_is_exit_1(suite):
-    (suite / "train.py").write_text("raise SystemExit(3)")
-    done = drive(suite, PARAMS, MODE)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "exit 3" in done.stdout
-
-
-def test_nothing_to_run_is_exit_4(suite):
-    (suite / PARAMS).write_text(
-        (suite / PARAMS).read_text().replace("infer_model:./weights/net.pdparams", "infer_model:null")
-    )
-    assert drive(suite, PARAMS, "whole_infer").returncode == 4
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "usage:"),
-        ([PARAMS], "usage:"),
         ([PARAMS, MODE, "0", "1"], "usage:"),
         (["--jobs", "2", PARAMS, MODE], "usage:"),
         ([PARAMS, MODE, "--data-path", "nowhere"], "usage:"),
@@ -254,13 +231,10 @@ def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
 def prepare(
     suite: Path, *arguments: str, params: str = PARAMS, folder: str = ".", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         [sys.executable, "-m", "tipchain", "prepare", params, MODE, *arguments],
         cwd=suite / folder,
         env=environment(suite, **{**forking.variables(), **env}),
-        capture_output=True,
-        text=True,
-        check=False,
         timeout=120,
     )
 
@@ -322,13 +296,6 @@ def test_a_linked_file_belongs_to_where_the_link_stands(checked, tmp_path):
     done = prepare(checked, params=f"../{PARAMS}", folder="sub")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == f"{PARAMS}\n"
-
-
-def test_an_exit_status_counts(checked):
-    script(checked, "echo last words\nexit 7\n")
-    done = prepare(checked)
-    assert done.returncode == 1
-    assert "FAIL  test_tipc/prepare.sh: exit 7: last words" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -400,14 +367,6 @@ def test_a_dry_run_shows_and_runs_nothing(suite):
     assert not (suite / "test_tipc/output").exists()
 
 
-@pytest.mark.parametrize("option", ["--data-only", "--force", "--data-path=."])
-def test_options_of_our_own_project_are_refused(suite, option):
-    done = prepare(suite, option)
-    assert done.returncode == 2
-    assert f"{option.partition('=')[0]} is for tipchain's own project" in done.stderr
-    assert not (suite / "prepared").exists()
-
-
 def test_a_file_that_cannot_be_planned_is_refused_before_the_script_runs(suite):
     (suite / PARAMS).write_text((suite / PARAMS).read_text().replace("gpu_list:-1\n", ""))
     done = prepare(suite)
@@ -416,11 +375,19 @@ def test_a_file_that_cannot_be_planned_is_refused_before_the_script_runs(suite):
     assert not (suite / "prepared").exists()
 
 
-def test_a_script_that_calls_tipchain_prepare_is_no_endless_loop(checked):
-    script(checked, f'"{sys.executable}" -m tipchain prepare "$1" "$2"\n')
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("echo last words\nexit 7\n", "FAIL  test_tipc/prepare.sh: exit 7: last words"),
+        (f'"{sys.executable}" -m tipchain prepare "$1" "$2"\n', "calls tipchain prepare again"),
+    ],
+    ids=["an exit status", "an endless loop"],
+)
+def test_a_script_that_fails_is_exit_1(checked, text, message):
+    script(checked, text)
     done = prepare(checked)
     assert done.returncode == 1
-    assert "calls tipchain prepare again" in done.stdout
+    assert message in done.stdout
 
 
 def test_a_checkout_without_a_script_is_only_checked(checked):
@@ -442,14 +409,6 @@ def test_two_preparations_of_one_checkout_wait_for_each_other(checked):
     for process in [begin(checked) for _ in range(2)]:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0, out
-
-
-def test_the_drivers_know_the_same_modes_as_the_program():
-    from tipchain.modes import CHAIN_MODES
-
-    text = (ROOT / "test_train_inference_python.sh").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("MODES="))
-    assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in CHAIN_MODES]
 
 
 @pytest.mark.parametrize(
@@ -504,12 +463,20 @@ def test_a_chain_hands_its_interpreter_on(checked, venv):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [("no/such", "there is no such program"), ("/bin/true", "is no interpreter")]
+    ("option", "message"),
+    [
+        ("--python=no/such", "--python no/such: there is no such program"),
+        ("--python=/bin/true", "--python /bin/true: is no interpreter"),
+        *(
+            (one, f"{one.partition('=')[0]} is for tipchain's own project")
+            for one in ("--data-only", "--force", "--data-path=.")
+        ),
+    ],
 )
-def test_what_is_no_interpreter_is_refused_before_anything_runs(checked, given, message):
-    done = prepare(checked, "--python", given)
+def test_options_that_cannot_be_meant_are_refused_before_anything_runs(checked, option, message):
+    done = prepare(checked, option)
     assert done.returncode == 2
-    assert f"--python {given}: {message}" in done.stderr
+    assert message in done.stderr
     assert not (checked / "prepared").exists()
 
 

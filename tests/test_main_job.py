@@ -13,6 +13,7 @@ from pathlib import Path
 
 import forking
 import pytest
+from programs import completed
 
 from tipchain.modes import STAGES, log_name
 
@@ -25,20 +26,17 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1500)]
 
 def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_inference_python.sh", fork: bool = True):
     """Run the job; without forks as a user does, with the frameworks imported by each process anew."""
-    return subprocess.run(
+    return completed(
         ["bash", driver, params, mode],
         cwd=root,
         env={**(forking.environment() if fork else os.environ), "TIPCHAIN_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
         timeout=1200,
-        check=False,
     )
 
 
 def untracked(root: Path) -> list[str]:
     """Return the files that git does not know and does not ignore."""
-    done = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)
+    done = completed(["git", "status", "--porcelain"], cwd=root, check=True)
     return [line for line in done.stdout.splitlines() if line.startswith("??")]
 
 
@@ -93,9 +91,7 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     assert untracked(ROOT) == before, "a run leaves git's view of the project as it was"
     archive = tmp_path / "submitted.zip"
     command = ["case", "pack", f"configs/{model}.yaml", "--spelling", "acceptance", "--out", str(archive)]
-    packed = subprocess.run(
-        [sys.executable, "-m", "tipchain", *command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    packed = completed([sys.executable, "-m", "tipchain", *command], cwd=ROOT)
     assert packed.returncode == 0, packed.stdout + packed.stderr
     with zipfile.ZipFile(archive) as file:
         names = {Path(name).name for name in file.namelist()}
@@ -167,9 +163,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
         (["-m", "tipchain", "prepare", TINY, "lite_train_lite_infer"], 0),
         (["test_tipc/01_test_forward.py", "--case", "tests/cases/tiny/tiny.yaml"], 1),
     ):
-        done = subprocess.run(
-            [sys.executable, *words], cwd=clone, env=forking.environment(), capture_output=True, text=True, check=False
-        )
+        done = completed([sys.executable, *words], cwd=clone, env=forking.environment())
         assert done.returncode == code, done.stdout + done.stderr
     assert "\nNOT the same model: `square`: " in done.stdout
     log = clone / "test_tipc/output/tiny/lite_train_lite_infer/alignment.log"

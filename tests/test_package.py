@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from programs import completed
 
 from tipchain import __version__
 
@@ -26,13 +27,7 @@ BUILD = (
 def build(kind: str, source: Path, out: Path, **more: str) -> Path:
     """Return the wheel or sdist that hatchling builds; nothing is fetched."""
     environment = {**os.environ, "TIPCHAIN_REPOSITORY": "", **more}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD.format(kind=kind), source, out],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    done = completed([sys.executable, "-c", BUILD.format(kind=kind), source, out], env=environment)
     assert done.returncode == 0, done.stderr
     return out / done.stdout.split()[-1]
 
@@ -62,11 +57,8 @@ def metadata(wheel):
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel):
-    tracked = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "tipchain"],
-        capture_output=True,
-        text=True,
-        check=True,
+    tracked = completed(
+        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "tipchain"], check=True
     )
     with zipfile.ZipFile(wheel) as file:
         held = {name for name in file.namelist() if name.startswith("tipchain/")}
@@ -185,21 +177,9 @@ def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(home)}
     params = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
     for words in (("--version",), ("lint", params), ("plan", params, "whole_infer"), ("nightly", "--help")):
-        done = subprocess.run(
-            [sys.executable, "-m", "tipchain", *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env=environment,
-        )
+        done = completed([sys.executable, "-m", "tipchain", *words], cwd=tmp_path, env=environment)
         assert done.returncode == 0, f"{words}: {done.stderr}"
-    where = subprocess.run(
-        [sys.executable, "-c", "import tipchain; print(tipchain.__file__)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env=environment,
+    where = completed(
+        [sys.executable, "-c", "import tipchain; print(tipchain.__file__)"], check=True, cwd=tmp_path, env=environment
     )
     assert str(home) in where.stdout

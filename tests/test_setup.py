@@ -255,11 +255,6 @@ def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(project, n
     assert compiled == (["module"] if no_bytecode else [])
 
 
-def test_the_environment_needs_no_parameter_file(project):
-    assert project.prepare("--env-only").returncode == 0
-    assert len(project.calls()) == 1 + PIPS
-
-
 def test_help_is_no_error(project):
     done = project.prepare("--help")
     assert (done.returncode, project.calls()) == (0, [])
@@ -549,8 +544,9 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
         assert "== failed before the tests: mypy" in done.stdout
 
 
-def test_the_script_knows_the_same_modes_as_the_program():
-    line = next(line for line in (PROJECT / "prepare.sh").read_text().splitlines() if line.startswith("MODES="))
+@pytest.mark.parametrize("name", ["prepare.sh", "test_train_inference_python.sh"])
+def test_the_scripts_know_the_same_modes_as_the_program(name):
+    line = next(line for line in (PROJECT / name).read_text().splitlines() if line.startswith("MODES="))
     assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in CHAIN_MODES]
 
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from chain_samples import PROGRAM, TEMPLATE, edit, stub
 from page_blocks import blocks_of
+from programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, NIGHTS = ROOT / "docs/suite-in-ci.md", ROOT / "docs/how-to/ci.md"
@@ -90,13 +91,10 @@ def suite(tmp_path):
 def run(suite: Path, lines: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIPCHAIN", "GITHUB"))}
     path = f"{suite.parent / 'bin'}:{kept['PATH']}"
-    return subprocess.run(
+    return completed(
         ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
         cwd=suite,
-        text=True,
-        capture_output=True,
         env={**kept, "PATH": path, "HOME": str(suite.parent), "TIPCHAIN": "tipchain", **variables},
-        check=False,
         timeout=300,
     )
 
@@ -105,7 +103,7 @@ def run(suite: Path, lines: list[str], variables: Mapping[str, str]) -> subproce
 def test_a_job_passes_where_all_is_well(suite, variables, lines):
     done = run(suite, lines, variables)
     assert done.returncode == 0, done.stdout + done.stderr
-    changed = subprocess.run(["git", "diff", "--stat"], cwd=suite, capture_output=True, text=True, check=True)
+    changed = completed(["git", "diff", "--stat"], cwd=suite, check=True)
     assert changed.stdout == ""
     if variables.get("FILE"):
         assert "exit code 0" in done.stdout, "without a GPU"

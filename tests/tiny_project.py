@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import forking
+from programs import completed
 
 HERE = Path(__file__).resolve().parent
 
@@ -44,14 +44,8 @@ class TinyProject:
 
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):
         """Run a command in the project's folder."""
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            env={**forking.environment(HERE.parent), **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
+        return completed(
+            command, cwd=self.root, env={**forking.environment(HERE.parent), **(env or {})}, timeout=timeout
         )
 
     def latest(self, out: str = "out") -> Path:

@@ -1,12 +1,13 @@
-"""Both frameworks in one process, torch first."""
+"""Both frameworks in one process, torch first, and the two sides that a module tests."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
 import pytest
+from stage_records import load_both
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -14,11 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def frameworks():
     """Return the modules torch and paddle, with the project's root on the import path."""
-    for name in ("torch", "paddle"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}")
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    from tipchain.frameworks import load_framework
+    torch, paddle = load_both()
+    return torch.torch, paddle.paddle
 
-    return load_framework("torch").torch, load_framework("paddle").paddle
+
+@pytest.fixture(scope="module")
+def sides(request, frameworks):
+    """Return both frameworks and the modules of both sides in the package that the test module names."""
+    package = request.module.PACKAGE
+    return *frameworks, *(importlib.import_module(f"{package}.{side}_side") for side in ("torch", "paddle"))

@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.frameworks
+PACKAGE = "alignment.alexnet"
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def sides(frameworks):
-    from alignment.alexnet import paddle_side, torch_side
-
-    return *frameworks, torch_side, paddle_side
 
 
 def test_named_steps_agree_and_end_in_the_data_sets_images(sides, tmp_path):

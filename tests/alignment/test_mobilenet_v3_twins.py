@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.frameworks
+PACKAGE = "alignment.mobilenet_v3"
 ROOT = Path(__file__).resolve().parents[2]
 # Table 2 of arXiv 1905.02244: kernel, expansion, output, squeeze-and-excitation, nonlinearity, stride.
 TABLE = [
@@ -23,13 +24,6 @@ TABLE = [
     (5, 576, 96, True, "Hardswish", 1),
     (5, 576, 96, True, "Hardswish", 1),
 ]
-
-
-@pytest.fixture(scope="module")
-def sides(frameworks):
-    from alignment.mobilenet_v3 import paddle_side, torch_side
-
-    return *frameworks, torch_side, paddle_side
 
 
 @pytest.fixture(scope="module")

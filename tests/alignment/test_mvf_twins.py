@@ -8,15 +8,9 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.frameworks
+PACKAGE = "alignment.mvf"
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"num_classes": 6, "depth": 18, "num_segments": 4}
-
-
-@pytest.fixture(scope="module")
-def sides(frameworks):
-    from alignment.mvf import paddle_side, torch_side
-
-    return *frameworks, torch_side, paddle_side
 
 
 def noise(*shape, seed=0):

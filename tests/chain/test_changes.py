@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from chain_samples import TEMPLATE, edit
 from suite_samples import SUITE_FILES
 
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
-from tipchain.cli import main
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
 
@@ -116,18 +113,3 @@ def test_without_training_the_gpu_is_that_of_inference(plan):
     on_cpu = plan(text, WHOLE, device="cpu").commands
     assert on_cpu
     assert not any(command.on_gpu for command in on_cpu)
-
-
-def test_on_the_command_line_and_in_json(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0")))
-    line = ["plan", "p.txt", LITE.value, "--device", "cpu", "--set", "--epochs=lite_train_lite_infer=7", "--json", "-"]
-    assert main(line) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert "--epochs=7" in found["commands"][0]["argv"]
-    assert [note.partition(":")[0] for note in found["notes"]][-2:] == [
-        "--set '--epochs=lite_train_lite_infer=7'",
-        "--device cpu",
-    ]
-    assert main(["plan", "p.txt", LITE.value, "--set", "nothing=1"]) == 2
-    assert "no line of p.txt has the key 'nothing'" in capsys.readouterr().err

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
+from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus
 
 from tipchain.chain.lint import lint_file
 from tipchain.chain.load import checkout, detect_suite, fingerprint, load_plan
 from tipchain.chain.params import parse_params, read_text
-from tipchain.chain.profiles import SHIPPED, get_suite, suite_names
+from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.cli import main
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import CHAIN_MODES, Mode
@@ -44,14 +44,6 @@ def test_files_without_marks():
     assert detect(TEMPLATE + ALIGNMENT, legacy=True) == "tipchain"
     assert detect(TUTORIAL) == "tutorial"
     assert detect("") == "tipchain"
-
-
-def test_keys_and_programs_tell():
-    assert detect(edit(TEMPLATE, ("--epochs", "runner.epochs:1"))) == "paddlerec"
-    video = edit(TEMPLATE, ("--model:", "--model_file:m"), ("--benchmark:True", "--benchmark:True\n--params_file:p"))
-    assert detect(video.removesuffix("null:null\n")) == "paddlevideo"
-    gan = edit(TEMPLATE, ("--device", "##"), ("norm_train", "norm_train:tools/main.py -c a.yaml"))
-    assert detect(gan) == "paddlegan"
 
 
 @pytest.mark.parametrize("name", [name for name in suite_names() if get_suite(name).marks.folders])
@@ -91,14 +83,6 @@ def test_a_prepare_script_decides_between_several(tmp_path):
     (tmp_path / "Rec/test_tipc").mkdir(parents=True)
     (tmp_path / "Rec/test_tipc/prepare.sh").touch()
     assert checkout(tmp_path / "Rec/test_tipc/test_tipc/configs/a.txt") == tmp_path / "Rec"
-
-
-def test_a_profile_of_the_checkouts_own_comes_first(tmp_path):
-    (tmp_path / "test_tipc").mkdir()
-    own = tmp_path / "test_tipc/tipchain_suite.yaml"
-    shutil.copy(SHIPPED / "template.yaml", own)
-    own.write_text(own.read_text().replace("suite: template", "suite: mine"))
-    assert detect(TEMPLATE, root=tmp_path) == "mine"
 
 
 def test_an_unknown_suite_is_refused_with_the_known_ones():

@@ -77,17 +77,6 @@ def test_a_pass_is_found_again_with_all_that_it_said(bench):
     assert earlier._replace(reused=False, figures={}) == result._replace(figures={})
 
 
-def test_nothing_is_found_of_a_run_without_a_journal(bench):
-    assert bench.earlier() is None
-
-
-@pytest.mark.parametrize("script", ["exit 1", "kill -9 $$", "true", "echo no artifact"])
-def test_what_did_not_pass_is_repeated(bench, script):
-    (bench.root / "train.sh").write_text(script)
-    assert bench.passes().outcome is not Outcome.PASS
-    assert bench.earlier() is None
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -221,15 +210,6 @@ def test_an_earlier_pass_no_longer_counts_once_the_command_was_started_again(ben
     assert journal.finished(bench.command, bench.place) is None
 
 
-def test_a_repeated_command_takes_along_the_passes_that_rest_on_it(bench):
-    needs = {"export": ("train",), "infer": ("export",), "alone": ()}
-    others = {name: bench.command._replace(id=name, leaves=(), needs=need) for name, need in needs.items()}
-    for command in (bench.command, *others.values()):
-        bench.passes(command)
-    Journal(bench.run).before(bench.command, bench.place)
-    assert [name for name, command in others.items() if bench.earlier(command)] == ["alone"]
-
-
 def test_a_reused_result_is_not_written_again_and_stays_good(bench):
     bench.passes()
     before = (bench.run / FILE_NAME).read_bytes()
@@ -273,14 +253,6 @@ def test_a_broken_journal_costs_repeats_only(bench, text):
     assert bench.earlier() is None
     bench.passes()
     assert bench.earlier() is not None
-
-
-def test_a_journal_that_cannot_be_written_says_so_and_the_run_goes_on(bench):
-    (bench.run / FILE_NAME).mkdir()
-    journal = Journal(bench.run)
-    journal.start(plan())
-    journal.before(bench.command, bench.place)
-    assert journal.problem == "cannot be written: Is a directory"
 
 
 def test_commands_may_end_at_once(bench):

@@ -7,61 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from chain_samples import kind_sample
 
 from tipchain.chain.kinds.dy2static import NUDGED, RULES, RUNS
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options
 from tipchain.errors import ParamsError
 
-SECTION = """=========================== {name} ===========================
-model_name:Net
-python:python3.7
-gpu_list:0|0,1
--o Global.device:gpu
--o Global.auto_cast:null
--o Global.epochs:lite_train_lite_infer=2|whole_train_whole_infer=120
--o Global.output_dir:./output/
--o DataLoader.Train.sampler.batch_size:8
--o Global.pretrained_model:null
-train_model_name:latest
-train_infer_img_dir:./dataset/val
-null:null
-##
-trainer:{trainer}
-{trainer}:tools/train.py -c net.yaml -o Global.seed=1234
-pact_train:null
-fpgm_train:null
-distill_train:null
-{static}
-null:null
-##
-"""
-BASE = SECTION.format(name="base_train", trainer="norm_train", static="to_static_train:-o Global.to_static=True")
-AMP = SECTION.format(name="amp_train", trainer="amp_train", static="to_static_train:-o Global.to_static=True")
-UNTOLD = SECTION.format(name="amp_train", trainer="amp_train", static="null:null")
-SEG = """=========================== base_train ===========================
-model_name:deeplab
-python:python3.7
-gpu_list:0|0,1
-Global.use_gpu:null|null
---precision:null
---iters:lite_train_lite_infer=2|whole_train_whole_infer=1000
---save_dir:
---batch_size:lite_train_lite_infer=2|whole_train_whole_infer=8
---model_path:null
-train_model_name:best_model/model.pdparams
-train_infer_img_dir:val.list
-null:null
-##
-trainer:norm_train
-norm_train:tools/train.py --config deeplab.yml --device gpu --seed 100 --log_iters=1
-pact_train:null
-fpgm_train:null
-distill_train:null
-null:null
-null:null
-echo "No Custom Command"
-"""
+BASE, _AMP, _TEXT = kind_sample("dy2static", "paddleclas").partition("=========================== amp_train")
+AMP = _AMP + _TEXT
+UNTOLD = AMP.replace("to_static_train:-o Global.to_static=True", "null:null")
+SEG = kind_sample("dy2static", "paddleseg")
 
 
 def planned(tmp_path, text, suite="paddleclas", **more):

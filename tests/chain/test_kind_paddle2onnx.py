@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_samples import kind_sample
 from test_kinds import CLAS
 
 from tipchain.chain.kinds.paddle2onnx import COMPARE
@@ -15,37 +16,7 @@ from tipchain.chain.plan import Command, Options, command_json
 from tipchain.core.json_text import parse_as
 from tipchain.errors import ParamsError
 
-DETECTION = """===========================paddle2onnx_params===========================
-model_name:picodet
-python:python3.7
-filename:null
-##
---output_dir:./output_inference
-weights:https://example.org/models/picodet.pdparams
-norm_export:tools/export_model.py -c picodet.yml -o
-quant_export:tools/export_model.py -c picodet.yml --slim_config _template_pact -o
-fpgm_export:null
-distill_export:null
-export1:null
-export_param:null
-kl_quant_export:null
-##
-infer_mode:norm
-infer_quant:False
-cmd:paddle2onnx
---model_dir:null
---model_filename:model.pdmodel
---params_filename:model.pdiparams
---save_file:model.onnx
---opset_version:11
---enable_onnx_checker:True
-paddle2onnx_param1:null
-infer_py:./infer.py
---infer_cfg:null
---onnx_file:null
---image_file:./demo/1.jpg
-infer_param1:null
-"""
+DETECTION = kind_sample("paddle2onnx", "paddledetection").replace("norm|quant", "norm")
 
 
 def planned(tmp_path, text, **more):
@@ -181,10 +152,17 @@ def test_rows_of_a_detector_are_compared_in_any_order_and_by_columns():
     assert said.startswith("column 1: ")
 
 
-def test_whole_numbers_that_no_input_changes_prove_nothing(monkeypatch, capsys, tmp_path):
-    for name in ("m.json", "m.pdiparams", "m.onnx"):
+@pytest.fixture
+def main(monkeypatch, tmp_path):
+    """The program that compares, told of a model's three files."""
+    files = {"model": "m.json", "params": "m.pdiparams", "onnx": "m.onnx"}
+    for name in files.values():
         (tmp_path / name).write_text("")
-    main = COMPARISON["main"]
+    monkeypatch.setattr("sys.argv", ["compare_onnx.py", *(f"--{key}={tmp_path}/{one}" for key, one in files.items())])
+    return COMPARISON["main"]
+
+
+def test_whole_numbers_that_no_input_changes_prove_nothing(main, monkeypatch, capsys):
     for constant, code in ((True, 1), (False, 0)):
 
         def run(inputs, constant=constant):
@@ -192,21 +170,11 @@ def test_whole_numbers_that_no_input_changes_prove_nothing(monkeypatch, capsys, 
 
         monkeypatch.setitem(main.__globals__, "open_paddle", lambda *_, run=run: (["x"], run))
         monkeypatch.setitem(main.__globals__, "open_onnx", lambda _, run=run: ({"x": ([1, 300], "tensor(float)")}, run))
-        words = [
-            f"--{one}={tmp_path}/m.{end}" for one, end in (("model", "json"), ("params", "pdiparams"), ("onnx", "onnx"))
-        ]
-        monkeypatch.setattr("sys.argv", ["compare_onnx.py", *words])
         assert main() == code
         assert ("change no output" in capsys.readouterr().out) is constant
 
 
-def test_the_last_line_tells_a_difference_from_what_proves_nothing(monkeypatch, capsys, tmp_path):
-    for name in ("m.json", "m.pdiparams", "m.onnx"):
-        (tmp_path / name).write_text("")
-    main = COMPARISON["main"]
-    words = [f"--model={tmp_path}/m.json", f"--params={tmp_path}/m.pdiparams", f"--onnx={tmp_path}/m.onnx"]
-    monkeypatch.setattr("sys.argv", ["compare_onnx.py", *words])
-
+def test_the_last_line_tells_a_difference_from_what_proves_nothing(main, monkeypatch, capsys):
     def paddle(inputs):
         return [inputs["x"], np.full(3, 0.5, np.float32)]
 

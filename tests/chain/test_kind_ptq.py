@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_samples import kind_sample
 
 from tipchain.chain.kinds.ptq_infer_python import COMPARE, LIMITS, RECORD
 from tipchain.chain.load import load_plan
@@ -15,48 +16,8 @@ from tipchain.chain.plan import Options
 from tipchain.errors import ParamsError
 from tipchain.paddle_tools.compare_outputs import IncomparableError, compare, judge
 
-SEG = """===========================ptq_params===========================
-model_name:hrnet_KL
-python:python3.7
-##
---model_dir:models/hrnet
-##
---config:configs/hrnet.yml
---batch_num:1
---batch_size:2
-##
-trainer:PTQ
-PTQ:deploy/slim/quant/ptq.py
-##
-===========================infer_params===========================
-inference:deploy/python/infer.py
---device:cpu|gpu
---batch_size:1|4
---config:quant_model/deploy.yaml
---image_path:demo.png
---benchmark:True
-"""
-DETECTION = """===========================ptq_params===========================
-model_name:picodet
-python:python3.7
-filename:
-##
---output_dir:./output_inference
-weights:https://example.org/picodet.pdparams
-kl_quant_export:tools/post_quant.py -c picodet.yml --slim_config ptq.yml -o
-export_param1:null
-##
-inference:./deploy/python/infer.py
---device:gpu|cpu
---enable_mkldnn:False
---cpu_threads:4
---batch_size:1
---run_mode:paddle|trt_fp16|trt_int8
---model_dir:
---image_dir:./images/
---run_benchmark:False
-null:null
-"""
+SEG = kind_sample("ptq_infer_python", "paddleseg")
+DETECTION = kind_sample("ptq_infer_python", "paddledetection")
 OCR = """===========================kl_quant_params===========================
 model_name:det_KL
 python:python3.7

@@ -167,11 +167,6 @@ def test_whole_infer_uses_a_model_without_export_as_it_is():
     assert "--model=./weights/net.pdparams" in plan.commands[0].argv
 
 
-def test_gpu_id_is_the_device_of_whole_infer():
-    plan = make(edit(TEMPLATE, ("--use-gpu", "--use-gpu:True")), Mode.WHOLE_INFER, gpu_id="3")
-    assert {command.env["CUDA_VISIBLE_DEVICES"] for command in plan.commands} == {"3"}
-
-
 # null, nothing planned
 
 
@@ -199,15 +194,6 @@ def test_an_empty_model_is_none_and_a_missing_export_is_noted():
 def test_what_a_chain_cannot_do_without_is_asked_for(start, new):
     with pytest.raises(ParamsError, match=f": {start}: "):
         make(edit(TEMPLATE, (start, new)))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"), [(("norm_train", "norm_train:null"), "so the trainer norm_train is skipped")]
-)
-def test_a_plan_without_commands_says_why(change, reason):
-    plan = make(edit(TEMPLATE, change))
-    assert plan.commands == ()
-    assert any(reason in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(

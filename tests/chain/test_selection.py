@@ -55,10 +55,6 @@ def test_only_stars_and_question_marks_are_special(pattern, name, found):
     assert matches(pattern, command(name)) is found
 
 
-def test_nothing_asked_for_changes_nothing():
-    assert select(CHAIN) is CHAIN
-
-
 def test_only_takes_what_is_needed_along():
     found = select(CHAIN, ["*bs=16]"])
     assert [one.id for one in found.commands] == [
@@ -82,22 +78,12 @@ def test_both_together():
     assert select(CHAIN, ["eval"], ["eval", "train"]).commands == ()
 
 
-@pytest.mark.parametrize("option", ["--only", "--skip"])
-def test_a_pattern_that_names_nothing_is_refused_with_what_there_is(option):
-    arguments = {"--only": (["exprt"],), "--skip": ((), ["exprt"])}[option]
-    with pytest.raises(UsageError) as caught:
-        select(CHAIN, *arguments)
-    text = str(caught.value)
-    assert text.startswith(
-        f"{option} 'exprt' names no command of p.txt in mode lite_train_lite_infer, did you mean 'export'?"
-    )
-    assert "    infer[cpu;bs=16]" in text.splitlines()
-
-
 def test_many_ids_are_shortened():
     many = plan(*(command(f"infer[{number}]") for number in range(40)))
     with pytest.raises(UsageError) as caught:
         select(many, ["eval"])
     lines = str(caught.value).splitlines()
+    assert lines[0].startswith("--only 'eval' names no command of p.txt in mode lite_train_lite_infer")
+    assert "    infer[3]" in lines
     assert len(lines) == 15
     assert lines[-1] == "    and 28 more; tipchain plan shows them"

@@ -22,29 +22,6 @@ def test_roles_of_both_layouts():
     assert (tutorial["infer_model"].key, tutorial["benchmark"].value) == ("train_model", "True")
 
 
-@pytest.mark.parametrize("suite", ["tipchain", "tutorial"])
-def test_every_missing_and_every_added_line_is_refused(suite):
-    lines = (TEMPLATE if suite == "tipchain" else TUTORIAL).splitlines()
-    for index, line in enumerate(lines):
-        last = index >= len(lines) - 2  # an argument that may be missing, and one like it
-        if line != "##" and not last:
-            with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
-                slots("\n".join(lines[:index] + lines[index + 1 :]), suite)
-        with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
-            slots("\n".join([*lines[:index], "extra:1", *lines[index:]]), suite)
-
-
-def test_a_missing_line_is_named():
-    with pytest.raises(ParamsError) as error:
-        slots(TEMPLATE.replace("trainer:norm_train\n", ""))
-    assert (
-        "f.txt:15: expected `trainer:`, found `norm_train:`: a line is missing between lines 13 and 15 (`trainer:`"
-        in str(error.value)
-    )
-    with pytest.raises(ParamsError, match=r"f\.txt:43: .*a line is missing after line 42 \(numbers of CPU threads\)"):
-        slots(TEMPLATE.replace("--threads:2\n", ""))
-
-
 IDLE = (
     ("pact_train", "quant_export:null"),
     ("fpgm_train", "prune:null"),
@@ -158,5 +135,7 @@ def test_alignment_keys_are_checked(change, message):
 
 def test_a_line_that_may_be_there_counts_in_what_is_expected():
     text = TEMPLATE.replace("##\ninfer_model", "inference_dir:x\ninfer_model").replace("--threads:2\n", "")
-    with pytest.raises(ParamsError, match=r"has 23 lines, expected 24: a line is missing after line 42"):
+    with pytest.raises(
+        ParamsError, match=r"has 23 lines, expected 24: a line is missing after line 42 \(numbers of CPU threads\)"
+    ):
         slots(text)

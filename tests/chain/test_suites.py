@@ -22,19 +22,10 @@ from tipchain.modes import Mode
 
 LITE, WHOLE_TRAIN, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER, Mode.WHOLE_INFER
 KLQUANT = Mode.KLQUANT_WHOLE_INFER
-LAUNCHERS = {
-    "paddledetection": "--gpus=",
-    "medicalseg": "--gpus=",
-    "paddlers": "--gpus=",
-    "paddleocr": "--gpus=",
-    "paddlenlp": "--gpus=",
-    "paddlegan": "--gpus=",
-    "paddle3d": "--gpus=",
-    "passl": "--gpus=",
-    "tutorial": "--gpus=",
-    "template": "--gpus=",
-    "alexnet": "--gpus=",
-}
+LAUNCHED_WITH_GPUS = (
+    *("paddledetection", "medicalseg", "paddlers", "paddleocr", "paddlenlp", "paddlegan", "paddle3d", "passl"),
+    *("tutorial", "template", "alexnet"),
+)
 ALL_BUT_OWN = sorted(SUITE_FILES)
 
 
@@ -345,7 +336,7 @@ ADDED = {
 }
 
 
-@pytest.mark.parametrize("suite", [suite for suite in SUITE_FILES if suite != "tipchain"])
+@pytest.mark.parametrize("suite", SUITE_FILES)
 def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
     values = {"save_log": "./log", "train_data": "null", "precision": "fp32|fp16"}
     roles = get_suite(suite).roles
@@ -460,7 +451,7 @@ def test_devices_of_every_leg(suite):
             wanted = trained if command.step == "train" else after
             assert command.env.get("CUDA_VISIBLE_DEVICES") == wanted, command.id
     train = {gpus: next(c.argv for c in steps(found, "train") if f"gpus={gpus}" in c.id) for gpus in legs}
-    flag = LAUNCHERS.get(suite, "--devices=")
+    flag = "--gpus=" if suite in LAUNCHED_WITH_GPUS else "--devices="
     assert not any("paddle.distributed.launch" in train[gpus] for gpus in ("10", "-1"))
     assert f"{flag}2,3" in train["2,3"]
     assert not any(word.startswith("--ips") for word in train["2,3"])
@@ -499,23 +490,15 @@ def test_clas_never_reads_the_quant_flag_and_says_so():
 
 
 @pytest.mark.parametrize(
-    ("suite", "name", "words"),
-    [
-        ("paddleclas", "to_static_train", ("-o", "Global.to_static=True")),
-        ("paddledetection", "to_static_train", ("--to_static",)),
-        ("paddleseg", "to_static_train", ("--to_static",)),
-        ("paddlevideo", "to_static_train", ("--to_static",)),
-        ("paddlegan", "to_static_train", ("--to_static",)),
-        ("paddle3d", "to_static_train", ("--to_static",)),
-        ("paddlenlp", "to_static_train", ("--to_static",)),
-    ],
+    "suite", ["paddleclas", "paddledetection", "paddleseg", "paddlevideo", "paddlegan", "paddle3d", "paddlenlp"]
 )
-def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, name, words):
+def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite):
+    words = ("-o", "Global.to_static=True") if suite == "paddleclas" else ("--to_static",)
     text = SUITE_FILES[suite]
     section = "=====to_static_train_benchmark_params=====\nto_static_train:--to_static\n"
     if suite not in ("paddleclas", "paddledetection"):
         text += section
-    text = edit(text, ("trainer:", f"trainer:norm_train|{name}"))
+    text = edit(text, ("trainer:", "trainer:norm_train|to_static_train"))
     found = expand(build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w"))
     norm, static = (command.argv for command in steps(found, "train"))
     assert set(words) <= set(static)

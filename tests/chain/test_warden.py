@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 from chain_samples import living, stub
 from misbehaving import BODIES, program
+from programs import completed
 
 from tipchain.chain.process import call
 
@@ -62,14 +63,7 @@ def test_a_killed_run_leaves_no_process(tmp_path):
 
 def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_warden(tmp_path):
     program = PROGRAM.replace("run(sys.argv[1])", "print(*warden.descendants(os.getpid()))")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = completed([sys.executable, "-W", "error", "-X", "dev", "-c", program], cwd=tmp_path, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("\n", "")
 
 

@@ -239,15 +239,18 @@ def framework_error():
     ],
 )
 def test_a_builder_that_makes_something_else_is_told_with_its_place(name, made, expected):
-    def build():
-        return made
-
-    with pytest.raises(UsersError) as raised_:
-        checking(name, "paddle", build)()
-    told = tell(raised_.value)
-    assert told.startswith(f"{__file__}:")
+    told = told_of(name, lambda: made)
     assert expected in told
     assert told.endswith(f"in: the port (Paddle), building the {name}")
+
+
+def told_of(name, builder):
+    """Return what is told of a builder with its place."""
+    with pytest.raises(UsersError) as raised_:
+        checking(name, "paddle", builder)()
+    told = tell(raised_.value)
+    assert told.startswith(f"{__file__}:")
+    return told
 
 
 @pytest.mark.parametrize(
@@ -261,10 +264,7 @@ def test_what_is_no_builder_is_told_how_a_builder_is_called(name, called):
     def criterion(output, label):
         return output - label
 
-    with pytest.raises(UsersError) as raised_:
-        checking(name, "paddle", criterion)()
-    told = tell(raised_.value)
-    assert told.startswith(f"{__file__}:")
+    told = told_of(name, criterion)
     assert "criterion() missing 2 required positional arguments" in told
     assert f"expected: a builder that is called with `{called}" in told
 

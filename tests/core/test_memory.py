@@ -14,6 +14,7 @@ import pytest
 
 from tipchain.core.machine import WORTH, collect, keep_memory
 
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 LARGE = 2**26
 PROGRAM = """
 import ctypes, resource, sys
@@ -42,19 +43,22 @@ print(open("/proc/self/statm").read().split()[1])
 
 def faults_and_pages(way: str, **variables: str) -> list[int]:
     """Return how often the system gave a page to a program that takes and frees 64 MiB, and its pages at the end."""
+    return numbers_of(PROGRAM, way, **variables)
+
+
+def numbers_of(program: str, *words: str, **variables: str) -> list[int]:
+    """Return the numbers that a program prints which takes 64 MiB, with these of the allocator's settings alone."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(size=LARGE), way],
-        env={**kept, "PYTHONPATH": str(root), **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [int(line) for line in done.stdout.split()]
+    env = {**kept, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **variables}
+    command = [sys.executable, "-c", program.format(size=LARGE), *words]
+    return [
+        int(one) for one in subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+    ]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+
+
 def test_what_is_freed_is_taken_again() -> None:
     pages = LARGE // resource.getpagesize()
     alone, kept = faults_and_pages("alone"), faults_and_pages("kept")
@@ -63,7 +67,6 @@ def test_what_is_freed_is_taken_again() -> None:
     assert kept[1] < pages, "the process keeps what it no longer needs"
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_what_the_user_set_stays() -> None:
     pages = LARGE // resource.getpagesize()
     assert faults_and_pages("kept", MALLOC_MMAP_MAX_="65536")[0] > pages / 2
@@ -89,14 +92,9 @@ print(full - kept, full - pages())
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(("size", "given"), [(WORTH, True), (WORTH - 1, False)])
 def test_what_is_free_between_others_goes_back_where_that_is_worth_it(size: int, *, given: bool) -> None:
-    root = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-    command = [sys.executable, "-c", HOLE.format(size=LARGE), str(size)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    by_itself, asked = map(int, done.stdout.split())
+    by_itself, asked = numbers_of(HOLE, str(size), **KEPT)
     pages = LARGE // resource.getpagesize()
     assert by_itself < pages / 10
     assert (asked > pages * 0.9) is given
@@ -127,15 +125,9 @@ print(full - without, without - pages())
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(("maps", "keeps"), [("0", True), ("65536", False)])
 def test_what_lasts_is_mapped_by_itself_where_freed_memory_is_kept(maps: str, *, keeps: bool) -> None:
-    root = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "MALLOC_MMAP_MAX_": maps, "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-    done = subprocess.run(
-        [sys.executable, "-c", LASTING.format(size=LARGE)], env=env, capture_output=True, text=True, check=True
-    )
-    lasting, other = map(int, done.stdout.split())
+    lasting, other = numbers_of(LASTING, **{**KEPT, "MALLOC_MMAP_MAX_": maps})
     pages = LARGE // resource.getpagesize()
     assert lasting > pages * 0.9
     assert (other < pages / 10) is keeps, "afterwards all is as it was"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
 
+STAGE = "data"
 NAMES = [f"val/{number // 2}/{number}.png" for number in range(20)]
 RANDOM = np.random.default_rng(11)
 IMAGES = RANDOM.standard_normal((20, 3, 8, 9)).astype(np.float32)
@@ -112,19 +112,6 @@ def test_equal_transforms_pass():
     judged = judge(traced(), traced())
     assert failed(judged) == {}
     assert "equal after each: raw, resize, normalize" in [verdict.reason for verdict in judged.verdicts]
-
-
-@pytest.fixture(scope="module")
-def sides(both_sides):
-    """Both sides, and what torch recorded."""
-    return both_sides, both_sides.record("data", "torch")
-
-
-@pytest.fixture
-def port(both_sides):
-    """The port's module, whose functions a test may replace."""
-    both_sides.paddle.builder("dataset")
-    return sys.modules["tiny_paddle"]
 
 
 @pytest.mark.frameworks

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from chain_samples import living
 from safetensors.numpy import save_file
 from stage_records import judge_arrays, open_paddle, outcomes, reasons, tiny_bench
 
@@ -116,27 +117,19 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path):
     child = [sys.executable, "-c", f"import time\n{code}time.sleep(60)"]
     starter = f"import subprocess, time; p = subprocess.Popen({child!r}, start_new_session=True); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)
-    pid = int(parent.stdout.readline())
+    (tmp_path / "pid").write_text(parent.stdout.readline())
     parent.stdout.readline()
     parent.kill()
     parent.wait()
     parent.stdout.close()
     deadline = time.monotonic() + 20
     try:
-        while is_alive(pid):
+        while living(tmp_path / "pid"):
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
-        if is_alive(pid):
-            os.kill(pid, signal.SIGKILL)
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one that ended and that nobody has asked about is over too."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        if living(tmp_path / "pid"):
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 LOSS = {"loss_0": np.array([2.0]), "lr_0": np.array([0.1])}

@@ -14,11 +14,7 @@ from tipchain.parity import stages
 from tipchain.parity.inputs import make_loss_label
 from tipchain.parity.settings import LossSettings
 
-
-@pytest.fixture(scope="module")
-def sides(both_sides):
-    """Both sides, and what torch recorded."""
-    return both_sides, both_sides.record("loss", "torch")
+STAGE = "loss"
 
 
 @pytest.mark.frameworks

@@ -32,11 +32,6 @@ SCHEDULES = {
 WARMUPS = {"": {}, "from a tenth": {"warmup_steps": 8, "warmup_start": 0.1}}
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory):
-    return pairs_case(tmp_path_factory.mktemp("pairs"))
-
-
 def with_args(case, **args):
     return replace(case, scheduler_args=args)
 

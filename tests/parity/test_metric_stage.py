@@ -12,22 +12,8 @@ from stage_records import judge_arrays
 from tipchain.core.blame import UsersError
 from tipchain.parity.stages.bench import count_classes, measure
 
+STAGE = "metric"
 NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)
-
-
-@pytest.fixture(scope="module")
-def sides(both_sides):
-    """Both sides, and what torch recorded."""
-    return both_sides, both_sides.record("metric", "torch")
-
-
-@pytest.fixture
-def port(both_sides):
-    """The port's module, whose builders a test may replace."""
-    import sys
-
-    both_sides.paddle.builder("metric")
-    return sys.modules["tiny_paddle"]
 
 
 def top(output, label, k):

@@ -26,8 +26,3 @@ def test_stages_by_name_or_number(text, stages):
 def test_unknown_stages_are_refused(text):
     with pytest.raises(UsageError, match="unknown stage"):
         parse_stages(text)
-
-
-def test_a_close_name_is_suggested():
-    with pytest.raises(UsageError, match="did you mean 'forward'"):
-        parse_stages("forwrad")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from updates_bench import align, failed, outcomes, pairs_case
+from updates_bench import align, failed, outcomes
 
 from tipchain.errors import CaseError, Outcome
 
@@ -22,11 +22,6 @@ EQUAL = {
     "rules": {"name": "momentum", "clip_global_norm": 0.5, **RULES},
     "rules of adamw": {"name": "adamw", "clip_global_norm": 0.5, **RULES},
 }
-
-
-@pytest.fixture(scope="module")
-def case(tmp_path_factory):
-    return pairs_case(tmp_path_factory.mktemp("pairs"))
 
 
 def with_args(case, **args):

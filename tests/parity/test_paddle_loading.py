@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import forking
 import pytest
+from programs import completed
 
 pytestmark = pytest.mark.frameworks
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,14 +40,8 @@ def load(tmp_path):
 
     def loaded(bad=-1, deed="pass", workers=0):
         (tmp_path / "loading.py").write_text(PROGRAM.format(bad=bad, deed=deed, workers=workers))
-        done = subprocess.run(
-            [sys.executable, "loading.py"],
-            cwd=tmp_path,
-            env=forking.environment(ROOT),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+        done = completed(
+            [sys.executable, "loading.py"], cwd=tmp_path, env=forking.environment(ROOT), timeout=60, check=True
         )
         return done.stdout.splitlines()[-1]
 

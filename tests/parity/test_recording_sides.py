@@ -64,15 +64,6 @@ def test_what_nobody_is_left_to_record_has_the_reason_why(side):
     assert set(paddle.ended) == set(STAGES[1:])
 
 
-def test_a_process_that_takes_too_long_is_ended(side):
-    paddle = side(tell(("begin", "forward"), ("end", "forward")) + "\nsleep 60", timeout_s=0.5)
-    process = paddle.process
-    until_finished(paddle)
-    assert paddle.ended["forward"] is None
-    assert paddle.ended["loss"] == "the paddle process took longer than 0.5 s and was ended"
-    assert process.poll() is not None
-
-
 def test_what_a_process_was_writing_when_it_was_ended_goes_with_it(side, tmp_path):
     torch = side("sleep 60", name="torch")
     for name in (".1f.bp_align_torch.safetensors", ".2f.bp_align_paddle.safetensors", "bp_align_torch.safetensors"):

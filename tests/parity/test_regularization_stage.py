@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from updates_bench import align, failed, judge_records, outcomes, pairs_case, record_side
+from updates_bench import align, failed, judge_records, outcomes, record_side
 
 from tipchain.errors import Outcome
 
@@ -26,11 +26,6 @@ FAULTS = {
     "no decay of norms": (L2, {**L2, "no_decay": ["norm"]}, "decayed in the reference only"),
 }  # fmt: skip
 TOUCHED = {"decay of biases": f"in the port only: {BIASES}", "no decay of norms": f"in the reference only: {BN}"}
-
-
-@pytest.fixture(scope="module")
-def case(tmp_path_factory):
-    return pairs_case(tmp_path_factory.mktemp("pairs"))
 
 
 def with_args(case, args):

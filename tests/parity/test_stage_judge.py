@@ -151,14 +151,22 @@ def test_a_dump_of_another_side_or_stage_is_an_error_though_its_numbers_agree(tm
     assert words in verdict.reason
 
 
-@pytest.mark.parametrize(("key", "values"), [("samples", (20, 16)), ("batches", ("aa", "bb"))])
-def test_numbers_from_other_samples_fail_though_they_agree(tmp_path, key, values):
+@pytest.mark.parametrize(
+    ("stage", "key", "values", "fails"),
+    [
+        ("train", "samples", (20, 16), "samples"),
+        ("train", "batches", ("aa", "bb"), "batches"),
+        ("metric", "nan", (40, 40), "outputs"),
+        ("metric", "nan", (0, 40), "outputs"),
+    ],
+)
+def test_numbers_of_other_samples_or_of_nan_outputs_fail_though_they_agree(tmp_path, stage, key, values, fails):
     metas = [
-        {"side": side, "stage": "train", "details": {key: value}}
+        {"side": side, "stage": stage, "details": {key: value}}
         for side, value in zip(("torch", "paddle"), values, strict=True)
     ]
-    found = outcomes(judge_stage("train", dump_with_meta(tmp_path, "train", *metas), PLAIN))
-    assert found == {"train/acc_top1": "PASS", f"train/{key}": "FAIL"}
+    found = outcomes(judge_stage(stage, dump_with_meta(tmp_path, stage, *metas), PLAIN))
+    assert found == {f"{stage}/acc_top1": "PASS", f"{stage}/{fails}": "FAIL"}
 
 
 def test_metrics_without_a_published_number_are_skipped(tmp_path):
@@ -205,16 +213,6 @@ def test_whole_numbers_must_be_equal_unless_the_case_says_otherwise(tmp_path):
     assert outcomes(judge_stage("forward", tmp_path, PLAIN)) == {"forward/mask": "FAIL"}
     own = Rules(own={"forward": {"m*": Tolerance(threshold=1e-5, reason="ties")}})
     assert outcomes(judge_stage("forward", tmp_path, own)) == {"forward/mask": "PASS"}
-
-
-@pytest.mark.parametrize("nans", [(40, 40), (0, 40)])
-def test_equal_metrics_of_nan_outputs_fail(tmp_path, nans):
-    metas = [
-        {"side": side, "stage": "metric", "details": {"nan": count}}
-        for side, count in zip(("torch", "paddle"), nans, strict=True)
-    ]
-    found = outcomes(judge_stage("metric", dump_with_meta(tmp_path, "metric", *metas), PLAIN))
-    assert found == {"metric/acc_top1": "PASS", "metric/outputs": "FAIL"}
 
 
 def test_the_last_digit_of_a_gradient_far_above_the_others_is_no_difference(tmp_path):

@@ -8,16 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from tipchain.parity import weights
-from tipchain.parity.case import InputSpec
+from tipchain.parity.case import InputSpec, load_case
 from tipchain.parity.inputs import make_input
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("file", ["weights/matching.py"])
-def test_a_change_of_the_conversion_makes_paddles_weights_stale(tmp_path, monkeypatch, file):
-    from tipchain.parity.case import load_case
-
+def test_a_change_of_the_conversion_makes_paddles_weights_stale(tmp_path, monkeypatch):
+    file = "weights/matching.py"
     case = load_case(ROOT / "tests/cases/tiny/tiny.yaml")
     image = tmp_path / "train" / "0" / "a.png"
     image.parent.mkdir(parents=True)

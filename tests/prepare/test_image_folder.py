@@ -25,26 +25,17 @@ def test_a_missing_folder(tmp_path):
         check_image_folder(tmp_path / "nowhere")
 
 
-def test_a_missing_split(folder):
-    (folder / "val").rename(folder / "validation")
-    with pytest.raises(DataError, match="val: is missing"):
-        check_image_folder(folder)
-
-
-def test_a_split_without_classes(tmp_path):
-    (tmp_path / "train").mkdir()
-    with pytest.raises(DataError, match="train: has no class folders"):
-        check_image_folder(tmp_path)
-
-
-def test_different_classes(folder):
-    (folder / "train/bird").mkdir()
-    (folder / "val/cat").rename(folder / "val/fish")
-    with pytest.raises(DataError, match="train only: bird, cat; val only: fish"):
-        check_image_folder(folder)
-
-
-def test_a_class_without_an_image(folder):
-    (folder / "val/cat/1.JPEG").rename(folder / "val/cat/1.txt")
-    with pytest.raises(DataError, match="val/cat: has no image"):
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ({"val": "validation"}, "val: is missing"),
+        ({"train/cat": "cat", "train/dog": "dog"}, "train: has no class folders"),
+        ({"train/dog": "train/bird", "val/cat": "val/fish"}, "train only: bird, cat; val only: dog, fish"),
+        ({"val/cat/1.JPEG": "val/cat/1.txt"}, "val/cat: has no image"),
+    ],
+)
+def test_what_lacks_a_part_is_refused(folder, moves, message):
+    for old, new in moves.items():
+        (folder / old).rename(folder / new)
+    with pytest.raises(DataError, match=message):
         check_image_folder(folder)

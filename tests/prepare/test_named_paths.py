@@ -3,27 +3,16 @@ from __future__ import annotations
 import os
 
 import pytest
+from chain_samples import a_plan
 
 from tipchain.chain.plan import Artifact, Command, Plan
-from tipchain.modes import Mode
 from tipchain.prepare.suite import NamedPath, named_paths
 
 OUT = "./test_tipc/output/net/whole_infer"
 
 
 def plan(*commands: Command) -> Plan:
-    return Plan(
-        params="p.txt",
-        mode=Mode.WHOLE_INFER,
-        suite="s",
-        model="net",
-        status="",
-        out=OUT,
-        run=f"{OUT}/runs/RUN",
-        commands=commands,
-        latest=(),
-        notes=(),
-    )
+    return a_plan(out=OUT, run=f"{OUT}/runs/RUN", commands=commands)
 
 
 def command(*argv: str, **more) -> Command:

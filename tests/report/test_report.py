@@ -13,11 +13,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from run_samples import tensor_diff
 
 from tipchain.chain.plan import Command, Result
 from tipchain.core.files import atomic_write
 from tipchain.errors import ExitCode, Outcome, RecordError
-from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict
 from tipchain.report.ci import junit_xml
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
@@ -45,17 +45,6 @@ def result(name="train[x]", outcome=Outcome.PASS, reason="", **more):
     return Result(command=command, outcome=outcome, reason=reason, log="x.log", seconds=1.25, **more)
 
 
-def diff(**changes):
-    values = {
-        "path": "logits", "expected_shape": (2, 3), "actual_shape": (2, 3), "expected_dtype": "float32",
-        "actual_dtype": "float32", "size": 6, "mean_abs": math.inf, "max_abs": math.inf, "min_abs": 0.0,
-        "max_rel": -math.inf, "worst_index": (1, 2), "worst_expected": 1.0, "worst_actual": 0.5, "expected_nan": 0,
-        "actual_nan": 1, "mismatched_nan": 1, "expected_inf": 0, "actual_inf": 0, "mismatched_inf": 0,
-        "expected_max_abs": 1.0, "needed_atol": math.inf,
-    }  # fmt: skip
-    return TensorDiff(**{**values, **changes})
-
-
 def report(*results, verdicts=(), **more):
     values = {"title": "p.txt", "mode": "whole_infer", "run": "out/runs/1", "started": "2026-01-01T00:00:00+00:00"}
     return RunReport(**values, seconds=83.2, results=results, verdicts=verdicts, versions={"python": "3"}, **more)
@@ -63,7 +52,8 @@ def report(*results, verdicts=(), **more):
 
 FAILED = result("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom\x07", exit_code=3, tail=("one", "boom \x00"))
 SKIPPED = result("infer[x]", Outcome.SKIP, "not run: eval[x] failed")
-VERDICT = Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="worst at (1, 2)", diff=diff())
+DIFF = tensor_diff(mean_abs=math.inf, max_abs=math.inf, max_rel=-math.inf, actual_nan=1, mismatched_nan=1)
+VERDICT = Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="worst at (1, 2)", diff=DIFF)
 
 
 def test_json_round_trip():

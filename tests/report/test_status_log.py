@@ -5,27 +5,17 @@ from __future__ import annotations
 import re
 
 import pytest
+from chain_samples import a_plan
 
 from tipchain.chain.execute import Place
-from tipchain.chain.plan import Command, Plan, Result
+from tipchain.chain.plan import Command, Result
 from tipchain.commands.run import ResultsLog, as_comment, status_record
 from tipchain.errors import Outcome
-from tipchain.modes import Mode
 
 SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)
 COMMAND = Command(id="train[x]", step="train", argv=("python", "a b.py"), log="out/runs/R/train.log")
-PLAN = Plan(
-    params="p.txt",
-    mode=Mode.WHOLE_INFER,
-    suite="template",
-    model="net",
-    out="out",
-    run="out/runs/R",
-    status="{model} - {command} - {log} ! ",
-    commands=(COMMAND,),
-    latest=(),
-    notes=(),
-)
+FACTS = {"model": "net", "out": "out", "run": "out/runs/R", "commands": (COMMAND,)}
+PLAN = a_plan(status="{model} - {command} - {log} ! ", **FACTS)
 
 
 def result(outcome=Outcome.PASS, **more):

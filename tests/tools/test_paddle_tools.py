@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from programs import completed
 
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.errors import UsageError
@@ -132,10 +132,9 @@ def test_training_learns(data, tmp_path, capsys):
     assert losses[-1] < losses[0] - 0.2
 
 
-@pytest.mark.parametrize("first", [["--epochs", "2", "--max-iters", "7"]])
-def test_resume_is_exact(data, trained, tmp_path, first):
+def test_resume_is_exact(data, trained, tmp_path):
     """Also within an epoch: order, dropout, moments and schedule all go on as if nothing had happened."""
-    assert train(data, tmp_path, *first) == 0
+    assert train(data, tmp_path, "--epochs", "2", "--max-iters", "7") == 0
     assert train(data, tmp_path, "--epochs", "2", "--resume", str(tmp_path / "latest")) == 0
     for name in ("latest.pdparams", "latest.pdopt"):
         assert_same_state(read_state(trained / name), read_state(tmp_path / name))
@@ -176,9 +175,8 @@ def test_wrong_use_is_one_message(data, tmp_path, capsys, flags, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--lr", "0.5")])
-def test_resume_refuses_another_run(data, trained, tmp_path, capsys, flag, value):
-    assert train(data, tmp_path, "--resume", str(trained / "latest"), flag, value) == 2
+def test_resume_refuses_another_run(data, trained, tmp_path, capsys):
+    assert train(data, tmp_path, "--resume", str(trained / "latest"), "--lr", "0.5") == 2
     assert "checkpoint" in capsys.readouterr().err
 
 
@@ -201,15 +199,14 @@ def test_nan_loss_stops_with_its_place(data, tmp_path, capsys):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("split", ["train"])
-def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path, split):
+def test_an_unreadable_sample_stops_training_with_its_name(data, tmp_path):
     shutil.copytree(data, tmp_path / "data")
-    (tmp_path / "data" / split / "3" / "0.png").write_bytes(b"no image")
+    (tmp_path / "data" / "train" / "3" / "0.png").write_bytes(b"no image")
     argv = [sys.executable, str(ROOT / "tools/train.py"), "--case", str(CASE)]
     argv += ["--data-path", str(tmp_path / "data"), "--output-dir", str(tmp_path / "out")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    done = completed(argv, timeout=120)
     assert done.returncode == 1
-    assert f"{split}/3/0.png" in done.stderr
+    assert "train/3/0.png" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -476,13 +473,10 @@ def environment():
 
 def test_tools_run_from_the_root_and_load_no_torch(data, tmp_path):
     argv = [sys.executable, "-X", "importtime", "tools/train.py", "--case", "tests/cases/tiny/tiny.yaml"]
-    done = subprocess.run(
+    done = completed(
         [*argv, "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"],
         cwd=ROOT,
         env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
@@ -514,11 +508,8 @@ def test_two_processes_train_one_model(data, tmp_path):
         str(tmp_path / "log"),
     ]
     argv = ["tools/train.py", "--case", "tests/cases/tiny/tiny.yaml", "--data-path", str(data)]
-    done = subprocess.run(
-        [*launch, *argv, "--lr", "0.0005", "--lr-scaling", "linear", "--batch-size", "4",
-         "--output-dir", str(tmp_path / "out"), "--epochs", "2"],
-        cwd=ROOT, env={**environment(), "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
+    done = completed([*launch, *argv, "--lr", "0.0005", "--lr-scaling", "linear", "--batch-size", "4",
+         "--output-dir", str(tmp_path / "out"), "--epochs", "2"], cwd=ROOT, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=240)  # fmt: skip
     logs = {path.name: path.read_text() for path in (tmp_path / "log").glob("workerlog.*")}
     assert done.returncode == 0, (done.stderr[-2000:], logs)
     assert "[Train][Epoch 2/2][Iter 3/3]" in logs["workerlog.0"]  # 10 of the 20 images, 4 at a time

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from stage_records import load_both
 
 
 @dataclass
@@ -52,13 +52,8 @@ class Frameworks:
 
 @pytest.fixture(scope="session")
 def both() -> Frameworks:
-    for name in ("torch", "paddle"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}")
-    from tipchain.frameworks import load_framework
-
-    torch = load_framework("torch").torch
-    return Frameworks(torch=torch, paddle=load_framework("paddle").paddle)
+    torch, paddle = load_both()
+    return Frameworks(torch=torch.torch, paddle=paddle.paddle)
 
 
 @pytest.fixture(scope="session")

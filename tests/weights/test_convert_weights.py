@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from programs import completed
+from stage_records import load_both
 
 from tipchain.cli import main
 from tipchain.core.language import columns
@@ -21,16 +21,11 @@ CASE = ROOT / "tests/cases/tiny/tiny.yaml"
 
 @pytest.fixture(scope="module")
 def sides():
-    for name in ("torch", "paddle"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}")
     sys.path.insert(0, str(ROOT))
-    from tipchain.frameworks import load_framework
-
-    torch, paddle = load_framework("torch").torch, load_framework("paddle").paddle
+    torch, paddle = load_both()
     from tests.cases.tiny import tiny_paddle, tiny_torch
 
-    return torch, paddle, tiny_torch, tiny_paddle
+    return torch.torch, paddle.paddle, tiny_torch, tiny_paddle
 
 
 @pytest.fixture
@@ -269,13 +264,8 @@ def test_command_refuses_exchanged_files(tmp_path, capsys):
 
 
 def test_tool_runs_from_the_root(forked):
-    done = subprocess.run(
-        [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"]
+    done = completed([sys.executable, *words], cwd=ROOT)
     assert done.returncode == 2
     assert "no.pth: no such weight file" in done.stderr
     assert "Traceback" not in done.stderr

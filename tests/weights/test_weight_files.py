@@ -112,12 +112,6 @@ def test_tensors_stay_inside_their_file(tmp_path):
     changed(path, **{"0": None})
     refuse(path, "a tensor whose storage '0' is not in the file")
     # A stride of 0 makes much of little.
-    stride = pickled.rindex(b"K\x01\x85")
-    huge = b"J" + struct.pack("<i", 2**31 - 1)
-    save()
-    changed(path, **{"0": None})
-    refuse(path, "a tensor whose storage '0' is not in the file")
-    # A stride of 0 makes much of little.
     assert pickled.endswith(b".")
     stride = pickled.rindex(b"K\x01\x85")
     huge = b"J" + struct.pack("<i", 2**31 - 1)
