@@ -157,6 +157,51 @@ class ReversedPort(Port):
         return self.out(TurnedPort.apply(self.q(x)))
 
 
+class Kept(Net):
+    def forward(self, x):
+        y = self.q(x)
+        total = y + self.k(x)
+        return self.out(total) + self.v(y)
+
+
+class KeptPort(Port):
+    def forward(self, x):
+        y = self.q(x)
+        total = y
+        total.add_(self.k(x))  # wrong
+        return self.out(total) + self.v(y)
+
+
+class Twins(Net):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.LayerNorm(WIDTH), torch.nn.LayerNorm(WIDTH)
+
+    def forward(self, x):
+        x = self.a(self.q(x)) + self.k(x)
+        return self.b(x)
+
+
+class TwinsPort(Port):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = paddle.nn.LayerNorm(WIDTH), paddle.nn.LayerNorm(WIDTH)
+
+    def forward(self, x):
+        x = self.a(self.q(x)) + self.k(x)
+        return self.a(x)  # wrong
+
+
+class Ended(Net):
+    def forward(self, x):
+        return self.out(self.q(x).tanh())
+
+
+class EndedPort(Port):
+    def forward(self, x):
+        return PF.relu(self.out(self.q(x).tanh()))  # wrong
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -166,6 +211,9 @@ class ReversedPort(Port):
         (Grouped, GroupedPort),
         (Table, TablePort),
         (Reversed, ReversedPort),
+        (Kept, KeptPort),
+        (Twins, TwinsPort),
+        (Ended, EndedPort),
     ],
 )
 def test_a_cause_is_told_at_the_statement_that_is_wrong(ours, theirs):
@@ -175,3 +223,37 @@ def test_a_cause_is_told_at_the_statement_that_is_wrong(ours, theirs):
     assert not report.passed
     cause, *_ = report.diagnoses
     assert cause.place.code.endswith("# wrong"), str(report)
+
+
+class Counted(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.ones(WIDTH))
+        self.register_buffer("table", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        if self.training:
+            self.count.mul_(0.5)
+            self.table.fill_(2.0)
+        return self.out(x)
+
+
+class CountedPort(Port):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", paddle.ones([WIDTH]))
+        self.register_buffer("table", paddle.zeros([WIDTH]))
+
+    def forward(self, x):
+        if self.training:
+            self.count * 0.5
+            self.table.set_value(paddle.full([WIDTH], 2.0, "float32"))  # refused in float64
+        return self.out(x)
+
+
+def test_buffers_are_compared_where_train_mode_does_not_run_in_float64():
+    reference, port = Counted(), CountedPort()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, np.ones((2, 3, WIDTH), "float32"))
+    assert not report.passed
+    assert "leaves its buffer `count` as it is" in report.diagnoses[0].message

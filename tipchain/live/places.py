@@ -21,6 +21,7 @@ from tipchain.explain.causes.lines import (
     only_unlike,
     opposite,
     reads_alike,
+    reads_otherwise,
     source_at,
 )
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, parsed
@@ -78,23 +79,28 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
         frame = at_line(place.file, place.line) if place else None
         # An argument that is not given has another default, which is told where it would be given.
         if frame is None or cause.code != "argument" or cause.name.replace("-", "_") in frame.reading:
-            place, ours = _built_otherwise(port, reference, (path, cause.reference_path), frame) or (place, ours)
+            place, ours = _built_otherwise(port, reference, path, frame) or (place, ours)
     return replace(cause, place=place, reference_place=ours or reference.constructed(cause.reference_path))
 
 
 def _built_otherwise(
-    port: _Finder, reference: _Finder, paths: tuple[str, str], frame: Frame | None
+    port: _Finder, reference: _Finder, path: str, frame: Frame | None
 ) -> tuple[SourceLine | None, SourceLine | None] | None:
-    """Return the only statement that reads otherwise than the reference's in the innermost code that builds two layers.
+    """Return the statement that reads otherwise than the reference's, of those that make a layer and the layers around it.
 
-    That is the class around them, those around that, or else the files. None where ``frame``, which makes the port's, reads
-    otherwise, or more do.
+    Else the only one in the code that builds layers. None where ``frame``, which makes the layer, reads otherwise.
     """
-    levels, others = port.builders(paths[0]), reference.builders(paths[1])
-    if frame and not reads_alike(frame, others[-1]):
+    codes, others = port.builders(), reference.builders()
+    if frame and not reads_alike(frame, others):
         return None
-    apart = (only_unlike(*each) for each in (*zip(levels[:-1], others[:-1], strict=False), (levels[-1], others[-1])))
-    return next(((one[0].source, one[1].source) for one in apart if one), None)
+    while path:
+        path, _, name = path.rpartition(".")
+        made = port.made(path, name)
+        frame = at_line(made[0].file, made[0].line) if made else None
+        if frame and (against := reads_otherwise(frame, others)):
+            return frame.source, against.source
+    apart = only_unlike(codes, others)
+    return (apart[0].source, apart[1].source) if apart else None
 
 
 def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[object, object]]) -> list[Diagnosis]:
@@ -198,16 +204,10 @@ class _Finder:
             return begins
         return replace(begins, line=number + found[0], code=lines[found[0]].strip())
 
-    def builders(self, path: str) -> list[list[Code]]:
-        """Return the functions of the classes around a layer, of each class by themselves, and those of all files."""
-        found = []
-        while path:
-            path = path.rpartition(".")[0]
-            kinds = [(cls, file) for cls in _own_classes(self.layers.get(path)) if (file := _file(cls))]
-            every = [(cls.__qualname__, one) for cls, file in kinds for one in functions_in(file)]
-            found += [[one for owner, one in every if one.name.startswith(f"{owner}.")]] if kinds else []
-        found.append([one for file in self.files for one in functions_in(file)])
-        return [[one for one in codes if not one.name.endswith(".forward")] for codes in found]
+    def builders(self) -> list[Code]:
+        """Return the functions of the layers' files that build them."""
+        every = (one for file in self.files for one in functions_in(file))
+        return [one for one in every if not one.name.endswith(".forward")]
 
     def constructed(self, path: str) -> SourceLine | None:
         """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
@@ -216,7 +216,7 @@ class _Finder:
         if not path:
             return place_callable(type(self.layers[path]))
         around, _, name = path.rpartition(".")
-        node = self._assigned(around, name)
+        node = self.made(around, name)
         kind = type(self.layers[path]).__name__
         if node is None or kind not in (_called(one) for one in ast.walk(node[1])):
             called = [place for file in self.files for place in calls_of(file, kind)]
@@ -230,7 +230,7 @@ class _Finder:
         found = (_child(cls, name, constant=True) for cls in _own_classes(owner))
         return next((one[0] for one in found if one), None)
 
-    def _assigned(self, around: str, name: str) -> _Made | None:
+    def made(self, around: str, name: str) -> _Made | None:
         """Return the line and the expression that make a child of a layer, with the code around them."""
         owner = self.layers.get(around)
         if owner is None:
@@ -241,7 +241,7 @@ class _Finder:
                 return found
         outer, _, own = around.rpartition(".")
         if around and type(owner).__module__.startswith(LIBRARIES):
-            holder = self._assigned(outer, own)
+            holder = self.made(outer, own)
             made = self.layers.get(f"{around}.{name}")
             return _element(holder, name, type(made).__name__) if holder else None
         return None

@@ -83,8 +83,8 @@ BY = {
 def edits(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     """Yield the port with one edit where the two programs part: arguments, functions, operands, calls."""
     yield from _result_orders(piece, walk)
-    yield from _other_turns(piece, walk)
     yield from _written_before(piece, walk)
+    yield from _other_turns(piece, walk)
     for group in alike(walk.partings):
         yield from _arguments(group, piece, walk)
         yield from _function(group, piece, walk)
@@ -813,8 +813,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         made += f" with {', '.join(f'{name}={index_text(value)}' for _, name, value, _ in apart)}"
         wanted += f" with {', '.join(f'{name}={index_text(value)}' for _, name, _, value in apart)}"
         same = False
-    named = _left_unused(piece, walk, theirs)
-    code, lead = named or ("parting", "")
+    code, lead = _left_unused(piece, walk, theirs) or ("parting", "")
     mine, other = _first_unlike(ours, theirs, walk) or (op, step)
     at = next((one for one in (other, *reversed(theirs)) if one.place), None)
     otherwise = _reads_otherwise(ours, theirs, piece)
@@ -885,6 +884,12 @@ def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tu
     """
     if step is not parting.step and op is parting.op:  # a call too few
         return _nearest([op, *walk.layout_before(parting.ops)], step, walk), innermost(step.frames)
+    taken, wanted = walk.stretch(parting)
+    for key, takers in taken.items():
+        maker, frames = walk.makers_of.get(key), takers[0].frames
+        level = len(maker.frames) if maker is not None else len(frames)
+        if not wanted.intersection(walk.matched[key]) and 0 < level < len(frames) and len(step.frames) >= level:
+            return frames[-level], step.frames[-level]
     both = list(zip(op.frames, step.frames, strict=False))
     apart = [(mine, other) for mine, other in both if mine.reading != other.reading]
     found = apart or both or [(innermost(op.frames), innermost(step.frames))]

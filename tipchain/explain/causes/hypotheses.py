@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
-import numpy as np
-
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import LAYER, Act, Op
@@ -238,7 +236,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
     truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
     scale = max((rms(one) for one in truth.values()), default=0.0)
     truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
-    missing, factors = [], {}
+    missing = []
     for name, expected in truth.items():
         actual = outcome.gradients.get(name)
         if actual is None or not rms(actual):
@@ -247,13 +245,9 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
         axes = arrange(expected, actual)
         if axes is None:
             return None
-        turned = expected.transpose(axes)
-        factor = float(np.sum(turned * actual) / np.sum(turned * turned))
-        if relative(turned * factor, actual) > CONSTANT:
+        if relative(expected.transpose(axes), actual) > CONSTANT:
             return None
-        factors[name] = factor
-    values = list(factors.values())
-    if missing and all(abs(one - 1) < CONSTANT for one in values):
+    if missing:
         if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
             return None  # the code tells where
         held = common_path(name.rpartition(".")[0] for name in missing)
@@ -266,7 +260,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
                 name=names,
                 port_path=place,
                 message=f"{shown}: its `{names}` is not used, the reference's is",
-                evidence=f"it gets no gradient; the other {len(values)} gradients are the reference's",
+                evidence=f"it gets no gradient; the other {len(truth) - len(missing)} gradients are the reference's",
                 explained=1.0,
                 fix=f"use `{names}` in the forward of {shown} as the reference does",
             )
@@ -275,7 +269,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> 
             name=names,
             port_path=place,
             message=f"{shown}: {names} gets no gradient, the reference's does",
-            evidence=f"the other {len(values)} gradients are the reference's",
+            evidence=f"the other {len(truth) - len(missing)} gradients are the reference's",
             explained=1.0,
             fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
         )

@@ -151,9 +151,7 @@ class Frame(NamedTuple):
     @property
     def source(self) -> SourceLine | None:
         """The statement's line, None where no source is."""
-        if self.code is None:
-            return None
-        return SourceLine(file=self.code.file, line=int(self.place.rpartition(":")[2]), code=self.line)
+        return source_at(self.code.file, int(self.place.rpartition(":")[2])) if self.code else None
 
 
 Frames: TypeAlias = "tuple[Frame, ...]"

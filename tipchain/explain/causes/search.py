@@ -30,7 +30,7 @@ from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, has_own_backward
 from tipchain.explain.causes.settings import by_findings, by_meaning
 from tipchain.explain.causes.tensors import by_tensors, by_unsaved, own_tensors
-from tipchain.explain.causes.walk import Parting, Walk, acts_of, own_backward, show
+from tipchain.explain.causes.walk import Parting, Walk, acts_of, show
 from tipchain.explain.findings import Diagnosis, Finding, at_source, only_return, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
@@ -355,11 +355,14 @@ def _diagnose(
             return []
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
+            trials.run(cut_gradients(piece, trials.base.ops, trials.base.outputs))
+            trials.run(other_layers(piece, trials.walk))
+        if not trials.settled() and piece.backward:
             used = {id(one) for op in trials.base.ops for one in piece.tensors((op.args, dict(op.kwargs)))}
             unused = {name for name, one in own_tensors(piece) if id(one) not in used}
             direct = told_by_gradients(piece, trials.base, unused)
             if direct is not None:
-                return [_with_statements(direct, trials.walk)]
+                return [direct]
         if inside is not None and not piece.backward:
             told = _told_by_places(piece, trials, inside)
             if told:
@@ -372,18 +375,6 @@ def _diagnose(
         if not found and trials.pace.over:
             return [unsearched(verdict)]
         return [_told(found, trials) if found else _untold(verdict, piece, trials)]
-
-
-def _with_statements(cause: Diagnosis, walk: Walk) -> Diagnosis:
-    """Return a cause of gradients with the first calls that both programs make otherwise of one tensor."""
-    found = walk.used_otherwise()
-    if found is None or cause.code != "cut-gradient":
-        return cause
-    op, step = found
-    if has_own_backward(op):
-        return replace(cause, message=f"{cause.message}; {own_backward(op)}")
-    both = f"the port's {walk.statement(op)}; the reference's {walk.statement(step)}"
-    return replace(cause, message=f"{cause.message}; of one tensor {both}")
 
 
 def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
@@ -514,9 +505,6 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
 
 def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
     ops = trials.base.ops
-    if piece.backward:
-        yield cut_gradients(piece, ops, trials.base.outputs)
-        yield other_layers(piece, trials.walk)
     held = models[0].state_dict().items()
     state = {name: one.detach().numpy() for name, one in held if one.is_floating_point()}
     yield by_tensors(piece, state)

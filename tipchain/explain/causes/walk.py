@@ -283,6 +283,19 @@ class Walk:
 
         return tuple(_with_makers([op], makers))
 
+    def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
+        """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
+        inside = self.layout_before(parting.ops)
+        made = {key for op in inside for key in self.made(op)}
+        taken: dict[Key, list[Op]] = {}
+        for op in inside:
+            for key in self.given(op):
+                if key not in made:
+                    taken.setdefault(key, []).append(op)
+        steps = self.layout_steps_before(parting.steps)
+        own = {number for step in steps for number in step.made}
+        return taken, {number for step in steps for number in step.given if number not in own}
+
     def redone(self, op: Op, more: Mapping[Key, object] | None = None) -> list[object] | None:
         """Return what a call gives if it is given what was put right; None if it cannot be done so."""
         healed = {**self.healed, **(more or {})}
