@@ -50,7 +50,7 @@ class SharedTensor:
 
     @property
     def rounded(self) -> bool:
-        """Whether values differ by no more than float32's rounding of ``n`` places: ``n`` units.
+        """Whether values differ by at most float32's rounding of a place among ``n``: ``n`` units.
 
         A table so long that one place more or less, a part ``1 / n``, is not four times that is not called rounded.
         """

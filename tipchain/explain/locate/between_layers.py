@@ -406,7 +406,10 @@ class NudgedLayers(GivenLayers):
 
 
 ENLARGED = 6.0
-"""RMS of enlarged results: ReLU6 turns, -10000 still hides, Paddle 3.3.1's `log_softmax` runs."""
+"""RMS of enlarged results of linear layers, convolutions and norms, to see code at large values.
+
+A sixth of normal numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn; -10000 still hides, and numbers
+are seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
 ENLARGING = frozenset(
     "linear conv1d conv2d conv3d batchnorm batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split()
 )
@@ -544,7 +547,9 @@ class Enlarged:
 
 
 GROWTH = 1000.0
-"""Allowed growth of gradients' differences over outputs'; three orders exceed all that was seen."""
+"""Allowed ratio of gradients' differences to outputs': three orders, a choice.
+
+A backward run enlarges the outputs' differences by as far as the weights do, layer by layer."""
 TIED = "equal values: each framework gives the gradient of their maximum to another of them; without equal values the gradients agree"
 """Message where gradients differ at ties alone."""
 

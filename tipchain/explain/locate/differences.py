@@ -437,7 +437,7 @@ def hidden_by(array: Array) -> Array | None:
 
 
 def same_mask(one: Array, other: Array) -> bool | None:
-    """Tell whether two masks hide the same, whatever their form and shape. None: no masks."""
+    """Tell whether two masks hide the same, in any form and shape; None: no masks."""
     hidden, others = hidden_by(one), hidden_by(other)
     if hidden is None or others is None:
         return None

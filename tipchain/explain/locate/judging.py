@@ -49,7 +49,9 @@ ROUNDINGS = 2.0
 CLOSER = 0.5
 """Fraction of a layer's error that a step that belongs to it may leave."""
 SPREAD = 100.0
-"""Growth of float64 errors allowed in later layers of one function: two orders, a choice."""
+"""Allowed growth of a float64 error in later layers of one function: two orders, a choice.
+
+Beyond it the layer's own error is measured for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,7 +276,9 @@ Folds = Callable[["CallPair", int, Call], bool]
 
 
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
-"""Votes for two calls being one: same kind, related kind, outputs, inputs, equal sizes."""
+"""Votes for two calls being one: same kind, related kind, outputs, inputs, equal sizes.
+
+Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
 
 
 @dataclass(frozen=True, slots=True)

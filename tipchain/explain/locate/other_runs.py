@@ -153,7 +153,7 @@ def call_seeded(
     double: bool = False,
     before: ModelInputs | None = None,
 ) -> Nested:
-    """Return a model's results for known random numbers, without gradients, perhaps called with others ``before``.
+    """Return a model's results for known random numbers, without gradients, perhaps after inputs ``before``.
 
     Raises:
         Exception: whatever the model raises.

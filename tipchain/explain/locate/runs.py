@@ -35,7 +35,7 @@ FEW = 2
 
 
 class Precise:
-    """A float64 loss with its tensors cast; if it raises, the outputs become float32.
+    """A float64 loss, its own tensors cast; where it fails, outputs become float32.
 
     What it raises is what the loss raises in float64, if it raises in float32 too.
 
