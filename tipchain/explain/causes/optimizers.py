@@ -262,8 +262,6 @@ DRAWN = 1 << 16
 
 @dataclass(slots=True)
 class _ParameterCourse:
-    """The records of a parameter while it is updated."""
-
     chosen: slice
     gradients: list[Array] = field(default_factory=list)
     updates: tuple[list[Array], list[Array]] = field(default_factory=lambda: ([], []))

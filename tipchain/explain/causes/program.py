@@ -313,7 +313,6 @@ def has_own_backward(op: Op) -> bool:
 
 
 def _is_of_own_backward(tensor: Tensor) -> bool:
-    """Tell whether a tensor is the result of a function with its own backward."""
     node = getattr(tensor, "grad_fn", None)
     return node is not None and "PyLayer" in node.name()
 

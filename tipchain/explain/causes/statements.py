@@ -567,7 +567,6 @@ def explain_programs(
 
 
 def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:
-    """Describe a step's result and its arguments."""
     step, key = parting
     inside = trail.inside(step) if step.makes(key) else []
     values = inside[-1].made if inside else {name: one for name, one in step.given.items() if key not in one.arrays}

@@ -423,7 +423,7 @@ def laid_out(expected: Array, actual: Array) -> PortLayout | None:
 
 
 HIDING = -1e4
-"""Most that is added to hide scores: half precision, down to -65504, must hold it."""
+"""Largest addend that hides scores: half precision, down to -65504, must hold it."""
 
 
 def hidden_by(array: Array) -> Array | None:

@@ -172,7 +172,6 @@ class _ProjectedDistance:
 
 
 def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _ProjectedDistance]:
-    """Return the differences told by gradients' projections, by name."""
     found = {
         name: _ProjectedDistance(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs
     }

@@ -47,7 +47,7 @@ STATE = "it gives another result when it is run again on the same inputs: it kee
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
-"""Fraction of a layer's error that a step that belongs to it may leave."""
+"""Largest fraction of a layer's error left where its next step belongs to it."""
 SPREAD = 100.0
 """Allowed growth of a float64 error in later layers of one function: two orders, a choice.
 
@@ -313,7 +313,7 @@ class PairJudge:
         return stored is not None and self.store.has_nan(stored)
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
-        """Return the change of backward's start by reference's tensors that are ``apart``, relative."""
+        """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
         if not links or apart is None:
             return inf
         sizes = (

@@ -285,7 +285,6 @@ class Locator:
     def _run_and_match(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> PairJudge:
-        """Run both, match their calls, and return the judge of them with their stored tensors."""
         loss, _ = losses
         copies, runs, both = self._run_both(models, inputs, losses, layers)
         alone = [one for number, one in enumerate(runs.reference.values) if number not in both]
