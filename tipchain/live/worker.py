@@ -239,7 +239,6 @@ def _work(asked: JsonObject, progress: Progress) -> int:
 
 
 def _import_frameworks() -> None:
-    """Import torch, then Paddle, and the modules that compare their models."""
     from tipchain.frameworks.paddle_ import PaddleFramework
     from tipchain.frameworks.torch_ import Dynamo, TorchFramework
     from tipchain.live import align, sources  # noqa: F401
