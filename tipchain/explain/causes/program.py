@@ -325,9 +325,9 @@ def _below(kind: type[object]) -> Iterator[type[object]]:
 
 
 def _within_bounds(getitem: Function) -> Function:
-    """Return an indexing that raises out of bounds, where trials may go; Paddle 3.3.1 does not.
+    """Return an indexing that raises out of bounds, where trials may go.
 
-    Paddle reads on there; far away there is nothing, and the process dies.
+    Paddle reads on there (3.3.1); far away there is nothing, and the process dies.
     """
 
     def checked(tensor: Tensor, index: Nested) -> Tensor:

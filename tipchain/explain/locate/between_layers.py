@@ -406,7 +406,7 @@ class NudgedLayers(GivenLayers):
 
 
 ENLARGED = 6.0
-"""RMS of enlarged results of linear layers, convolutions and norms, to see code at large values.
+"""RMS of enlarged results of linear layers, convolutions and norms: code meets large values.
 
 A sixth of normal numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn; -10000 still hides, and numbers
 are seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""

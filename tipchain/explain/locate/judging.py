@@ -49,7 +49,7 @@ ROUNDINGS = 2.0
 CLOSER = 0.5
 """Largest fraction of a layer's error left where its next step belongs to it."""
 SPREAD = 100.0
-"""Allowed growth of a float64 error in later layers of one function: two orders, a choice.
+"""Growth allowed to float64 errors in later layers of one function: a choice.
 
 Beyond it the layer's own error is measured for itself."""
 
