@@ -1,4 +1,4 @@
-"""What is told about a port beside numbers: differences of construction, causes of errors, and the outcome of one piece."""
+"""Findings about a port beside numbers: construction's differences, causes, and a piece's outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tipchain.errors import Outcome, TipchainError
 from tipchain.numbers.tolerance import EXPLAINED
 
 Effect = Literal["here", "elsewhere", "none"]
-"""What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
+"""Effect of a construction's difference: on these inputs, on others or a training, or none."""
 
 
 PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
-"""What a cause is about besides a layer, as `Diagnosis.port_path` has it."""
+"""Subjects of causes besides layers, as `Diagnosis.port_path` has them."""
 KINDS = (
     "argument",
     "function",
@@ -41,7 +41,7 @@ KINDS = (
 )
 """Kinds of causes; ``parting`` shows where both programs part, both statements and their values."""
 SIDE_NAMES = ("reference", "port")
-"""What messages call torch's side and Paddle's."""
+"""Names of torch's side and Paddle's in messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class SourceLine:
 CONSTRUCTED = "the reference is constructed this way"
 """Evidence of a cause that construction tells."""
 UNEXPLAINED = ("unknown", "nan", "parting")
-"""Kinds of diagnoses that show what differs; with no edit that mends it, their fraction is the best edit's."""
+"""Kinds of diagnoses that only show the difference; their fraction is the best failed edit's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,19 +151,19 @@ class Diagnosis:
 
     @property
     def summary(self) -> str:
-        """What is wrong, where, and what to change, in one line."""
+        """The fault, its place, and its fix, in one line."""
         place = self.place
         known = place is None or f"{Path(place.file).name}:{place.line}" in self.message
         return self.message + ("" if known else f" ({place})") + (f"; fix: {self.fix}" if self.fix else "")
 
     def says(self, finding: Finding) -> bool:
-        """Tell whether it is what a difference of construction is, of the same layer."""
+        """Tell whether it names the same difference of construction in the same layer."""
         return self.name == finding.code and finding.port_path in self.layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cause:
-    """What may be wrong, before it is known whether it explains anything.
+    """A possible fault, before it is known whether it explains anything.
 
     Attributes:
         code: the kind, one of `KINDS`.
@@ -191,7 +191,7 @@ class Cause:
 
 
 def shown_path(path: str) -> str:
-    """Return what messages call a layer of the port's."""
+    """Return the name of a port's layer in messages."""
     return f"`{path}`" if path else "the model itself"
 
 

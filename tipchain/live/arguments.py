@@ -1,4 +1,4 @@
-"""What `tipchain.align` is given, checked before anything runs."""
+"""The arguments of `tipchain.align`, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_models(reference: object, port: object) -> None:
 
 
 def as_inputs(inputs: object) -> Mapping[str, object]:
-    """Return what both models are called with, by name: arrays, whatever they were given as.
+    """Return both models' inputs by name: arrays, whatever they were given as.
 
     Args:
         inputs: a mapping (see `tipchain.align`), a tuple or list of forward's arguments, one of them alone, or the path of
@@ -100,7 +100,7 @@ def read_arrays(path: Path) -> dict[str, object]:
 
 
 def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
-    """Refuse what is no pair of callables, torch's first.
+    """Refuse all but a pair of callables, torch's first.
 
     Args:
         name: the argument.
@@ -131,7 +131,7 @@ def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
 
 
 def check_outputs(chosen: tuple[object, ...]) -> None:
-    """Refuse what chooses no output.
+    """Refuse all but choices of outputs.
 
     Raises:
         UsageError: no pair, or something that is no name, index, callable or list of such.

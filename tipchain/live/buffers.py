@@ -1,4 +1,4 @@
-"""What one call leaves in the buffers of both models: moving averages, counters, codebooks."""
+"""One call's changes of both models' buffers: moving averages, counters, codebooks."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _own_buffers(side: LiveSide, model: object, match: Mapping[str, str]) -> dic
 
 
 def _names(models: tuple[object, object], names: Mapping[str, str]) -> Mapping[str, str]:
-    """Return Paddle's names by torch's as the weights are matched, but for what order of declaration alone tells.
+    """Return Paddle's names by torch's as matched, without pairs by order of declaration alone.
 
     Where the weights cannot be matched, they are the names that were given.
     """

@@ -1,4 +1,4 @@
-"""What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone."""
+"""Causes of a port's differences: layers' faults, and differences of construction."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import join
 
 DESCRIBING = frozenset({"nan", "parting"})
-"""Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
+"""Causes that only describe: a difference of the same layer's construction stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
 UNTRIED = frozenset({"layer-type", "dropout-p"})
-"""Differences of construction that no trial takes away for sure: what a layer of another type does, other draws. They are told for an error unknown."""
+"""Differences of construction that no trial surely removes, told for an error unknown."""
 STRUCTURES = frozenset({"layer-type", "missing-dropout", "extra-dropout", "tied-weights"})
 """Differences of construction that are layers or tensors too few or too many."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
@@ -40,7 +40,7 @@ LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not o
 
 
 def explain(asked: LiveRequest, results: LiveResults, located: Located | None, store: Store) -> None:
-    """Look for what makes layers differ; what construction tells stands beside it."""
+    """Look for the causes of layers' differences; construction's findings stand beside them."""
     if located is not None:
         drawn: list[Diagnosis] = []
         draws = located.reference.draws.made or located.port.draws.made
@@ -192,7 +192,7 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
 
 
 def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...]]:
-    """Return what is different in the construction of layers, by path: equal for those that differ in the same way."""
+    """Return the differences of layers' construction by path, to be compared with each other."""
     found: dict[str, tuple[object, ...]] = {}
     for one in findings:
         if one.kind == "argument":
@@ -276,7 +276,7 @@ def _differs_likewise(one: Finding, other: Finding) -> bool:
 
 
 def _covers(cause: Diagnosis, finding: Finding) -> bool:
-    """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
+    """Tell whether a cause names a finding, or explains all its possible effects."""
     if not cause.is_known or finding.port_path not in cause.layers:
         return False
     shows = finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER

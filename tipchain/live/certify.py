@@ -1,4 +1,4 @@
-"""What a PASS is worth: faults planted into copies of a port, and which of them would have been caught."""
+"""Certify a PASS: plant faults into copies of a port, and count the caught ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ REPLACING = ("missing-activation", "other-activation")
 
 
 def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
-    """Yield code, words and change of what one layer can have wrong; a change may return what stands in its place."""
+    """Yield code, words and change of a layer's possible faults; changes may return a replacement."""
     from paddle import nn
 
     kind, epsilon = type(layer).__name__, getattr(layer, "_epsilon", None)
@@ -130,7 +130,7 @@ def _freeze(name: str, layer: Model) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """What became of a planted fault.
+    """The outcome of a planted fault.
 
     Attributes:
         fault: the fault.
@@ -184,7 +184,7 @@ class Certificate:
         }
 
     def __str__(self) -> str:
-        """Return the verdict, a line per kind of fault, and what was not caught, in the reader's language."""
+        """Return the verdict, a line per kind of fault, and the missed faults, translated."""
         return say(self.text)
 
     @property

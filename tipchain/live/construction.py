@@ -1,4 +1,4 @@
-"""How both models are built: what can be compared without running anything."""
+"""Construction of both models: all comparisons that run nothing."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
 
 
 def _apart(pair: Pair, reference: Sequence[float], port: Sequence[float], allowed: Sequence[float]) -> Chart:
-    """Return how far two curves are apart, beside what is allowed."""
+    """Return the distance of two curves, beside the allowed one."""
     apart = [abs(one - other) for one, other in zip(reference, port, strict=True)]
     shown = [*apart, *allowed]
     chart = Chart(

@@ -76,14 +76,14 @@ def start_judge(request: AlignRequest, search: CauseSearch) -> Iterator[Judge]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """Turns what a run recorded into its verdict."""
+    """Turns a run's records into its verdict."""
 
     request: AlignRequest
     search: CauseSearch
     worker: Worker | None
 
     def decide(self, report: RunReport, out: Path) -> RunReport:
-        """Return a run's report with the live models' verdicts and the causes of what failed.
+        """Return a run's report with the live models' verdicts and the causes of failures.
 
         Raises:
             OSError: the output folder cannot be written to.
@@ -218,7 +218,7 @@ class Judge:
     def _accepted(
         self, verdicts: tuple[Verdict, ...], found: Diagnosed, document: JsonObject, judged: Mapping[str, str]
     ) -> tuple[tuple[Verdict, ...], Diagnosed]:
-        """Return the verdicts with what the user accepts, and the causes of the others.
+        """Return the verdicts with the user's accepted differences, and the causes of the others.
 
         A setting that is accepted was put right, and everything judged again. What could not be put right is accepted in
         the stages of which the user says so.
@@ -276,7 +276,7 @@ def _live_verdicts(document: JsonObject, judged: Mapping[str, str]) -> Iterator[
 
 
 def _as_rounding(verdict: Verdict, random: str) -> Verdict:
-    """Return a recorded tensor's verdict where float64 shows no difference: what rounding may have made is none, either.
+    """Return a recorded tensor's verdict where float64 agrees: rounding's differences are none, either.
 
     ``random`` tells what could not be compared, for each side drew other numbers.
     """
@@ -317,7 +317,7 @@ def _is_live(verdict: Verdict) -> bool:
 
 
 def _permission(verdict: Verdict, stage: str, rules: Rules) -> Callable[[str], str] | None:
-    """Return what says of a difference how the user accepts a recorded tensor of a stage; None where nobody said so."""
+    """Return the function that words a recorded tensor's accepted difference; None where nobody accepts it."""
     subject, key = verdict.subject, verdict.subject.removeprefix(f"{stage}/")
     known = _deviation(verdict, rules)
     if known is not None:

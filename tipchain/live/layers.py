@@ -63,7 +63,7 @@ def locate(asked: LiveRequest, pace: Pace, store: Store, pairs: Sequence[LayerPa
 def without_losses(
     asked: LiveRequest, results: LiveResults, store: Store, pairs: Sequence[LayerPair], located: Located
 ) -> Located | None:
-    """Return what is found without the losses, which differ: another loss is no fault of the layers.
+    """Return the findings without the losses, which differ: another loss is no layer's fault.
 
     Where there is no time for that, what was found forward is kept, and None is returned.
     """
@@ -113,7 +113,7 @@ def judge_layers(asked: LiveRequest, results: LiveResults, located: Located, sto
 
 
 def judge_forward(results: LiveResults, located: Located) -> None:
-    """Judge the layers forward, and note what has no counterpart."""
+    """Judge the layers forward, and note those without a counterpart."""
     results.report.unmatched.update(
         {
             "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
@@ -198,7 +198,7 @@ def _tell_late(located: Located) -> str:
 
 
 def untold(located: Located, direction: str, *, some_left: bool) -> str:
-    """Return what differs between the models as a whole though no layer does; empty where nothing does."""
+    """Return the whole models' difference where no layer differs; empty where there is none."""
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
         return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"
@@ -215,5 +215,5 @@ def without_double(located: Located) -> str:
 
 
 def tell_call(call: Call) -> str:
-    """Return what a report calls a layer."""
+    """Return a layer's name in reports."""
     return f"{call.path or 'the model itself'} ({call.type})"

@@ -50,7 +50,7 @@ class Apart:
     actual: Array
 
     def words(self, paths: Mapping[str, str]) -> str:
-        """Return what it is called: the port's layer, where it is known."""
+        """Return its name: the port's layer, where it is known."""
         if self.what == "loss":
             return f"the loss {self.name}".rstrip()
         path, _, leaf = self.name.replace(":", ".").rpartition(".")
@@ -199,7 +199,7 @@ class Lockstep:
                 return  # what is averaged over a model that is off is off, too
 
     def missing(self) -> str:
-        """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
+        """Return one loop's tensors beside the model that the other lacks, "" where none are."""
         reference, _, port = ({what: held for what, held in state.items() if len(held) > 1} for state in self.states)
         match = paired(reference, port)
         for what in (what for what in reference if what not in match):

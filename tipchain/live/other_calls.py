@@ -1,4 +1,4 @@
-"""What both models do in another mode, with other inputs, in float32, and when they are called again."""
+"""Both models' results in another mode, with other inputs, in float32, and when called again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EVAL = "in eval mode"
 
 
 def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
-    """Judge what else the models do, as long as they agree; return the draws of the other mode, if they agree in it."""
+    """Judge the models' other calls while they agree; return the other mode's agreeing draws."""
     draws = None
     if results.passed("forward") and located.exact and located.comparable and located.changed:
         made = located.reference.draws, located.port.draws
@@ -73,7 +73,6 @@ def _judge_buffers(
     training: bool,
     double: bool = True,
 ) -> None:
-    """Judge what one call leaves in the buffers of both models, where it changes some."""
     with results.erring("forward"):
         verdicts, causes = check_buffers(asked, inputs, located.matching.pairs, draws, training=training, double=double)
         results.report.diagnoses.extend(causes)
@@ -83,7 +82,6 @@ def _judge_buffers(
 
 
 def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
-    """Judge what the models do in train mode, or in eval mode if they ran in train mode."""
     training, mode = (False, "eval") if asked.training else (True, "train")
     with results.erring("forward"):
         if any(pair.folded for pair in located.matching.pairs):
@@ -136,7 +134,7 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
 
 
 def _judge_given_inputs(asked: LiveRequest, results: LiveResults, *, alike: bool) -> None:
-    """Judge what the models do with the other inputs that were given; ``alike``: the outputs' shapes were the same so far."""
+    """Judge the models with the other given inputs; ``alike``: outputs had equal shapes so far."""
     for given in asked.others if results.agrees else ():
         with results.erring("forward"):
             results.pace.tell("running both models with the other inputs")
@@ -151,7 +149,7 @@ def _judge_given_inputs(asked: LiveRequest, results: LiveResults, *, alike: bool
 
 
 def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Located, *, alike: bool) -> None:
-    """Judge what the models do with a batch of another size, with images or sequences of other sizes, and when called again.
+    """Judge the models with another batch, with images or sequences resized, and called again.
 
     One run has all that. What differs is judged in float64.
     """
@@ -191,7 +189,7 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
 
 
 def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *, alike: bool) -> None:
-    """Judge what differs with inputs of other sizes, or in the second of two calls; ``alike``: the outputs' shapes were the same."""
+    """Judge differences with other sizes or in a second call; ``alike``: outputs had equal shapes."""
     alone, how = _call_with(asked, inputs), f"with inputs of shape {told_shapes(inputs)}"
     if isinstance(alone, Refusal):
         return
@@ -278,7 +276,7 @@ def _judge_unlike(
     *,
     training: bool,
 ) -> bool:
-    """Judge random numbers that cannot be made the same: what cannot amount to the same, or is distributed otherwise, fails."""
+    """Judge random numbers that cannot be made equal: those of other distributions fail."""
     if located.comparable:
         return False
     verdicts = judge_draws(unlike, asked.models)

@@ -38,7 +38,7 @@ LIBRARIES = ("torch", "paddle", "tipchain", "contextlib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A backward pass or an update, with the gradients that it leaves or uses, those before, and what it starts from."""
+    """A backward pass or update, with its gradients, those before, and its start."""
 
     place: SourceLine | None
     gradients: Gradients
@@ -203,18 +203,18 @@ class Watch:
 
 
 PIECE_OF = {"loss": "loss", "learning-rate": "scheduler", "clipping": "optimizer", "updates": "optimizer"}
-"""What a parting of a training with a loss is about; others are about the model."""
+"""Pieces that partings of a training with a loss belong to; others concern the model."""
 LENT = {
     "learning-rate": ("rates", "the reference's learning rates"),
     "loss": ("backward", "the reference's gradients after each backward pass"),
     "gradients": ("backward", "the reference's gradients after each backward pass"),
     "clipping": ("updates", "the gradients of the reference's updates"),
 }
-"""What the port's loop is lent where a quantity parts first, and its name."""
+"""Reference's quantities lent to the port's loop where one parts first, and their names."""
 
 
 def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
-    """Return the first quantity in which two loops part that are apart after ``step``; what can be lent shows its share."""
+    """Return the first quantity in which two loops part by ``step``; lending shows its share."""
     taken = Lockstep(recipe, measured=True)
     search, number = _Search(taken), 0
     while number <= step or (search.goes_on and number < recipe.iterations):
@@ -241,7 +241,7 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
 
 
 def _statements(recipe: Recipe, number: int, parting: Diagnosis, ends: tuple[Array, Array] | None) -> Diagnosis | None:
-    """Return the statements with which two steps part on the way to their losses, or to what they write; None: not known."""
+    """Return the statements where two steps part before their losses or writes; None: not known."""
     if ends is None:
         return None
     loops = recipe.open()
@@ -308,7 +308,7 @@ class _Search:
         return self._found or [one for one in (self._waiting or self._returned,) if one]
 
     def step(self, number: int) -> None:
-        """Compare what the last step did and left, unless a parting is known."""
+        """Compare the last step's actions and results, unless a parting is known."""
         if self._found:
             return
         self.number = number
@@ -420,7 +420,7 @@ class _Search:
         return tensors_apart("gradient", zeros, *({**zeros, **each} for each in held))
 
     def _parting(self, code: str, message: str, fix: str, places: Places) -> Diagnosis:
-        """Return what parts as a cause, with both sides' lines."""
+        """Return a parting as a cause, with both sides' lines."""
         lines = [
             f"{who} {Path(place.file).name}:{place.line} `{place.code}`"
             for who, place in zip(SIDE_NAMES, places, strict=True)

@@ -168,7 +168,7 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
 
 
 def _loaded(name: str) -> list[str]:
-    """Return the files of modules that may be called ``name``; what the thousands of others lead to is not looked up."""
+    """Return the files of modules that may be called ``name``, without following thousands of others."""
     modules = [module for module_name, module in list(sys.modules.items()) if not module_name.startswith(LIBRARIES)]
     files = (getattr(module, "__file__", None) for module in modules)
     return [
@@ -268,7 +268,7 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
 
 
 def _listed(node: ast.expr) -> Sequence[ast.expr]:
-    """Return what a list, or a call of a container, is given."""
+    """Return the elements of a list, or the arguments of a container's call."""
     listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else getattr(node, "elts", ())
     return listed[0].elts if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple) else listed
 
@@ -307,7 +307,7 @@ def _parsed(cls: type) -> tuple[str, int, ast.Module] | None:
 
 
 def _child(cls: type, name: str, *, constant: bool = False) -> _Made | None:
-    """Return the line of a class's code that makes the child of a name, what it is made by, and the method around.
+    """Return the line that makes a class's named child, its maker, and the method around.
 
     ``constant``: it may be a number, which is no layer.
     """
@@ -350,7 +350,7 @@ def _writes(node: ast.AST, name: str) -> bool:
 
 
 def _made(node: ast.AST, name: str) -> ast.expr | None:
-    """Return what ``self.name = ...`` or ``self.add_sublayer("name", ...)`` gives the child of a name."""
+    """Return the value that ``self.name = ...`` or ``self.add_sublayer("name", ...)`` gives a child."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:

@@ -100,7 +100,7 @@ class _Deployed:
         return Predicted(result=dict(_leaves(self.side, result, "")), given=given, returned=returned)
 
     def _open(self) -> Callable[[object], object]:
-        """Return what is called with a raw sample: ``predict(model, raw)``, or what ``predict(model)`` returns."""
+        """Return the predictor of a raw sample: ``predict(model, raw)``, or the result of ``predict(model)``."""
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         asked = inspect.signature(self.predict).parameters.values()
         if len([one for one in asked if one.kind in plain and one.default is one.empty]) == 1:
@@ -122,7 +122,7 @@ def check_predictions(
     seed: int = 0,
     causes: bool = True,
 ) -> PieceCheck:
-    """Give both deployment codes raw samples and copies of the models in eval mode, and compare what they return.
+    """Compare both deployment codes' results for raw samples, with copied models in eval mode.
 
     A FAIL tells the first sample and entry that differ, and whether that is before, in or after the model.
     """
@@ -199,7 +199,7 @@ def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Ar
 
 
 def _before(both: tuple[_Deployed, _Deployed], raws: Sequence[object]) -> list[Diagnosis]:
-    """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
+    """Return the causes in the models' inputs: both codes before it are transforms."""
 
     def transform(deployed: _Deployed) -> Callable[[Nested], Nested]:
         def run(raw: object) -> Nested:
@@ -228,7 +228,7 @@ def _shown_before(ours: Predicted, theirs: Predicted, both: tuple[_Deployed, _De
 def _after(
     theirs: _Deployed, raws: Sequence[object], found: Sequence[tuple[Predicted, Predicted]]
 ) -> list[tuple[dict[str, Leaf], dict[str, Leaf]]]:
-    """Return the reference's results with what the port's code makes of the reference's outputs; [] where it takes none."""
+    """Return the reference's results beside the port's code's of its outputs; [] if it refuses."""
     results = []
     for raw, (one, other) in zip(raws, found, strict=True):
         shapes, port_shapes = ([[array.shape for array in arrays] for arrays in side.returned] for side in (one, other))
@@ -353,7 +353,7 @@ METRIC_STAGE = "metric"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What surrounds the models: data, metrics, deployment code."""
+    """The models' surroundings: data, metrics, deployment code."""
 
     data: Mapping[str, DataPair] = field(default_factory=dict)
     samples: Sequence[Nested] | None = None
@@ -368,7 +368,7 @@ class Fed:
         metrics: DataPair | None,
         predict: DataPair | None = None,
     ) -> Fed:
-        """Return what was given.
+        """Return the given pieces.
 
         Raises:
             UsageError: something is no pair, a stage has another name, or samples stand alone or are none.

@@ -1,4 +1,4 @@
-"""The report of two live models: what was found, as text, as JSON and back."""
+"""The report of two live models: its findings, as text, as JSON and back."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class AlignmentReport:
         atomic_write(Path(path), render(self))
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of the report: the verdict, stages, causes and differences of construction."""
+        """Return the report for notebooks: the verdict, stages, causes and differences of construction."""
         from tipchain.live.html import render_cell
 
         return render_cell(self)

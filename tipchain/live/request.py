@@ -1,4 +1,4 @@
-"""What an alignment is asked to compare."""
+"""The request of an alignment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tipchain.live.training import STEP, Built, Step
 Builders = tuple[Function, Function]
 MODES = ("eval", "train")
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
-"""What is said of results that depend on them."""
+"""Message of results that depend on random numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class LiveRequest:
 
     @property
     def pieces(self) -> dict[str, Nested]:
-        """What surrounds the models, by what causes call it."""
+        """The models' surroundings, by their names in causes."""
         given: Options = {
             "loss": self.loss,
             "optimizer": self.optimizers,
@@ -58,7 +58,7 @@ class LiveRequest:
 
     @property
     def stages(self) -> list[str]:
-        """The stages that stand beside the layers' and were given what they need, in the order in which they run."""
+        """The stages beside the layers' whose needs are given, in their order of running."""
         trained = self.optimizers is not None
         given = {
             "preflight": True,

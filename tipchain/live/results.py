@@ -1,4 +1,4 @@
-"""What an alignment has found so far, stage by stage."""
+"""An alignment's findings so far, stage by stage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LiveResults:
         self.report.reasons[stage] += f"; {told}" if told else ""
 
     def leave_out(self, told: str) -> None:
-        """Note what could not be compared, and no other check covers."""
+        """Note a part that could not be compared, and that no other check covers."""
         if told not in self.report.uncompared:
             self.report.uncompared.append(told)
 
@@ -56,7 +56,7 @@ class LiveResults:
         return all(one in (None, Outcome.PASS, Outcome.SKIP) for one in stages)
 
     def take(self, stage: str, check: PieceCheck) -> None:
-        """Note what the check of a stage came to."""
+        """Note the outcome of a stage's check."""
         self.end(stage, check.outcome, check.reason)
         self.report.numbers.update(check.numbers)
         self.report.curves.update(check.curves)
@@ -76,7 +76,7 @@ class LiveResults:
         self.report.diagnoses.extend(replace(one, message=f"{how}: {one.message}", run=how) for one in causes)
 
     def run(self, stage: str, work: Callable[..., PieceCheck], *args: object) -> PieceCheck | None:
-        """Do the work of one stage; what it raises is its ERROR, and so is that the time is up: then None is returned."""
+        """Do one stage's work; return None where it raises or runs late: its ERROR."""
         number = self.asked.index(stage) + 1
         self.pace.tell(f"stage {number} of {len(self.asked)}: {stage}" if len(self.asked) > 1 else f"stage {stage}")
         if self.pace.over and stage != "preflight":
@@ -90,7 +90,7 @@ class LiveResults:
 
     @contextmanager
     def erring(self, stage: str) -> Iterator[None]:
-        """Make what is raised inside the stage's ERROR; wrong use stays what it is."""
+        """Make exceptions inside the stage's ERROR; wrong use is raised as it is."""
         try:
             yield
         except UsageError:

@@ -135,7 +135,7 @@ def feed_case(
 
 
 def feed_callables(asked: JsonObject) -> Arguments:
-    """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` for what the command line names.
+    """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` from the command line's names.
 
     Args:
         asked: ``data``, ``metrics`` and ``predict``, each two ``module:callable`` or nothing; ``samples``, a ``.npz`` file of raw samples,
@@ -175,7 +175,7 @@ def read_samples(path: Path) -> list[Array]:
 
 
 NONE = "none"
-"""What stands on the command line where one side has no such callable."""
+"""Name on the command line where one side has no such callable."""
 STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
 """The stage that a pair of callables is for, each of which rests on those before."""
 
@@ -192,7 +192,7 @@ def open_case(
     weights: bool = True,
     trained: bool = True,
 ) -> Arguments:
-    """Return what `tipchain.align` is called with for a case: its models with its weights, and the inputs of a stage.
+    """Return `tipchain.align`'s arguments for a case: weighted models, and a stage's inputs.
 
     Args:
         path: the case's YAML file.
@@ -274,7 +274,7 @@ def open_case(
 
 
 def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
-    """Return the user's own callables behind the pieces of a request (see `tipchain.live.worker`), by what causes call them.
+    """Return the user's callables of a request's pieces, by their names in causes.
 
     A pair of which one cannot be imported is left out: it ran nothing, and is no cause.
     """
@@ -317,7 +317,7 @@ def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, s
 
 
 def _inputs(case: Case, framework: Framework, train_data: Path | None) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Return what the case's backward stage feeds first: fake inputs, or the first batch of the training data."""
+    """Return the first inputs of the case's backward stage: fake ones, or a training batch."""
     if case.backward.inputs == "fake" or train_data is None:
         inputs = make_inputs(case)
         labels = inputs.pop(LABEL, None)
@@ -337,7 +337,7 @@ def open_callables(
     names: NameMap | None = None,
     copy_weights: bool = True,
 ) -> Arguments:
-    """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
+    """Return the arguments of `tipchain.align` for two ``module:callable`` that return the models.
 
     Args:
         reference: makes the torch module, without arguments.

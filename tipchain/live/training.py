@@ -30,16 +30,16 @@ Step = Function
 STEP = "step"
 Slots = Mapping[str, TensorSlot]
 State = Mapping[str, Mapping[str, Array]]
-"""The model's tensors and those that a loop keeps beside it, by what holds them."""
+"""The tensors of the model, and those beside it in a loop, by their holders."""
 SCHEDULES = ("scheduler", "schedule", "lr_scheduler")
-"""What the parameter of a loop is called that is given the schedule."""
+"""Names of a loop's parameter that is given the schedule."""
 DEPTH = 3
 """How deep objects of the user's are looked into for tensors that a loop keeps."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Recipe:
-    """What both models are trained with: losses, or the user's own steps.
+    """The training of both models: losses, or the user's own steps.
 
     Attributes:
         sides: torch's and Paddle's.
@@ -164,7 +164,7 @@ class Loop:
         return step
 
     def _open(self, step: Step) -> Callable[[int], object]:
-        """Return what calls the user's step, or what it makes of model and optimizer, with a batch."""
+        """Return the function of a batch: the user's step, or that made for the model."""
         asked = inspect.signature(step).parameters
         given = {name: self.schedule for name in SCHEDULES if name in asked}
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -204,7 +204,7 @@ class Loop:
         self.losses = dict(_numbers(self.side, found, ""))
 
     def state(self, *, shared: bool = False) -> State:
-        """Return the model's tensors, by the reference's path and torch's name in the layer, and what is kept beside it.
+        """Return the tensors by the reference's path and torch's name, and the loop's beside them.
 
         ``shared``: the parameters may be the model's own memory.
         """
@@ -212,7 +212,7 @@ class Loop:
             return {"model": state_of(self.recipe, self.number, self.model, shared=shared), **self.extras()}
 
     def extras(self) -> State:
-        """Return what the loop keeps beside the model, by the attribute that holds it and torch's names of tensors."""
+        """Return the loop's tensors beside the model, by attribute and torch's names."""
         found: dict[str, dict[str, Array]] = {}
         self._gather(self.kept, "", found, {id(self.model), id(self.optimizer)}, DEPTH)
         laid = self.recipe.beside if self.number else {}
@@ -272,7 +272,7 @@ class Loop:
 
 
 def held_by(value: object) -> Iterator[tuple[str, object]]:
-    """Yield what an object of the user's, or a function's closure, holds; nothing of a framework's own objects."""
+    """Yield the contents of a user's object or a function's closure; none of a framework's."""
     closure = getattr(value, "__closure__", None)
     if closure and hasattr(value, "__code__"):
         for key, cell in zip(value.__code__.co_freevars, closure, strict=True):
@@ -340,7 +340,7 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
 
 
 def laid_of(recipe: Recipe, models: tuple[Model, Model]) -> dict[str, Mapping[str, Laid]]:
-    """Return what the port's layers keep otherwise than the reference's, as equal values of both models tell."""
+    """Return the port's layers' other arrangements of tensors, as both models' equal values show."""
     ours, theirs = (_own_tensors(recipe, number, one, shared=True) for number, one in enumerate(models))
     return {path: laid for path, held in ours.items() if (laid := laid_otherwise(held, theirs.get(path, {})))}
 

@@ -1,4 +1,4 @@
-"""Live models in a process of their own: as its parent sees it, and what runs in it."""
+"""Live models in their own process: as its parent sees it, and its work."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Launched:
 
 
 def launch(request: Mapping[str, object], *, timeout_s: float | None = None, quiet: bool = False) -> Launched:
-    """Align what ``request`` asks for (see `tipchain.live.worker`) in a process of its own; see `Worker.align`."""
+    """Align as ``request`` says (see `tipchain.live.worker`) in an own process; see `Worker.align`."""
     with start_worker(ahead=False, quiet=quiet) as worker:
         return worker.align(request, timeout_s=timeout_s)
 
@@ -101,7 +101,7 @@ class Worker:
     progress: int | None
 
     def align(self, request: Mapping[str, object], *, timeout_s: float | None = None) -> Launched:
-        """Align what ``request`` asks for; a worker takes one request.
+        """Align as ``request`` says; a worker takes one request.
 
         A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
         When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
@@ -135,7 +135,7 @@ class Worker:
 
 
 def _interrupt(process: subprocess.Popen[str]) -> str:
-    """Let a process begin nothing new and end; return what it wrote.
+    """Let a process begin nothing new and end; return its output.
 
     Raises:
         KeyboardInterrupt: it takes too long, or the user cannot wait.
@@ -195,7 +195,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def main(*options: str) -> int:
-    """Align what a JSON file asks for, and write the report where it says; a line of standard input names the file.
+    """Answer the JSON request named on standard input, and write its report.
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
@@ -239,7 +239,6 @@ def _work(asked: JsonObject, progress: Progress) -> int:
 
 
 def _import_frameworks() -> None:
-    """Import torch, then Paddle, and what compares their models."""
     from tipchain.frameworks.paddle_ import PaddleFramework
     from tipchain.frameworks.torch_ import Dynamo, TorchFramework
     from tipchain.live import align, sources  # noqa: F401
@@ -326,7 +325,7 @@ def _aligned(
 
 @contextmanager
 def _progress(told: int | None) -> Iterator[Progress]:
-    """Yield what writes progress to the parent's standard error, or nowhere if it has none or wants none."""
+    """Yield the writer of progress to the parent's standard error, or to nowhere."""
     if told is None:
         yield Progress(quiet=True)
         return

@@ -1,1 +1,1 @@
-"""Why a layer of a port is at fault: it is run again with one thing changed, until it does what the reference does."""
+"""Causes of a layer's fault: it is rerun with one change until it agrees."""

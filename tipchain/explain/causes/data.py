@@ -77,7 +77,7 @@ class SamplePair:
         return reference.total, port.total
 
     def again(self, side: int, seed: int, read: Callable[[DataSource], T]) -> T:
-        """Return what is read of a side once more, after a seed."""
+        """Return the reading of a side once more, after a seed."""
         _seed(self.opened[side].tensors, seed)
         return read(self.opened[side])
 
@@ -91,7 +91,7 @@ class SamplePair:
         ]
 
     def shown(self, number: int) -> str:
-        """Return what messages call a sample of the reference's."""
+        """Return the name of one of the reference's samples in messages."""
         sample = self.ours[number]
         return f"{sample.number}{f' ({sample.names[0]})' if sample.names else ''}"
 
@@ -282,7 +282,7 @@ def _equal(pair: SamplePair) -> str:
 
 
 def _notes(pair: SamplePair) -> Iterator[str]:
-    """Yield what differs and does not matter."""
+    """Yield the differences that do not matter."""
     for name, other in pair.fields.items():
         one, two = pair.ours[0].fields[name], pair.theirs[0].fields[other]
         if one.dtype != two.dtype:

@@ -41,7 +41,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReadSamples:
-    """What was read of a source.
+    """The samples that were read of a source.
 
     Attributes:
         samples: in order.
@@ -146,7 +146,7 @@ class DataSource:
         )
 
     def again(self, most: int) -> list[Sample] | None:
-        """Return the first samples read once more; None of what can be read once only."""
+        """Return the first samples read once more; None of a source readable once only."""
         if isinstance(self.opened, Iterator):
             if not callable(self.given) or _is_source(self.given):
                 return None
@@ -156,7 +156,7 @@ class DataSource:
     def trace(
         self, number: int, wanted: Sample | None = None, edit: Edit | None = None
     ) -> tuple[CodeRun, Sample] | None:
-        """Read a sample once more and record the code that makes it; None of what can be read once only, or is there already.
+        """Reread a sample and record the code that makes it; None where that cannot be.
 
         Args:
             number: its number.
@@ -259,7 +259,7 @@ def _is_source(value: object) -> bool:
 
 
 PLAIN = (list, tuple, np.ndarray)
-"""What is indexed, and whose elements may be batches."""
+"""Types that are indexed, and whose elements may be batches."""
 
 
 def is_numbers(value: Sequence[object]) -> bool:
@@ -268,7 +268,7 @@ def is_numbers(value: Sequence[object]) -> bool:
 
 
 def _is_batch(arrays: Sequence[Array]) -> bool:
-    """Guess whether what an iterable gives is a batch: by the axes of its first array, and as many labels."""
+    """Guess whether an iterable's arrays are a batch: by its first one's axes and labels."""
     first = arrays[0]
     if first.ndim >= 4:
         return True
@@ -280,7 +280,7 @@ def _is_batch(arrays: Sequence[Array]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """A data set of what a transform makes of raw samples; each is handed over as a copy."""
+    """A data set of transformed raw samples; each is handed over as a copy."""
 
     transform: Callable[[object], object]
     raws: Sequence[object]
@@ -293,7 +293,7 @@ class Transformed:
 
 
 def call_with_raw(transform: Callable[[object], object], raw: object) -> object:
-    """Return what a transform makes of a copy of a raw sample, or of Pillow's image where it takes no array."""
+    """Return a transform's result of a copied raw sample, or of Pillow's image where needed."""
     try:
         return transform(raw.copy() if hasattr(raw, "copy") else raw)
     except Exception:

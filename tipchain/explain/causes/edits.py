@@ -59,7 +59,7 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
 )
-"""Settings that say where a result is kept, not what it is."""
+"""Settings of the place where a result is kept, not of its value."""
 MOST_RESULTS = 4
 """Results of one call whose orders are tried."""
 FEW = 8
@@ -593,7 +593,7 @@ def _has(step: ReferenceCall) -> str:
 
 
 def _acting(calls: Sequence[Any], walk: Walk) -> list[Any]:
-    """Return the calls that make something else of what they are given: no cast, no dropout in eval mode."""
+    """Return the calls that change their arguments: no cast, no dropout in eval mode."""
     found = []
     for one in calls:
         given, made = (
@@ -670,7 +670,7 @@ def _in_paddle(step: ReferenceCall, piece: Piece) -> Function | None:
 
 
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
-    """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
+    """Return Paddle's counterpart of a step, applied to the port's tensors; None if it differs."""
     function = OPERATORS.get(step.name) or _in_paddle(step, piece)
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
@@ -849,7 +849,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 
 def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece: Piece) -> tuple[Frame, Frame] | None:
-    """Return the only statement of two stretches that reads otherwise than what stands opposite it, and that; else None."""
+    """Return the two stretches' only pair of statements that read otherwise; else None."""
     mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
     codes, reference_codes = [*codes_of(mine), *forwards(piece.port)], codes_of(others)
     found: dict[object, tuple[Frame, Frame]] = {}
@@ -877,7 +877,7 @@ def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Wal
 
 
 def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tuple[Frame, Frame]:
-    """Return the statements around two calls that say what differs.
+    """Return the statements around two calls that show the difference.
 
     Of a tensor that only the port's stretch is given it is the statement that hands it on, in the function that made it; else
     the innermost statement that reads otherwise.
@@ -897,7 +897,7 @@ def _statements(op: Op, step: ReferenceCall, parting: Parting, walk: Walk) -> tu
 
 
 def _nearest(ops: Sequence[Op], step: ReferenceCall, walk: Walk) -> Frame:
-    """Return the statement that reads most like the reference's, of those around some calls and what makes their tensors."""
+    """Return the statement around some calls or their makers that reads most like the reference's."""
     makers = [walk.makers_of[key] for op in ops for key in walk.given(op) if key in walk.makers_of]
     level, wanted = len(step.frames), innermost(step.frames)
     every = dict.fromkeys(op.frames[-level] for op in (*ops, *makers) if 0 < level <= len(op.frames))

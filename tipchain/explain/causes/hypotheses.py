@@ -1,4 +1,4 @@
-"""Causes as they are tried, and what is told about those that explain an error."""
+"""Causes as they are tried, and the diagnoses of those that explain an error."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Trial:
 
     @property
     def rank(self) -> tuple[bool, float, bool, int, int]:
-        """Return what sorts trials.
+        """Return the key that sorts trials.
 
         What leaves only rounding comes first, then what explains most; of equal ones what the reference has, what changes
         least, and what was tried first.
@@ -173,7 +173,7 @@ class Trials:
         return trial if left <= SAME_SINGLE else None
 
     def found(self) -> list[Trial]:
-        """Return the trials that explain the error, best first, one for each kind and name; wholes shut out what is not whole."""
+        """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""
         good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)
         if good and good[0].whole:
             good = [one for one in good if one.whole]
@@ -217,7 +217,7 @@ def explained(before: float, after: float) -> float:
 
 
 def lower_precision(verdict: LayerVerdict) -> Diagnosis:
-    """Return what is told about a layer whose float64 result is right and whose float32 result is not."""
+    """Return the diagnosis of a layer whose float64 result is right and float32 result wrong."""
     shown, bits = shown_path(verdict.port_path), effective_bits(verdict.own or 0.0)
     return Diagnosis(
         code="precision",
@@ -288,7 +288,7 @@ def class_of(layer: object) -> str:
 
 
 def called(op: Op) -> str:
-    """Return what a call is called in messages."""
+    """Return the name of a call in messages."""
     return f"`{op.path}`" if op.name == LAYER and op.path else f"`{op.name}`" if op.name != LAYER else "the layer"
 
 

@@ -93,7 +93,7 @@ def _statement(node: ast.stmt | ast.expr, parts: Sequence[ast.AST], text: str = 
 
 
 def _is_spelt(node: ast.expr) -> bool:
-    """Tell whether an expression computes nothing: a literal, or what has a name."""
+    """Tell whether an expression computes nothing: a literal or a name."""
     bare = isinstance(node, ast.Name | ast.Attribute | ast.Starred)
     return bare or all(isinstance(one, LITERAL) for one in ast.walk(node))
 
@@ -109,7 +109,7 @@ def statement_of(code: CodeType, line: int) -> Statement | None:
 
 
 def last_name(name: str) -> str:
-    """Return what stands behind the last dot of a name."""
+    """Return the part of a name after its last dot."""
     return name.rpartition(".")[2]
 
 
@@ -209,11 +209,11 @@ def functions_in(file: str) -> list[Code]:
 
 
 SPELLINGS = re.compile(r"\b(?:torch|paddle|nn|F|init|einops)\.(?:[a-z_]+\.)*|\s")
-"""What lines of both frameworks that do the same differ in."""
+"""Spellings that differ in lines of both frameworks that do the same."""
 _CLASSES = {kind.classes[0][0]: kind.classes[1][0] for kind in KINDS if [len(one) for one in kind.classes] == [1, 1]}
 _HELD = {"add_module": "add_sublayer", "modules": "sublayers", "ModuleList": "LayerList", "bias_attr": "bias"}
 SPOKEN = {**ALIASES, **OF_TORCH, **NAMES, **_CLASSES, **_HELD}
-"""One word for what the frameworks call otherwise."""
+"""One word for things that the frameworks call otherwise."""
 BRACKETS = str.maketrans("[]", "()")
 FIRST = frozenset(
     """
@@ -226,7 +226,7 @@ FIRST = frozenset(
 
 
 class _Plain(ast.NodeTransformer):
-    """Writes the first arguments of calls by position, and leaves out what changes no result."""
+    """Writes calls' first arguments by position, and leaves out those that change no result."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -283,7 +283,7 @@ def at_line(file: str, line: int) -> Frame | None:
 
 
 def only_unlike(mine: Iterable[Code], others: Iterable[Code]) -> tuple[Frame, Frame] | None:
-    """Return the one statement in some functions that reads otherwise than what stands opposite it, and that.
+    """Return the only statement that reads otherwise than its counterpart, and that one.
 
     None where there are none, or several, or some of the others have no namesake.
     """
@@ -302,13 +302,13 @@ def only_unlike(mine: Iterable[Code], others: Iterable[Code]) -> tuple[Frame, Fr
 
 
 def reads_otherwise(frame: Frame, codes: Iterable[Code]) -> Frame | None:
-    """Return what stands opposite a statement where that reads otherwise, or the statement before the place; else None."""
+    """Return a statement's counterpart that reads otherwise, or the statement before; else None."""
     against = opposite(frame, codes)
     return None if against is None or (against[1] and against[0].reading == frame.reading) else against[0]
 
 
 def reads_alike(frame: Frame, codes: Iterable[Code]) -> bool:
-    """Tell whether what stands opposite a statement reads as it does."""
+    """Tell whether a statement reads as its counterpart does."""
     against = opposite(frame, codes)
     return against is not None and against[1] and against[0].reading == frame.reading
 

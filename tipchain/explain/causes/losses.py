@@ -271,7 +271,7 @@ def check_loss(
 
 
 def _named(loss: Loss) -> str:
-    """Return what a loss is called, with the line of a user's own."""
+    """Return the name of a loss, with the line of a user's own."""
     own = loss.func if isinstance(loss, partial) else loss
     own = own if hasattr(own, "__qualname__") else type(own)
     library = str(getattr(own, "__module__", "")).startswith(("torch.", "paddle."))
@@ -353,7 +353,7 @@ class _Arranged:
     unlike: str = ""
 
     def given(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return what the port's loss is given for arrays of the reference's."""
+        """Return the port's arguments of the loss for arrays of the reference's."""
         found = list(self.arrays)
         for place, array in zip(self.places, arrays, strict=True):
             if place is not None:
@@ -401,7 +401,7 @@ def _attempt(run: Run, number: int, arrays: Sequence[Array], labels: Nested, *, 
 
 
 def _noise(run: Run, arrays: Sequence[Array], labels: Nested, doubles: Sequence[object]) -> list[float]:
-    """Return what one rounding of the outputs changes in a loss that runs in float32 only."""
+    """Return the change of a float32-only loss by one rounding of the outputs."""
     number = next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0)
     base = run(number, arrays, labels, double=False)
     generator = np.random.default_rng(0)

@@ -122,7 +122,7 @@ class MetricMeter:
         return cls(side=side, metric=metric, kind=kind, orders=orders).fresh()
 
     def values(self, batches: Sequence[Batch]) -> Values:
-        """Return what one copy of the metric says about all batches together, given tensors or arrays as it takes.
+        """Return one metric copy's values of all batches together, as tensors or arrays.
 
         The same copy is used each time: what it does not reset shows in the next values.
 
@@ -271,7 +271,7 @@ def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
 
 
 def _alike(batch: Batch) -> Iterator[Probe]:
-    """Yield random choices of samples, some with the outputs of others, and noise in what the models return."""
+    """Yield random choices of samples, some with others' outputs, and noise in the models' outputs."""
     (structure, outputs, _), (label_structure, labels, _) = (take_out(one, is_array) for one in batch)
     count = next((len(one) for one in outputs if one.ndim), 0)
     random = np.random.default_rng(0)
@@ -303,7 +303,7 @@ def _unknown() -> Iterator[Sequence[Probe]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MetricPair:
-    """Two metrics and what they say.
+    """Two metrics and their values.
 
     Attributes:
         refused: what the port's raised for a probe that the reference's takes; empty where there is none.
@@ -463,7 +463,7 @@ def _both(meters: tuple[MetricMeter, MetricMeter], probe: Probe) -> tuple[dict[s
 
 
 def _raised(found: Mapping[str, Values], raised: Mapping[str, Exception]) -> PieceCheck:
-    """Return what comes of metrics of which one raises for the models' own outputs: a difference where it is the port's alone."""
+    """Return the check of metrics that raise: it fails where the port's alone does."""
     side, error = next(iter(raised.items()))
     failed = failed_to_run(f"the {side}'s metric", error)
     if side == "reference":

@@ -35,16 +35,16 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "rate": ("learning_rate", "lr", "rate", "base_lr", "initial_lr", "init_lr"),
     "optimizer": ("optimizer", "optim", "opt"),
 }
-"""What a builder's parameters are called, by what they are given."""
+"""Names of a builder's parameters, by their roles."""
 
 
 def roles(builder: Builder) -> dict[str, inspect.Parameter]:
-    """Return a builder's parameters by what their names ask for; those bound by ``functools.partial`` are left out."""
+    """Return a builder's parameters by role; those bound by ``functools.partial`` are left out."""
     return {role: one for one in _parameters(builder).values() if (role := _role(one)) is not None}
 
 
 def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Optimizer:
-    """Call a builder with what it asks for.
+    """Call a builder with the arguments that it asks for.
 
     Args:
         builder: a function, a class or a partial of one.
@@ -115,7 +115,7 @@ Picks = list[npt.NDArray[np.int64]]
 def shrink(
     parameters: Mapping[str, object], optimizer: object, slots: Mapping[str, TensorSlot], paddle: ModuleType
 ) -> dict[str, TensorSlot]:
-    """Cut large parameters of both sides down to the same elements, in place, and what torch's optimizer keeps of them.
+    """Cut large parameters and torch's optimizer state to the same elements, in place.
 
     Args:
         parameters: torch's, by name.
@@ -327,7 +327,7 @@ def build_both(
 
 
 def clipping(clip: Builder | None, model: Model, optimizer: Optimizer) -> Callable[[], object] | None:
-    """Return what clips the gradients of a model's parameters, None without any.
+    """Return the function that clips the gradients of a model's parameters, None without any.
 
     ``clip`` is called as builders are: with the parameters, or ``model`` or ``optimizer`` where it asks for them.
     """

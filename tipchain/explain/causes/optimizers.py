@@ -42,7 +42,7 @@ OPTIMIZER = "optimizer"
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What both optimizers do to the parameters of both, and the parameters that the port, the reference alone updates."""
+    """Both optimizers' treatments of the parameters, and the parameters that one side alone updates."""
 
     matched: Matched
     found: list[SettingDifference]
@@ -92,7 +92,7 @@ def _lend(opened: Opened) -> None:
 
 
 def _clippings(opened: Opened) -> list[str]:
-    """Say what clips each side's gradients, "" where nothing is known to."""
+    """Name each side's clipping of gradients, "" where none is known."""
     ours, theirs = opened.sides
     hooks = getattr(ours.optimizer, "_optimizer_step_pre_hooks", {}).values()
     loops = [getattr(one.clip, "args", (None,))[0] for one in opened.sides]
@@ -200,7 +200,7 @@ def _updated_by_one(names: Sequence[str], side: str) -> Diagnosis:
 
 
 def _shown(ran: _Ran) -> Diagnosis:
-    """Show the first update that parts: what goes in, what both make of it, and both optimizers with their settings."""
+    """Show the first update that parts: inputs, both results, and both optimizers' settings."""
     name = min(ran.failing, key=lambda one: ran.watched[one].step)
     kept, (ours, theirs) = ran.watched[name], ran.opened.sides
     expected, actual = (side[kept.step] for side in kept.updates)
@@ -262,8 +262,6 @@ DRAWN = 1 << 16
 
 @dataclass(slots=True)
 class _ParameterCourse:
-    """What is kept of a parameter while it is updated."""
-
     chosen: slice
     gradients: list[Array] = field(default_factory=list)
     updates: tuple[list[Array], list[Array]] = field(default_factory=lambda: ([], []))

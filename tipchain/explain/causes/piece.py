@@ -1,4 +1,4 @@
-"""The layer at fault and its reference, apart from their models, with what both are given and what they give."""
+"""The layer at fault and its reference, apart from their models, with inputs and results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tipchain.numbers.tolerance import NOISE, SAME_DOUBLE
 from tipchain.weights.sides import torch_view
 
 ROOMS = re.compile("^(fft|linalg|special)_")
-"""What torch puts before the names of functions that Paddle has in a module of that name."""
+"""Torch's prefixes of functions that Paddle has in a module of that name."""
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23
@@ -162,7 +162,7 @@ class CallRecord:
         self._numbers.clear()
 
     def enter(self, function: Function, args: tuple[Nested, ...], kwargs: Options) -> None:
-        """Keep what a call is given that no call before it has made, before the call may write to it."""
+        """Keep a call's new arguments before the call may write to them."""
         if _name_of(function) not in ("get", "set"):
             self._keep_given(args, kwargs)
 
@@ -175,7 +175,7 @@ class CallRecord:
             self._live = True
 
     def take(self, function: Function, args: tuple[Nested, ...], kwargs: Options, result: Nested) -> None:
-        """Note a call and what it returned."""
+        """Note a call and its result."""
         name = _name_of(function)
         if not self._live or name in ("get", "set") or result is NotImplemented:
             return
@@ -256,7 +256,7 @@ def _name_of(function: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PieceOutcome:
-    """What a run of the port's piece gave.
+    """The results of a run of the port's piece.
 
     Attributes:
         outputs: its float and integer tensors.
@@ -271,7 +271,7 @@ class PieceOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truth:
-    """What the reference's piece gave.
+    """The results of the reference's piece.
 
     Attributes:
         outputs: its outputs.
@@ -372,7 +372,7 @@ class Piece:
         return self.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
 
     def argument_of(self, array: Array) -> str:
-        """Return what forward calls the argument that holds an array; empty where none does."""
+        """Return the name of forward's argument that holds an array; empty where none does."""
         given = zip(self.theirs.call.input_names, self.theirs.inputs, strict=False)
         name = next((name for name, one in given if one.shape == array.shape and np.array_equal(one, array)), "")
         which, _, rest = name.partition(".")

@@ -1,4 +1,4 @@
-"""What a layer of a Paddle model calls while it runs, and the same run with some of these calls changed."""
+"""Calls of a Paddle layer while it runs, and reruns with some of them changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tipchain.framework_types import Array, Function, Model, Nested, Options, Te
 from tipchain.frameworks.base import map_nested
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
-"""What is done in place of a call: it is given the function, and its arguments."""
+"""Replacement of a call: it is given the function and its arguments."""
 LAYER = "layer"
 
 
@@ -70,13 +70,13 @@ class Op:
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """The parameters of what was called, empty where they cannot be told."""
+        """The parameters of the called function, empty where they cannot be told."""
         return signature_of(self.function)
 
 
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """Hands every outermost call of one run to what stands in its place, and remembers it if asked to.
+    """Hands each outermost call of a run to its replacement, and remembers it if asked.
 
     Attributes:
         acts: what stands in place of calls, by number.
@@ -134,7 +134,7 @@ class Recorder:
         *,
         writes: bool = False,
     ) -> Nested:
-        """Run one call, or what stands in its place; calls inside it are not seen."""
+        """Run one call, or its replacement; calls inside it are not seen."""
         if name not in CREATORS and not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
             return original(*args, **kwargs)
         number, self.count = self.count, self.count + 1
@@ -217,7 +217,7 @@ class Tap:
         setattr(holder, name, self._wrapped[id(original)])
 
     def _wrap_own_backward(self) -> None:
-        """Take a function with a backward of its own as one call: what is changed inside of its forward may end the process."""
+        """Take a function with its own backward as one call: changes inside may crash Paddle."""
         base = self.paddle.autograd.PyLayer
 
         def apply(kind: type, *args: Nested, **kwargs: Nested) -> Nested:
@@ -268,7 +268,7 @@ class Tap:
         return wrapper
 
     def _wrap_held(self, layers: Iterable[Model]) -> None:
-        """Wrap what layers keep (``self.activation = F.relu``) and what their modules imported by name."""
+        """Wrap functions kept by layers (``self.activation = F.relu``) or imported by name in their modules."""
         modules = {type(layer).__module__ for layer in layers}
         users = [sys.modules.get(one) for one in modules if one.partition(".")[0] != "paddle"]
         for holder in (*layers, *(one for one in users if one is not None)):
@@ -308,12 +308,11 @@ class Tap:
 
 
 def has_own_backward(op: Op) -> bool:
-    """Tell whether what was called is a `PyLayer`."""
+    """Tell whether a call is of a `PyLayer`."""
     return any(one.__name__ == "PyLayer" for one in getattr(getattr(op.function, "__self__", None), "__mro__", ()))
 
 
 def _is_of_own_backward(tensor: Tensor) -> bool:
-    """Tell whether a tensor is what a function with a backward of its own gave."""
     node = getattr(tensor, "grad_fn", None)
     return node is not None and "PyLayer" in node.name()
 
@@ -326,9 +325,9 @@ def _below(kind: type[object]) -> Iterator[type[object]]:
 
 
 def _within_bounds(getitem: Function) -> Function:
-    """Return an indexing that raises where an index is out of bounds: what is tried may make such, and Paddle reads on (3.3.1).
+    """Return an indexing that raises out of bounds, where trials may go.
 
-    What it reads then is whatever is there; far away there is nothing, and the process dies.
+    Paddle reads on there (3.3.1); far away there is nothing, and the process dies.
     """
 
     def checked(tensor: Tensor, index: Nested) -> Tensor:
@@ -364,12 +363,12 @@ Unary = Callable[[Tensor], Tensor]
 
 
 def then(change: Unary) -> Act:
-    """Return what changes the result of a call."""
+    """Return an act that changes the result of a call."""
     return lambda original, args, kwargs: change(original(*args, **kwargs))
 
 
 def then_first(change: Unary) -> Act:
-    """Return what changes the result of a call, or the first of its results."""
+    """Return an act that changes the result of a call, or its first result."""
 
     def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         result = original(*args, **kwargs)
@@ -380,12 +379,12 @@ def then_first(change: Unary) -> Act:
 
 
 def instead(change: Unary) -> Act:
-    """Return what does something else with the first argument."""
+    """Return an act that applies another function to the first argument."""
     return lambda _original, args, _kwargs: change(args[0])
 
 
 def argument(number: int) -> Act:
-    """Return what gives back one of the arguments."""
+    """Return an act that gives back one of the arguments."""
     return lambda _original, args, _kwargs: args[number]
 
 
@@ -429,7 +428,7 @@ def called_as(
 
 
 def constant(result: Nested) -> Act:
-    """Return what gives back a known result."""
+    """Return an act that gives back a known result."""
     return lambda _original, _args, _kwargs: result
 
 

@@ -114,7 +114,7 @@ REPEATS = ("step_size", "T_0", "step_size_up")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Curves:
-    """What a schedule did: the rate of each parameter ``[steps]``, and the momentum."""
+    """The course of a schedule: the rate of each parameter ``[steps]``, and the momentum."""
 
     rates: Mapping[str, Array]
     momentum: Array
@@ -218,7 +218,7 @@ def _length(schedule: object) -> tuple[int, bool]:
 
 
 def _walk(trained: Updates, schedule: object, count: int) -> _Curves:
-    """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
+    """Step a schedule and keep every parameter's rate; errors after the first step end it."""
     advance = stepper(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
     momentum, stopped = [trained.momentum()], ""
@@ -237,7 +237,7 @@ def _walk(trained: Updates, schedule: object, count: int) -> _Curves:
 
 
 def stepper(schedule: Schedule) -> Callable[[int], object]:
-    """Return what moves a schedule on, called with the number of the step; one that asks for a metric is given one."""
+    """Return the function that steps a schedule by number, with a metric if asked."""
     if schedule is None:
         return lambda _: None
     asked = inspect.signature(schedule.step).parameters

@@ -105,7 +105,7 @@ def _build(
 
 
 def _around(path: str, steps: Sequence[LayoutStep]) -> str:
-    """Return the path of a layer, or that of what holds it and the layers that are called after it."""
+    """Return a layer's path, or that of its container with the layers called after it."""
     paths = [path, *(step.name for step in steps if not step.function)]
     return common_path(one.rpartition(".")[0] for one in paths) if steps else path
 
@@ -119,7 +119,7 @@ def _followed(
     *,
     double: bool,
 ) -> Model:
-    """Return a copy of a layer, enlarged; with what is called after it, a layer of these that stands around them."""
+    """Return an enlarged copy of a layer, with the layers and functions called after it."""
     own = {one: side.copied(layers[one], double=double) for one in (path, *(s.name for s in steps if not s.function))}
     if side.name == "torch":
         spell_out(own[path])
@@ -296,7 +296,7 @@ def diagnose(
     pace: Pace | None = None,
     inside: Collection[str] | None = None,
 ) -> tuple[Diagnosis, ...]:
-    """Return what explains that a layer, or the code of a container, is at fault: one cause, or one for each place of its code.
+    """Return the causes of a layer's or container's fault, one per place of code.
 
     A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
     cause is told where it takes away at least 99 % of the error: the best and simplest; where none does, it is
@@ -329,7 +329,7 @@ def diagnose(
 
 
 def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
-    """Return a cause; of code around a layer that only hands on what it is given, it is that layer's."""
+    """Return a cause; of code around a layer that hands tensors on, the layer's."""
     path = verdict.port_path
     calls = [one for one in located.port.trace.calls if one.path == path and one.turn == verdict.turn]
     idle = any(hands_on(one) and not one.children for one in calls)
@@ -348,7 +348,7 @@ def _diagnose(
     pace: Pace | None,
     inside: Collection[str] | None,
 ) -> list[Diagnosis]:
-    """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
+    """Return the causes of a piece's error; none if it runs alone without one."""
     with piece.open():
         trials = Trials(piece, pace)
         if trials.before <= NOISE:
@@ -403,7 +403,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
 
 
 def _of_one_line(piece: Piece, walk: Walk, groups: Sequence[Sequence[Parting]]) -> Iterator[Hypothesis]:
-    """Yield what the calls of one place in a code do otherwise, for all calls from that line: a helper in a loop is one cause."""
+    """Yield one line's differing calls together: a helper in a loop is one cause."""
     every, by_number = walk.partings, {op.number: op for op in walk.ops}
     for group in groups:
         walk.partings = list(group)
@@ -475,7 +475,7 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
 
 
 def unsearched(verdict: LayerVerdict) -> Diagnosis:
-    """Return what is said of a fault whose causes there was no time to try."""
+    """Return the diagnosis of a fault whose causes there was no time to try."""
     left = _unknown(verdict, verdict.reason, None)
     shown = shown_path(verdict.port_path)
     return replace(left, message=f"{shown}: cause not searched: out of time")

@@ -1,4 +1,4 @@
-"""Settings of layers as causes, and what Paddle's kernels do otherwise than torch's."""
+"""Settings of layers as causes, and differences of Paddle's kernels from torch's."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ CONVOLUTION = (
 
 
 def _changes(layer: Model, attribute: str, value: Setting, nn: ModuleType) -> Options:
-    """Return what a layer keeps otherwise where one of its attributes has another value."""
+    """Return the attributes of a layer that change where one of them has another value."""
     if attribute == "num_heads":
         return {attribute: value, "head_dim": layer.embed_dim // value}
     kind, name = class_of(layer), attribute.removeprefix("_")
@@ -135,7 +135,7 @@ def _changes(layer: Model, attribute: str, value: Setting, nn: ModuleType) -> Op
 
 
 def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield what torch's function of a name computes, in place of calls of Paddle's that mean something else."""
+    """Yield torch's meaning of a function's name in place of Paddle calls with another meaning."""
     for op in ops:
         kind = type(op.layer).__name__ if op.name == LAYER else op.name
         known = OTHERWISE.get(kind.lower().replace("_", "").removesuffix("loss"))
@@ -159,7 +159,7 @@ def by_meaning(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
 
 def _given(op: Op, args: Sequence[Nested] | None = None, kwargs: Options | None = None) -> dict[str, Setting]:
-    """Return the arguments of a call by name, with its defaults; of a layer what it keeps, too."""
+    """Return a call's arguments by name, with defaults; of a layer its settings, too."""
     kept = {} if op.name != LAYER else {name.lstrip("_"): value for name, value in vars(op.layer).items()}
     bound = signature(op.layer.forward if op.name == LAYER else op.function).bind(
         *(args or op.args), **(kwargs or op.kwargs)

@@ -89,7 +89,7 @@ class CodeStep:
     made: dict[str, Value] = field(default_factory=dict)
 
     def makes(self, key: Key) -> bool:
-        """Tell whether an array is among what it made."""
+        """Tell whether an array is among its results."""
         return any(key in one.arrays for one in self.made.values())
 
     @property
@@ -98,7 +98,7 @@ class CodeStep:
         return SourceLine(file=self.file, line=self.statement.line, code=self.statement.text)
 
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return its name in messages."""
         call = f"`{self.name}` in " if self.name else ""
         return f"{call}`{self.statement.text}` ({Path(self.file).name}:{self.statement.line})"
 
@@ -113,7 +113,7 @@ class Edit:
 
 @dataclass(slots=True, eq=False)
 class CodeRun:
-    """What the user's code did in one run.
+    """The steps of the user's code in one run.
 
     Args:
         tensors: the frameworks whose tensors there may be.
@@ -134,7 +134,7 @@ class CodeRun:
     _room: int = MOST_BYTES
 
     def run(self, work: Callable[[], Nested]) -> Nested:
-        """Return what some work gives, and record it."""
+        """Return the result of some work, and record it."""
         before, threads = sys.gettrace(), threading.gettrace()
         threading.settrace(self._enter)
         sys.settrace(self._enter)
@@ -154,7 +154,7 @@ class CodeRun:
         return self._room <= 0 or len(self.steps) > MOST_STEPS
 
     def _enter(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        """Follow the user's functions, and note what they call of libraries, and all transforms."""
+        """Follow the user's functions, and note their calls of libraries, and all transforms."""
         code, caller = frame.f_code, frame.f_back
         if event != "call" or self.full:
             return None
@@ -239,7 +239,7 @@ class CodeRun:
             self.steps.append(step)
 
     def _change(self, frame: FrameType, values: Mapping[str, object]) -> None:
-        """Set variables of a frame, globals and attributes; what others read too is put back."""
+        """Set variables of a frame, globals and attributes; shared ones are put back."""
         held = frame.f_locals
         for name, value in values.items():
             owner, _, last = name.rpartition(".")
@@ -258,7 +258,7 @@ class CodeRun:
             put(last, value)
 
     def key(self, array: Array) -> Key:
-        """Return what tells an array, which is kept."""
+        """Return the key of an array, which is kept."""
         key = (array.shape, array.dtype.str, hash(array.tobytes()))
         if key not in self.arrays:
             self._room -= array.nbytes
@@ -311,7 +311,7 @@ def arrays_of(value: object, tensors: Sequence[LiveSide], most: int = MOST_PARTS
 
 
 def _look_up(name: str, values: Mapping[str, Any], names: Mapping[str, Any]) -> object:
-    """Return what a name with attributes stands for; nothing of properties is run."""
+    """Return the value of a name with attributes; no property is run."""
     first, *rest = name.split(".")
     found: Any = values.get(first, names.get(first, _NOTHING))
     for part in rest:
@@ -369,7 +369,7 @@ class _Trail:
                 self.makers.setdefault(key, []).append(step)
 
     def first_apart(self, end: Array, others: _Values) -> Parting | None:
-        """Return the step that first makes something else than the other side, and what it makes.
+        """Return the first step with another result than the other side's, and that result.
 
         From what differs in the end each step leads to those that made what it was given, as long as the other side has none such.
         """
@@ -426,18 +426,18 @@ class _Trail:
         return sorted(found, key=lambda one: one.end)
 
     def source(self, step: CodeStep, name: str, key: Key) -> CodeStep | None:
-        """Return the step that made what another read under a name; of a parameter the last that made such an array."""
+        """Return the maker of another step's value by name; of a parameter the last one."""
         before = [one for one in self.makers.get(key, ()) if one.end < step.start]
         own = [one for one in before if name in one.made and (one.scope == step.scope or "." in name)]
         return next(reversed(own or (before if self.arrays[key].size > 1 else [])), None)
 
     def sources(self, parting: Parting) -> list[Parting]:
-        """Return the steps that made what another reads, with what they made."""
+        """Return the steps that made another's arguments, with their results."""
         given = ((name, key) for name, value in parting[0].given.items() for key in value.arrays if key != parting[1])
         return [(found, key) for name, key in given if (found := self.source(parting[0], name, key))]
 
     def giver(self, step: CodeStep, name: str, key: Key) -> CodeStep | None:
-        """Return the statement that computes a parameter's value on the spot; None of what is spelt out, or was there before."""
+        """Return the statement that computes a parameter on the spot; None of literals, older values."""
         computed = step.given[name].computed
         for one in self.around(step):
             code = step.at[0]
@@ -464,7 +464,7 @@ class _Trail:
         return None
 
     def settings(self, step: CodeStep) -> Iterator[tuple[str, object]]:
-        """Yield what a step was given that no step made: a parameter's value, a global, an attribute."""
+        """Yield a step's values that no step made: a parameter's value, a global, an attribute."""
         for name, value in step.given.items():
             made = any(self.source(step, name, key) or self.giver(step, name, key) for key in value.arrays)
             if value.setting is not _NOTHING and not made:
@@ -567,7 +567,6 @@ def explain_programs(
 
 
 def _told(trail: _Trail, parting: Parting, made: Array, other: Array) -> str:
-    """Say what a step makes of what it is given."""
     step, key = parting
     inside = trail.inside(step) if step.makes(key) else []
     values = inside[-1].made if inside else {name: one for name, one in step.given.items() if key not in one.arrays}
@@ -619,7 +618,7 @@ def _shown(value: object) -> str:
 
 
 def _mend(runs: TwoRuns, reference: _Trail, port: _Trail) -> tuple[CodeStep, CodeStep, Settings, float] | None:
-    """Return steps and settings with which the port gives what the reference gives, and how much of the difference is gone."""
+    """Return steps and settings that mend the port's result, and the mended fraction."""
     known: dict[str, list[tuple[CodeStep, object]]] = {}
     for step in reference.program.steps:
         for name, setting in reference.settings(step):

@@ -1,4 +1,4 @@
-"""Weights, buffers and inputs as causes: which differ, how, and what a layer makes of them."""
+"""Weights, buffers and inputs as causes: which differ, how, and their effect on a layer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SharedTensor:
 
     @property
     def rounded(self) -> bool:
-        """Whether the values are apart by no more than what float32 makes of a place among ``n``, which is up to ``n`` units.
+        """Whether values differ by at most float32's rounding of a place among ``n``: ``n`` units.
 
         A table so long that one place more or less, a part ``1 / n``, is not four times that is not called rounded.
         """
@@ -150,7 +150,7 @@ def _slots(piece: Piece) -> list[TensorSlot]:
 
 
 def describe(one: SharedTensor, own: str, wrong: Sequence[SharedTensor], state: Mapping[str, Array]) -> Told:
-    """Return a slug, what is wrong with a tensor of the reference's name ``own``, and what to do about it."""
+    """Return a slug, the fault of the reference's tensor ``own``, and its fix."""
 
     def elsewhere() -> str | None:
         beside = {other.name: other.ours for other in wrong if other is not one}

@@ -141,7 +141,7 @@ class Walk:
                 break
 
     def _key(self, tensor: object, number: int, *, after: bool = False) -> Key:
-        """Return what tells a tensor, and how often it was written to, before a call or after it."""
+        """Return the key of a tensor and its writes before or after a call."""
         written = self.writes.get(id(tensor), ())
         return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
 
@@ -157,7 +157,7 @@ class Walk:
         return found
 
     def matched_given(self, op: Op, tensor: object) -> tuple[int, ...]:
-        """Return the reference's tensors that are one that a call was given; nothing of what is none."""
+        """Return the reference's tensors that equal an argument of a call; none of a non-tensor."""
         return next((self.matched[key] for key in self.given(op) if key[0] == id(tensor)), ())
 
     def made(self, op: Op) -> dict[Key, Tensor]:
@@ -212,7 +212,7 @@ class Walk:
         return any(relative(one, theirs) <= self.tolerance for one in arranged(ours, theirs.shape))
 
     def _follow(self, op: Op) -> None:
-        """Do one call again if what it is given was put right; look for its counterpart if it still is wrong."""
+        """Redo one call if its arguments were put right; seek its counterpart if still wrong."""
         made, given = self.made(op), self.given(op)
         if all(self.matched[key] for key in made):
             return
@@ -297,7 +297,7 @@ class Walk:
         return taken, {number for step in steps for number in step.given if number not in own}
 
     def redone(self, op: Op, more: Mapping[Key, object] | None = None) -> list[object] | None:
-        """Return what a call gives if it is given what was put right; None if it cannot be done so."""
+        """Return a call's results of corrected arguments; None if it cannot be redone."""
         healed = {**self.healed, **(more or {})}
         swaps = {key[0]: healed[key] for key in self.given(op) if key in healed}
         for key, one in self.given(op).items():
@@ -315,7 +315,7 @@ class Walk:
     def _counterpart(
         self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
-        """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
+        """Return the reference's tensor that mends a call's successors, and that in the call's shape."""
         known = self._of_partner(op, key)
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
         if masked is not None:
@@ -357,7 +357,7 @@ class Walk:
         return True
 
     def _mask_for(self, key: Key, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
-        """Return the mask of the reference's that makes what comes after right, in the form that the port's has."""
+        """Return the reference's mask that mends all that follows, in the port's form."""
         ours = hidden_by(array)
         for number in self.masks if ours is not None else ():
             mask = self.values[number].array
@@ -424,7 +424,7 @@ class Walk:
         return [found[number] for number in sorted(found)]
 
     def alters(self, op: Op) -> bool:
-        """Tell whether a call makes what the reference has not of what it has."""
+        """Tell whether a call takes tensors of the reference's and makes one that it lacks."""
         return not any(map(self.matched.get, self.made(op))) and all(map(self.matched.get, self.given(op)))
 
     def rests(self, key: Key, other: Key) -> bool:
@@ -451,21 +451,21 @@ class Walk:
         )
 
     def layout_before(self, ops: Sequence[Op]) -> list[Op]:
-        """Return calls with those that only arranged what they were given."""
+        """Return calls with those that only arranged their arguments."""
         return _with_makers(ops, lambda op: _arranging(map(self.makers_of.get, self.given(op))))
 
     def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
-        """Return the reference's calls with those that only arranged what they were given."""
+        """Return the reference's calls with those that only arranged their arguments."""
         return _with_makers(steps, lambda step: _arranging(map(self.makers.get, step.given)))
 
     def around(self) -> set[int]:
-        """Return the numbers of the calls of the stretches that part, and of those that made what these are given."""
+        """Return the numbers of the calls in parting stretches, and of their arguments' makers."""
         inside = [op for one in self.partings for op in self.layout_before(one.ops)]
         makers = [self.makers_of.get(key) for op in inside for key in self.given(op)]
         return {op.number for op in (*inside, *makers) if op is not None}
 
     def told(self, key: Key) -> str:
-        """Return what a tensor of the port's is called in messages."""
+        """Return the name of a port's tensor in messages."""
         maker = self.makers_of.get(key)
         if maker is not None:
             made = list(self.made(maker))
@@ -479,7 +479,7 @@ class Walk:
         return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
     def first_apart(self) -> tuple[Op, ReferenceCall]:
-        """Return the first calls that make what the other program has not; the last ones where there are none."""
+        """Return the first calls whose results the other program lacks; else the last ones."""
         if self.partings:
             return self.partings[0].op, self.partings[0].step
         otherwise = self.used_otherwise() if self.ended_alike else None
@@ -503,7 +503,7 @@ class Walk:
         return None
 
     def _unlike(self) -> tuple[list[Op], list[ReferenceCall]]:
-        """Return the calls of each program that make what the other has not."""
+        """Return the calls of each program whose results the other lacks."""
         return (
             [op for op in self.ops if not all(self.matched[key] for key in self.made(op))],
             [step for step in self.steps if not self.shared.intersection(step.made)],
@@ -523,7 +523,7 @@ class Walk:
         return f"`{name}({told})`{line} makes {', '.join(map(glimpse, made))} of {', '.join(map(glimpse, given))}"
 
     def statements_after(self, op: Op, step: ReferenceCall) -> str:
-        """Write what the calls behind two that part make, which the other program has not."""
+        """Write the results of the calls after two that part, which the other program lacks."""
         theirs, ours = self._unlike()
         theirs = [one for one in theirs if one.number > op.number][:MOST_SHOWN]
         ours = [one for one in ours if one.number > step.number][:MOST_SHOWN]
@@ -531,7 +531,7 @@ class Walk:
         return "; ".join([*shown, *(f"then the reference's {self.statement(one)}" for one in ours)])
 
     def expression(self, parting: Parting) -> str:
-        """Return what the port makes as one expression of tensors that both have."""
+        """Return the port's result as one expression of tensors that both have."""
         inside = {op.number for op in self.layout_before(parting.ops)}
         letters: dict[Key, str] = {}
         written: dict[tuple[Key, int], str] = {}
@@ -559,7 +559,7 @@ class Walk:
         return maker if maker is not None and maker.number < op.number else None
 
     def reference_expression(self, parting: Parting, *, shared: bool = False) -> str:
-        """Return what the reference makes as one expression of tensors that both have.
+        """Return the reference's result as one expression of tensors that both have.
 
         It names functions as torch does, or as both programs are compared if ``shared``.
         """
@@ -619,7 +619,7 @@ Call = TypeVar("Call", Op, ReferenceCall)
 
 
 def _with_makers(calls: Sequence[Call], makers: Callable[[Call], Iterable[Call]]) -> list[Call]:
-    """Return calls and, as far back as ``makers`` finds any, those that made what they were given, as they ran."""
+    """Return calls and, as far as ``makers`` finds any, their arguments' makers, in order."""
     found, left = {one.number: one for one in calls}, list(calls)
     while left:
         for maker in makers(left.pop()):
@@ -688,7 +688,7 @@ def exchanged(value: object, tensors: Mapping[int, object]) -> Nested:
 
 
 def acts_of(partings: Sequence[Parting], assign: Callable[[Tensor, Tensor], Tensor]) -> dict[int, Act]:
-    """Return what gives the reference's tensors where the programs part."""
+    """Return the acts that give the reference's tensors where the programs part."""
     by_op: dict[int, list[Parting]] = {}
     for one in partings:
         by_op.setdefault(one.op.number, []).append(one)

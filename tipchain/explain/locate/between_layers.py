@@ -41,7 +41,7 @@ Agrees = Callable[[CallPair], bool]
 
 
 class Glue:
-    """Finds the code between the layers of both models, layers of which each is known to do what its pair does."""
+    """Finds the code between both models' layers that are known to agree."""
 
     def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
         self._traces, self._given, self._agrees = (reference, port), given, agrees
@@ -57,7 +57,7 @@ class Glue:
         self._container = {pair.reference.number: pair.port for pair in matching.containers}
 
     def giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
-        """Return the calls, the reference's and the port's, whose code gave a pair what differs.
+        """Return the calls of both sides whose code gave a pair its differing tensor.
 
         Args:
             pair: the first pair that is given something else though all layers before agree.
@@ -138,7 +138,7 @@ class Glue:
 
 
 class CodeRounding:
-    """How far float32 takes what the reference's code between its layers makes of their results in float64.
+    """Float32's effect on the reference's code between its layers, given float64 results.
 
     The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
     in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
@@ -163,7 +163,7 @@ class CodeRounding:
                 self._note(judged[key].inputs, take_out(given, side.is_tensor)[1])
 
         def leave(key: CallKey, result: Nested) -> Nested:
-            """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
+            """Return the layer's float64 results in place of its tensors."""
             if key not in judged or not (side.is_tensor(result) or isinstance(result, tuple | list)):
                 return None
             structure, made, _ = take_out(result, side.is_tensor)
@@ -289,14 +289,14 @@ class GivenLayers(ABC):
 
     @abstractmethod
     def _wanted(self, value: TracedValue) -> Array:
-        """Return what a layer gives in place of a tensor of the reference's, in the reference's layout."""
+        """Return the replacement of a reference's tensor, in the reference's layout."""
 
     @abstractmethod
     def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
-        """Return what is handed the gradient of a layer's output, if anything is."""
+        """Return the receiver of the gradient of a layer's output, if there is one."""
 
     def _run(self) -> bool:
-        """Run the model forward and backward so; return whether it takes what it is handed."""
+        """Run the model forward and backward so; return whether it takes the replacements."""
 
         def leave(key: CallKey, result: object) -> Nested:
             return self._replaced(self._given.get(key, ()), result)
@@ -338,7 +338,7 @@ class GivenLayers(ABC):
 
 
 class Steered(GivenLayers):
-    """What the port's layers and the code between them make of the reference's gradients, where they are given its tensors.
+    """The port's gradients where its layers and code are given the reference's tensors.
 
     In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
     where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
@@ -346,7 +346,7 @@ class Steered(GivenLayers):
     """
 
     def apart(self, value: TracedValue) -> float | None:
-        """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
+        """Return the error of an output's gradient by its receivers alone; None if unknown."""
         return self._errors.get(id(value))
 
     @property
@@ -377,7 +377,7 @@ class Steered(GivenLayers):
 
 
 class NudgedLayers(GivenLayers):
-    """What a model's layers are handed back where each gives the reference's values, all moved a little.
+    """The replacements of a model's layers: the reference's values, all moved a little.
 
     Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
     """
@@ -406,9 +406,10 @@ class NudgedLayers(GivenLayers):
 
 
 ENLARGED = 6.0
-"""RMS that results of linear layers, convolutions and norms are given, to see what code does to large values: a sixth of normal
-numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn. What hides by -10000 still hides, and numbers are
-seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
+"""RMS of enlarged results of linear layers, convolutions and norms: code meets large values.
+
+A sixth of normal numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn; -10000 still hides, and numbers
+are seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
 ENLARGING = frozenset(
     "linear conv1d conv2d conv3d batchnorm batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split()
 )
@@ -463,7 +464,7 @@ class Enlarged:
 
     @contextmanager
     def applied(self, number: int, model: Model, known: Twins | None) -> Iterator[None]:
-        """Enlarge the weights of a copy of the reference (0) when its layers are called, or of the port (1) as much, and see what flows.
+        """Enlarge the weights of called layers, a copy's or the port's, and record the tensors.
 
         The copy keeps the larger weights. ``known`` are the tensors of the reference's run, which the port's is given.
         """
@@ -511,7 +512,7 @@ class Enlarged:
             yield
 
     def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
-        """Return what a layer of the reference's gives, larger the first time; from then on its weights are."""
+        """Return a reference's layer's result, larger the first time; from then its weights are."""
         side, (factors, _) = self._models[0].side, self.factors
         if path not in self._partners or path in factors:
             return made
@@ -546,22 +547,23 @@ class Enlarged:
 
 
 GROWTH = 1000.0
-"""How many times as far as their outputs two models' gradients may be apart. A choice: a backward run enlarges what outputs
-differ by as far as the weights do, layer by layer; three orders are more than was seen."""
+"""Allowed ratio of gradients' differences to outputs': three orders, a choice.
+
+A backward run enlarges the outputs' differences by as far as the weights do, layer by layer."""
 TIED = "equal values: each framework gives the gradient of their maximum to another of them; without equal values the gradients agree"
-"""What is said where gradients differ at ties alone."""
+"""Message where gradients differ at ties alone."""
 
 
 @dataclass(slots=True)
 class Noise:
-    """How far tensors of two runs may be apart that are the same: it grows with what clean layers were seen to make."""
+    """Distances allowed between equal tensors of two runs: they grow with clean layers' own."""
 
     limit: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeAtFault:
-    """Names the calls whose own code does something else though every layer does what its counterpart does."""
+    """Names the calls whose own code differs though all their layers agree."""
 
     models: BothModels
     runs: TracedRuns
@@ -617,7 +619,7 @@ class CodeAtFault:
         return None if first is None or first.port.parent is None else (first.reference, first.port)
 
     def _alike(self, pair: CallPair) -> tuple[bool, bool]:
-        """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
+        """Tell whether a pair's inputs and results agree; without linked results they do not."""
         inputs = self.compare.inputs(pair)
         outputs = self.compare.outputs(pair)
         given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
@@ -687,7 +689,7 @@ class CodeAtFault:
         )
 
     def _ends(self) -> list[tuple[Array | None, TensorLink]]:
-        """Return what backward starts from at each of the reference's outputs."""
+        """Return the starts of backward at the reference's outputs."""
         given = self.runs.reference.starts()
         return [(given[link.ours], link) for link in self.outputs]
 
@@ -740,7 +742,7 @@ class CodeAtFault:
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
 
     def _handed(self, receiver: str, ours: TracedValue, theirs: TracedValue) -> str:
-        """Say what gradient code hands to a layer: a multiple of the reference's, or another."""
+        """Describe a gradient that code hands to a layer: the reference's multiple, or another."""
         layout = self.compare.layout(ours, theirs)
         if layout is not None and ours.gradient is not None and theirs.gradient is not None:
             expected, actual = (
@@ -758,7 +760,7 @@ class CodeAtFault:
         return next((ours, theirs) for ours, theirs in pairs if theirs is value)
 
     def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
-        """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
+        """Return the non-finite kind in one gradient of the two alone, else an empty text."""
         expected, actual = (
             0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
             for one in (ours, theirs)

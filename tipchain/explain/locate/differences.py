@@ -81,7 +81,7 @@ def projections(array: Array) -> Array:
 
 
 def projections_of_product(gradient: Array, given: Array) -> Array:
-    """Return the `projections` of a linear layer's weight's gradient, of what it was given and the gradient of what it gave.
+    """Return the `projections` of a linear weight's gradient, of its input and output's gradient.
 
     Args:
         gradient: float64, its last axis that of the matrix's rows.
@@ -175,7 +175,7 @@ def _apart(expected: Array, actual: Array) -> Iterator[Array]:
 
 
 def _told(total: float, *arrays: Array) -> bool:
-    """Tell whether a sum of squares is what it would be in float64: neither too large for float32 nor lost below its least."""
+    """Tell whether a sum of squares is exact: no overflow of float32, no underflow."""
     return isfinite(total) and (total > FAINT * arrays[0].size or any(one.dtype.char == "d" for one in arrays))
 
 
@@ -219,7 +219,7 @@ def _root(total: float, size: int) -> float:
 
 
 def relative(expected: Array, actual: Array) -> float:
-    """Return `distance` over the RMS of what is expected; of zeros anything else is inf away."""
+    """Return `distance` over the expected array's RMS; of zeros any other array is inf away."""
     apart = distance(expected, actual)
     if not apart:
         return 0.0
@@ -248,7 +248,7 @@ def arrange(expected: Array, actual: Array) -> Axes | None:
 
 
 def relative_arranged(expected: Array, actual: Array) -> float:
-    """Return `relative` with the axes of what is expected in the order that is closest; inf where none gives the shape."""
+    """Return `relative` with the expected array's axes in the closest order; inf where none fits."""
     axes = arrange(expected, actual)
     return inf if axes is None else relative(expected.transpose(axes), actual)
 
@@ -296,7 +296,7 @@ class PortLayout:
         return np.broadcast_to(made, self.actual) if made.shape != self.actual else made
 
     def apply_gradient(self, gradient: Array) -> Array:
-        """Return what the port's backward starts from: what is repeated shares its gradient, and adds up."""
+        """Return the gradients at the port's backward's start: repeated tensors share theirs, summed."""
         if self.permutes:
             return gradient.transpose(self.axes)
         made = self._reduced(self._moved(gradient))
@@ -314,7 +314,7 @@ class PortLayout:
         return np.broadcast_to(made, self.expected) if made.shape != self.expected else made
 
     def shared(self, gradient: Array) -> Array:
-        """Return a gradient of the reference's with what it gives to several copies of a tensor added up."""
+        """Return a reference's gradient with its shares of a tensor's copies added up."""
         return self._unmoved(self._reduced(self._moved(gradient)))
 
     def back_shared(self, gradient: Array) -> Array:
@@ -367,7 +367,7 @@ def plain(shape: tuple[int, ...]) -> PortLayout:
 
 
 def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayout]:
-    """Return the layouts that may make one shape of the other: orders of axes, or else what merges, cuts or repeats axes."""
+    """Return the layouts between two shapes: axis orders, or else merged, cut or repeated axes."""
     if expected == actual:
         return [plain(expected)]
     found = [PortLayout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
@@ -423,11 +423,11 @@ def laid_out(expected: Array, actual: Array) -> PortLayout | None:
 
 
 HIDING = -1e4
-"""What is added to scores to hide them is at most this: half precision, whose least number is -65504, must hold it."""
+"""Largest addend that hides scores: half precision, down to -65504, must hold it."""
 
 
 def hidden_by(array: Array) -> Array | None:
-    """Return what a mask hides: flags as they are, or where scores are pushed down by what is added; None of what is no mask."""
+    """Return a mask's hidden places, by flags or low scores; None of other arrays."""
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind != "f" or not array.size:
@@ -437,7 +437,7 @@ def hidden_by(array: Array) -> Array | None:
 
 
 def same_mask(one: Array, other: Array) -> bool | None:
-    """Tell whether two masks hide the same, whatever their form and shape; flags may show what they hide. None: no masks."""
+    """Tell whether two masks hide the same, in any form and shape; None: no masks."""
     hidden, others = hidden_by(one), hidden_by(other)
     if hidden is None or others is None:
         return None

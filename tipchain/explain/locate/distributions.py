@@ -74,7 +74,7 @@ def distributed_otherwise(
 
 
 def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> Iterator[tuple[str, Array, Array, float]]:
-    """Yield a number of each run, of both sides, by what it tells, and what rounding is to it."""
+    """Yield a number of each side's runs, with its meaning and its rounding."""
     both = [np.stack(runs).reshape(len(runs), -1) for runs in (ours, theirs)]
     if not all(one.size and one.dtype.kind != "c" and np.isfinite(one).all() for one in both):
         return

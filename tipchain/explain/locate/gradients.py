@@ -74,7 +74,7 @@ def alike(
 
 
 def _groups(parameters: Sequence[ParameterGradient]) -> Mapping[Hashable, list[Array]]:
-    """Return the gradients by what their parameters hold; none is as good as zeros."""
+    """Return the gradients by their parameters' contents; none is as good as zeros."""
     found: dict[Hashable, list[Array]] = defaultdict(list)
     for values, gradient in parameters:
         flat = np.ascontiguousarray(values, np.float32).reshape(-1)  # float64 copies hold no more
@@ -172,7 +172,6 @@ class _ProjectedDistance:
 
 
 def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _ProjectedDistance]:
-    """Return what projections of gradients tell, by name."""
     found = {
         name: _ProjectedDistance(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs
     }
@@ -370,7 +369,7 @@ class SharedParameters:
 
 
 ALONE = 1 - EXPLAINED
-"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: what a cause may leave."""
+"""Relative gradient difference that a cause may leave: one layer's against the whole run's."""
 
 
 def input_gradients(replays: PairReplays, *, known: float | None, double: bool) -> Iterator[Measured]:

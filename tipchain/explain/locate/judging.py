@@ -1,4 +1,4 @@
-"""Each pair of calls judged by itself: the port's layer is given what the reference's was."""
+"""Judge each pair of calls by itself: the port's layer is given the reference's inputs."""
 
 from __future__ import annotations
 
@@ -42,20 +42,21 @@ from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Found = tuple[list[Measured], list[Measured]]
-"""What was measured of the outputs, and of the gradients."""
+"""Measurements of the outputs, and of the gradients."""
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
 CLOSER = 0.5
-"""Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
+"""Largest fraction of a layer's error left where its next step belongs to it."""
 SPREAD = 100.0
-"""How much a later layer may enlarge what an earlier one of the same function was off in float64. A choice, two orders:
-beyond it the layer's own error is measured for itself."""
+"""Growth allowed to float64 errors in later layers of one function: a choice.
+
+Beyond it the layer's own error is measured for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """What was found of a pair by itself.
+    """The findings about a pair by itself.
 
     Attributes:
         pair: the pair.
@@ -78,7 +79,7 @@ class _Judged:
 
 @dataclass(slots=True, kw_only=True)
 class _Done:
-    """What was judged so far.
+    """The judgements so far.
 
     Attributes:
         forward: verdicts, in the order of the port's calls.
@@ -179,7 +180,7 @@ class PairJudge:
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
-        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call."""
+        """Judge each pair by itself; return the findings by the number of the port's call."""
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:
@@ -228,14 +229,14 @@ class PairJudge:
         return done
 
     def _make_noise(self, one: _Judged) -> None:
-        """Let tensors of what follows be as far apart as a layer that does the same may take them."""
+        """Let later tensors differ as far as a layer that agrees may take them."""
         if one.made is not None:
             limit = self.noise.limit
             passed = one.inherited if one.inherited <= limit else 0.0
             self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
 
     def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
-        """Return the verdicts about a container, in the light of what is at fault inside it."""
+        """Return the verdicts about a container, in the light of the faults inside it."""
         trace, call = self.runs.port.trace, one.pair.port
         around = f"{call.path}." if call.path else ""
         inside = [
@@ -257,7 +258,7 @@ class PairJudge:
             done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts with those about the models' ends, less what the models as a whole refute."""
+        """Return the verdicts with the models' ends, less those that the whole models refute."""
         if done.clean and not self.late:
             at_end, changed = self._judge_ends(done.forward, done.backward)
             for number in done.reshaped if not at_end else ():
@@ -273,7 +274,7 @@ class PairJudge:
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
 
     def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches outputs or parameters."""
+        """Return the verdicts, failing both sides' first NaN if it reaches outputs or parameters."""
         ends = [self.runs.reference.values[link.ours].stored for link in self.outputs]
         forward = any(map(self.store.has_nan, ends))
         if any(one.at_fault for one in verdicts) or not (forward or _any_nan(self._left.values())):
@@ -312,7 +313,7 @@ class PairJudge:
         return stored is not None and self.store.has_nan(stored)
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
-        """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
+        """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
         if not links or apart is None:
             return inf
         sizes = (
@@ -379,7 +380,7 @@ class PairJudge:
         return (at_end[0], None) if at_end else None
 
     def given_alike(self) -> frozenset[int]:
-        """Return the numbers of the port's calls that are given what their counterparts are."""
+        """Return the numbers of the port's calls whose inputs are their counterparts'."""
         found = ((pair, self.compare.inputs(pair)) for pair in self.matching.pairs)
         return frozenset(
             pair.port.number
@@ -403,7 +404,7 @@ class PairJudge:
         return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
 
     def has_code(self) -> bool:
-        """Tell whether code of a model makes tensors between the frameworks' own layers; a reshape of what one gave is none."""
+        """Tell whether a model's code makes tensors between the frameworks' layers; reshapes do not count."""
         return any(map(self._is_made_by_code, self.runs))
 
     def _is_made_by_code(self, run: TracedRun) -> bool:
@@ -466,7 +467,7 @@ class PairJudge:
         return 0.0 if self.alike_inside else self._shared.apart()
 
     def outputs_apart(self) -> tuple[float, ...]:
-        """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
+        """Return the relative RMS differences in float64 of the outputs that both models have.
 
         Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
         """
@@ -497,7 +498,7 @@ class PairJudge:
     def _judge_jointly(
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
     ) -> list[LayerVerdict]:
-        """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        """Return a pair's verdicts; if it differs, those with the other's next step if closer."""
         followed = partial(continued, self.matching, pair, self.runs.traces, self.models.sides, self.store)
         if self.exact and inherited <= self.noise.limit and not pair.whole and not self._agree(pair, outputs):
             for one in followed():  # in the models' runs only what comes next makes both alike
@@ -516,7 +517,7 @@ class PairJudge:
         return judged
 
     def _joined(self, pair: CallPair, verdicts: Sequence[LayerVerdict]) -> list[LayerVerdict]:
-        """Return verdicts about a pair with what one side does next, which they say."""
+        """Return a pair's verdicts, joined with one side's next step, which they name."""
         (step,) = chain(*pair.then)
         self.joint.append(pair)
         after, _ = pair.then
@@ -573,7 +574,7 @@ class PairJudge:
         return [one.not_comparable(STATE) for one in decided]
 
     def _reshaped_next(self, pair: CallPair) -> bool:
-        """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
+        """Tell whether code after one side's layer reshapes its result into the other side's."""
         if not len(pair.reference.outputs) == len(pair.port.outputs) == 1:
             return False
         (ours,), (theirs,), (reference, port) = pair.reference.outputs, pair.port.outputs, self.runs.traces
@@ -590,7 +591,7 @@ class PairJudge:
     def _not_replayed(
         self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
     ) -> list[LayerVerdict]:
-        """Return the verdicts about a layer that raises when it is run by itself: what the models' runs tell of it."""
+        """Return the verdicts about a layer that raises alone, from the models' runs."""
         reason = f"it cannot be run by itself: {error}"
         unknown = Closeness.NOT_COMPARABLE
         if fed.backward:
@@ -613,7 +614,7 @@ class PairJudge:
         return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
 
     def _repeats(self, fed: ReplayInputs) -> bool:
-        """Tell whether both layers give again what they gave in the models' runs, when they are given that again.
+        """Tell whether both layers repeat their results of the models' runs, given the same inputs.
 
         A layer that keeps something from call to call does not, and a replay says nothing of it.
         """
@@ -687,11 +688,11 @@ class PairJudge:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
 
     def _alive(self, pair: CallPair) -> bool:
-        """Tell whether the model's output depends on what a pair gives, on both sides."""
+        """Tell whether the model's output depends on a pair's results, on both sides."""
         return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
-        """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
+        """Measure the outputs; ``whole``: in float64 by the models' runs, else by a replay."""
         found, fed = [], replays.fed
         for link in fed.outputs:
             what = fed.output_name(link)
@@ -810,7 +811,7 @@ def _any_nan(arrays: Iterable[Array]) -> bool:
 
 
 def same_numbers(runs: TracedRuns) -> bool:
-    """Tell whether what two runs drew at random is the same."""
+    """Tell whether two runs drew the same random numbers."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
 
@@ -821,7 +822,7 @@ def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
 
 
 def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
-    """Return the verdict about a container; what is at fault inside it says nothing about its own code."""
+    """Return a container's verdict; faults inside it say nothing about its own code."""
     found = next((one.port_path for one in inside if one.at_fault), None)
     if found is None or not verdict.at_fault:
         return verdict
@@ -844,6 +845,6 @@ def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerV
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:
-    """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
+    """Tell whether a difference is so small that the reference's float32 error must decide."""
     closeness, worst = classify(measured)
     return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < ROUGH

@@ -53,12 +53,12 @@ Losses = tuple[Loss | None, Loss | None]
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
 MORE = 5
-"""Runs of the port in which what was found to be wrong is made right, to see what else is: each takes a forward run."""
+"""Runs of the port with known faults mended, to see others: each is one forward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Located:
-    """What was found about a pair of models.
+    """The findings about a pair of models.
 
     Attributes:
         matching: which call is which.
@@ -105,7 +105,7 @@ class Located:
     enlarged: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})
 
     def shown(self, verdict: LayerVerdict) -> Located:
-        """Return what tells of the runs that a verdict is about."""
+        """Return the runs that a verdict is about."""
         return self.later.get(id(verdict), self)
 
     def with_later(self, verdict: LayerVerdict, pair: CallPair | None, judge: PairJudge) -> Located:
@@ -235,7 +235,7 @@ class Locator:
     def _by_outlines(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> tuple[Located | None, WholeBatch | None]:
-        """Compare the models with what outlines of their tensors tell; nothing is told where whole ones are needed."""
+        """Compare the models by outlines of their tensors; None where whole ones are needed."""
         whole: WholeBatch | None = None
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
@@ -260,7 +260,7 @@ class Locator:
         return None
 
     def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
-        """Return what judges both; where they differ, perhaps with random numbers that differ by no habit of theirs.
+        """Return the judge of both; where they differ, perhaps with other random numbers.
 
         One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
         another shape may stand in another order: such a mask keeps all.
@@ -285,7 +285,6 @@ class Locator:
     def _run_and_match(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> PairJudge:
-        """Run both, match their calls, and return what judges them with what the store holds of their tensors."""
         loss, _ = losses
         copies, runs, both = self._run_both(models, inputs, losses, layers)
         alone = [one for number, one in enumerate(runs.reference.values) if number not in both]
@@ -297,7 +296,7 @@ class Locator:
     def _paired(
         self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
     ) -> PairJudge:
-        """Match the calls of two runs, and return what judges them."""
+        """Match the calls of two runs, and return their judge."""
         close, folds = self._close, partial(holds_norm, sides=self.sides)
         return PairJudge(
             models=models,
@@ -320,7 +319,7 @@ class Locator:
         models: Pair,
         layers: Sequence[LayerPair],
     ) -> Located:
-        """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
+        """Return a judge's findings; the layers are the user's from now on, not copies."""
         ours, theirs = judge.models
         found = Located(
             matching=judge.matching,
@@ -360,7 +359,7 @@ class Locator:
     def _later(
         self, judge: PairJudge, verdicts: Sequence[LayerVerdict], inputs: ModelInputs, layers: Sequence[LayerPair]
     ) -> Iterator[tuple[LayerVerdict, CallPair | None, PairJudge]]:
-        """Yield what code between the layers is wrong beside what was found, the pair that it gives other tensors, and what judged it.
+        """Yield further faults of code between layers, the pairs with wrong tensors, and their judges.
 
         The port runs again in float64, with the reference's tensors wherever it is known to go wrong. So code behind that
         place is judged by what it makes of them. Of containers of one type the first is told.
@@ -411,7 +410,7 @@ class Locator:
     def _with_elsewhere(
         self, found: Located, judge: PairJudge, inputs: ModelInputs, models: Pair, layers: Sequence[LayerPair]
     ) -> Located:
-        """Return what was found with the verdict about code that does something else where layers give large values.
+        """Return the findings with the verdict about code that differs at layers' large values.
 
         Both models run once more, forward in float32. So code between the layers is judged by what it makes of numbers that
         these inputs do not show. What seems to differ is judged in float64, with all tensors held.
@@ -484,7 +483,7 @@ class Locator:
         return TracedRuns(reference, run(1, Twins(reference.trace, self.store)))
 
     def _trains(self, models: Pair) -> bool:
-        """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
+        """Tell whether a layer may be in train mode: samples then depend on the others."""
         for side, model in zip(self.sides, models, strict=True):
             if self.training or (self.training is None and model.training):
                 return True
@@ -652,7 +651,7 @@ class Locator:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WholeBatch:
-    """What the runs of the whole batch told before they were given up: outputs, and where the models part.
+    """The whole batch's findings before it was given up: outputs, and the models' parting.
 
     Attributes:
         reference: the reference's run, without its trace.
@@ -668,7 +667,7 @@ class WholeBatch:
 
     @classmethod
     def of(cls, judge: PairJudge) -> WholeBatch:
-        """Return what is known before any layer is judged."""
+        """Return the findings before any layer is judged."""
         ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
         return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
 
@@ -677,7 +676,7 @@ class WholeBatch:
         return judge.parting() == self.parting
 
     def completed(self, found: Located) -> Located:
-        """Return what was found of some samples, with the outputs of all."""
+        """Return the findings about some samples, with the outputs of all."""
         reference, port = (
             replace(few, outputs=run.outputs, structure=run.structure, loss=run.loss)
             for run, few in zip((self.reference, self.port), (found.reference, found.port), strict=True)
@@ -686,7 +685,7 @@ class WholeBatch:
 
 
 def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, pair: CallPair) -> None:
-    """Correct code that gives a pair other tensors, in all containers of its type: there, and in what they return."""
+    """Correct code with wrong tensors, and its results, in all containers of its type."""
     holders, around = judge.matching.containers, f"{verdict.port_path}."
     kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
     alike = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]

@@ -147,7 +147,7 @@ def _without_tensors(
 
 
 class _Rest:
-    """What is not paired yet."""
+    """The layers that are not paired yet."""
 
     def __init__(self, ours: Sequence[LayerTensors], theirs: Sequence[LayerTensors]) -> None:
         self.ours = {layer.path: layer for layer in ours}
@@ -155,7 +155,7 @@ class _Rest:
         self.found: list[LayerPair] = []
 
     def take(self, pairs: Iterator[tuple[str, str]], evidence: str) -> None:
-        """Pair what ``pairs`` names, as far as it is left."""
+        """Pair the names in ``pairs`` that are left."""
         for ours, theirs in list(pairs):
             if ours in self.ours and theirs in self.theirs:
                 del self.ours[ours], self.theirs[theirs]
@@ -163,7 +163,7 @@ class _Rest:
 
 
 def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iterator[tuple[str, str]]:
-    """Yield what names decide, or else what kinds, shapes and order do."""
+    """Yield the pairs by names, or else by kinds, shapes and order."""
     ours = torch_leaves(rest.ours.values(), names)
     theirs = paddle_leaves(rest.theirs.values(), names)
     found: dict[str, dict[str, None]] = defaultdict(dict)
@@ -219,7 +219,7 @@ def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, 
 def _by_prints(
     layers: Mapping[str, LayerTensors], state: Mapping[str, object] | None = None
 ) -> dict[Hashable, list[str]]:
-    """Return the paths of layers by their kinds and what their parameters hold."""
+    """Return the paths of layers by their kinds and their parameters' contents."""
     found: dict[Hashable, list[str]] = defaultdict(list)
     for path, layer in layers.items():
         told = {(slot.leaf, _slot_print(slot, state)) for slot in _parameters(layer)}
@@ -276,13 +276,14 @@ Folds = Callable[["CallPair", int, Call], bool]
 
 
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
-"""What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
-sizes. Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
+"""Votes for two calls being one: same kind, related kind, outputs, inputs, equal sizes.
+
+Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutStep:
-    """What one side does to the result of its layer before it is held against the other side's.
+    """One side's step after its layer, before both sides' results are compared.
 
     Attributes:
         name: the path of another layer, or the name of a function that both frameworks have.
@@ -405,7 +406,7 @@ def hands_on(call: Call) -> bool:
 
 
 def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> list[CallPair]:
-    """Return the calls of paired layers, turn by turn, but those that are given what another turn is given in the reference."""
+    """Return the paired layers' calls turn by turn, without inputs that fit another turn."""
     ours, theirs = _turns(reference), _turns(port)
     return [
         CallPair(reference=one, port=other)
@@ -415,7 +416,7 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], cl
 
 
 def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
-    """Return calls of one layer paired by what they are given, where that tells, else turn by turn."""
+    """Return calls of one layer paired by their inputs if telling, else turn by turn."""
 
     def given_alike(one: Call, other: Call) -> bool:
         own = any(_alike(each.inputs, other.inputs, is_twin) for each, _ in both)
@@ -450,7 +451,7 @@ def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tu
 
 
 def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
-    """Tell whether what two calls were given and returned first got the same gradients, or none."""
+    """Tell whether two calls' inputs and first results have the same gradients, or none."""
     ours, theirs = ([value.gradient for value in (*each.inputs[:1], *each.outputs[:1])] for each in (one, other))
     return len(ours) == len(theirs) and all(
         mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
@@ -525,7 +526,7 @@ def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, 
 def _segments(
     ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
 ) -> list[tuple[list[Call], list[Call]]]:
-    """Return what is not paired between each two anchors of the longest chain that is in order on both sides."""
+    """Return the unpaired calls between each two anchors of the longest chain in common order."""
     chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
     ends = [(-1, -1), *chain, (len_of(ours), len_of(theirs))]
     left, port_left = _unmatched((ours, theirs), taken)
@@ -622,7 +623,7 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
 
 
 def is_twin(one: TracedValue, other: TracedValue) -> bool:
-    """Tell whether a value of the port's was found to hold what that of the reference's holds, element by element."""
+    """Tell whether a port's value was found equal to the reference's, element by element."""
     return other.stored.twin is one.stored
 
 
@@ -709,12 +710,12 @@ class Comparer:
         self._sizes: dict[int, float] = {}
 
     def inputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link what two calls are given; see `links`."""
+        """Link two calls' inputs; see `links`."""
         ours, theirs = pair.reference, pair.port
         return self.links(ours.inputs, theirs.inputs, ours.input_names, theirs.input_names)
 
     def outputs(self, pair: CallPair) -> list[TensorLink]:
-        """Link what two calls return; see `links`."""
+        """Link two calls' outputs; see `links`."""
         ours, theirs = pair.reference, pair.port
         found = self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
         used = [
@@ -731,7 +732,7 @@ class Comparer:
         our_names: Sequence[str],
         their_names: Sequence[str],
     ) -> list[TensorLink]:
-        """Link what two models return: place by place where they return the same structure, else as `links` does."""
+        """Link two models' results: place by place in equal structures, else as `links` does."""
         if list(our_names) != list(their_names):
             return self.links(ours, theirs, our_names, their_names)
         fitting = ((n, self.layout(*both)) for n, both in enumerate(zip(ours, theirs, strict=True)))
@@ -843,7 +844,7 @@ class Comparer:
         return relative(layout.apply(ours), theirs) + other.apart
 
     def nan_in_one(self, one: TracedValue, other: TracedValue) -> str:
-        """Return what the port's tensor has where one of two alone has NaN; empty where both have some, or neither."""
+        """Return the port's contents where one tensor alone has NaN; empty for both or neither."""
         ours, theirs = (self._store.has_nan(each.stored) for each in (one, other))
         if ours == theirs:
             return ""

@@ -1,4 +1,4 @@
-"""What models that agree do besides: in the other mode, train or eval, with which random numbers, and with inputs that are made of those given."""
+"""Other runs of models that agree: the other mode, known random numbers, other inputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_mode(sides: Sides, models: Sequence[Model], *, training: bool) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """What one forward of both models told.
+    """The findings of one forward of both models.
 
     Attributes:
         draws: the random numbers of both.
@@ -82,13 +82,13 @@ class Called:
 
     @property
     def differs(self) -> bool:
-        """Whether the outputs are not known to be the same, up to what rounding to float32 makes of them."""
+        """Whether the outputs differ beyond rounding to float32, or may differ."""
         return self.apart is None or not self.apart <= ROUGH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What one model raised: the reference, or the port where the reference ran.
+    """An error of one model: the reference, or the port where the reference ran.
 
     Attributes:
         by_port: whether it was the port.
@@ -106,7 +106,7 @@ class Refusal:
 
 
 def is_fault(error: Exception, side: LiveSide, model: Model) -> bool:
-    """Tell whether what a model raised is a fault: no lack of memory or of a kernel, and no `raise` or `assert` of the model's own.
+    """Tell faults from errors of memory, missing kernels, or a model's `raise` or `assert`.
 
     Paddle's kernels raise `MemoryError`, `NotImplementedError`, and `OSError` for what a library of the machine's raises.
     """
@@ -153,7 +153,7 @@ def call_seeded(
     double: bool = False,
     before: ModelInputs | None = None,
 ) -> Nested:
-    """Return what a model gives for random numbers that are known, without gradients; called with other inputs ``before`` that.
+    """Return a model's results for known random numbers, without gradients, perhaps after inputs ``before``.
 
     Raises:
         Exception: whatever the model raises.
@@ -414,7 +414,7 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
 
 
 def _tell(one: UnlikeDraw, *, training: bool = True) -> Cause:
-    """Return what is wrong about a draw, and what to do."""
+    """Return the fault of a draw, and its fix."""
     ours, theirs = one.reference, one.port
     if theirs is None:
         return _tell_missing(one, ours or Draw("own", ()), training=training)
@@ -459,7 +459,7 @@ def _beside(place: Place) -> str:
 
 
 def _referred(draw: Draw) -> str:
-    """Return what the reference draws; its line is written so that no cause is placed there."""
+    """Describe the reference's draw; its line is written so that no cause is placed there."""
     if draw.place is None:
         return f"the reference draws {draw}"
     file, line = draw.place
@@ -479,7 +479,7 @@ def _source(draw: Draw) -> SourceLine | None:
 Lengths = Mapping[int, int]
 """New lengths by the old ones."""
 EVEN = 32
-"""What sizes of images are multiples of where a model halves them up to five times."""
+"""Divisor of images' sizes where a model halves them up to five times."""
 
 
 def other_batch(inputs: ModelInputs) -> ModelInputs | None:
@@ -524,7 +524,7 @@ def _twice(array: Array) -> Array:
 
 
 def other_inputs(inputs: ModelInputs, ways: Sequence[bool]) -> Iterator[ModelInputs]:
-    """Yield what models that agree are called with besides: other sizes, a decoder's other lengths, and another batch as it is.
+    """Yield further inputs for models that agree: other sizes, other decoder lengths, another batch.
 
     Args:
         inputs: what was given.
@@ -599,7 +599,7 @@ def other_lengths(inputs: ModelInputs) -> Iterator[ModelInputs]:
 
 
 def _lengthened(array: Array, old: int, new: int) -> Array:
-    """Return ids, or what goes with them, repeated to another length."""
+    """Return ids, or arrays of their length, repeated to another length."""
     fits = array.ndim == 2 and array.shape[1] == old
     return _padded(np.take(array, np.arange(new) % old, axis=1)) if fits else array
 

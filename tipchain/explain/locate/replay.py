@@ -29,7 +29,7 @@ class NotReplayed(Exception):  # noqa: N818  (it is no error: the layer cannot b
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replayed:
-    """What a layer gave.
+    """The results of a layer.
 
     Attributes:
         outputs: its output tensors' values.
@@ -171,7 +171,7 @@ class ReplayInputs:
         )
 
     def given(self) -> tuple[list[Array], list[Array]]:
-        """Return what the layers are given, the port's with its order of axes.
+        """Return the layers' inputs, the port's with its order of axes.
 
         What the reference's call has nothing for, the port's layer is given as it was.
         """
@@ -183,7 +183,7 @@ class ReplayInputs:
         ]
 
     def output_name(self, link: TensorLink) -> str:
-        """Return what messages call an output."""
+        """Return the name of an output in messages."""
         return f"output {self.pair.port.output_names[link.theirs]}"
 
     def result(self, number: int) -> Array:
@@ -195,7 +195,7 @@ class ReplayInputs:
         return self._gradient(self.pair.reference.inputs[number])
 
     def cotangents(self) -> tuple[list[Array | None], list[Array | None]]:
-        """Return what backward starts from, for the outputs of each; nothing where none is run."""
+        """Return the gradients that backward starts from, by output; none where none is run."""
         ours: list[Array | None] = [None] * len(self.pair.reference.outputs)
         theirs: list[Array | None] = [None] * len(self.pair.port.outputs)
         for link in () if self.forward else self.outputs:
@@ -239,7 +239,7 @@ class BothModels(NamedTuple):
 
 
 class PairReplays:
-    """What both layers of a pair give when they are given what the reference was given."""
+    """Both layers' results for the reference's inputs."""
 
     def __init__(self, models: BothModels, fed: ReplayInputs, seed: int) -> None:
         self.fed, self._models, self._seed = fed, models, seed
@@ -333,7 +333,7 @@ class PairReplays:
 def pair_steps(
     models: Models, layers: Mapping[str, Model], steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
-    """Return what is called after a layer, of the copies that the layer is one of."""
+    """Return the functions called after a layer, of the copies that hold it."""
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
@@ -345,7 +345,7 @@ CallKey = tuple[str, int]
 def each_call(
     side: LiveSide, model: Model, enter: Callable[[CallKey, Nested], None], leave: Callable[[CallKey, Nested], Nested]
 ) -> Iterator[None]:
-    """Hand over each call of a model's layers: what goes in, nested, and the result, in place of which ``leave`` may return another."""
+    """Hand over each layer's call: nested inputs, and the result, which ``leave`` may replace."""
     paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
     begun: list[CallKey] = []
 
@@ -377,7 +377,7 @@ def run_again(
     enter: Callable[[CallKey, Nested], None] = lambda *_: None,
     gradient: bool = True,
 ) -> None:
-    """Run a whole model again on what it was given, forward and backward, with its layers' results replaced.
+    """Rerun a whole model on its inputs, forward and backward, with its layers' results replaced.
 
     Args:
         models: its copies.
@@ -417,13 +417,13 @@ class Corrections:
         self._made: dict[CallKey, dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
 
     def at_exit(self, pair: CallPair, links: Sequence[TensorLink]) -> None:
-        """Let a call return what the reference's returns."""
+        """Let a call return the reference's results."""
         for link in links:
             found = link.layout, pair.reference.outputs[link.ours].stored
             self._made[pair.port.path, pair.port.turn][link.theirs] = found
 
     def at_entry(self, pair: CallPair, links: Sequence[TensorLink], trace: Trace) -> None:
-        """Let a call be given what the reference's is; the calls around it that are given the same tensor, too."""
+        """Give a call, and those around it with the same tensor, the reference's inputs."""
         for link in links:
             value = pair.port.inputs[link.theirs]
             first = next((one for one in trace.calls if value in one.inputs), pair.port)

@@ -1,4 +1,4 @@
-"""One forward and backward of a whole model, traced; and losses in the precision of what they are given."""
+"""One traced forward and backward of a whole model; and losses in their inputs' precision."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")
 """Packages whose functions and objects hold no constants of a user's."""
 DEPTH = 6
-"""How deep what a loss holds is looked through."""
+"""Depth to which a loss's objects are looked through."""
 FEW = 2
 """Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
 
 class Precise:
-    """A loss of outputs in float64: what it holds is cast too; where it does not run so, the outputs are, to float32.
+    """A float64 loss, its own tensors cast; where it fails, outputs become float32.
 
     What it raises is what the loss raises in float64, if it raises in float32 too.
 
@@ -83,7 +83,7 @@ def _cast(tensor: Tensor, kind: str) -> Tensor:
 
 
 class _Widening:
-    """Copies what holds tensors, each once; what holds none stays itself."""
+    """Copies objects that hold tensors, each once; others stay themselves."""
 
     def __init__(self, side: LiveSide) -> None:
         self._side = side
@@ -213,13 +213,13 @@ def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
 
 
 Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence["Array | None"]]
-"""Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
+"""Returns each output's gradient, given outputs and names; None: backward does not start there."""
 ARGS, LABELS = "args", "labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInputs:
-    """What both models are called with.
+    """Both models' inputs.
 
     An argument, or the labels, is an array, or arrays in tuples, lists and mappings.
 
@@ -479,19 +479,19 @@ def run_model(
 
 @dataclass(slots=True, eq=False)
 class _Projected:
-    """Projections of gradients by name, and whether backward runs from what the run starts it from."""
+    """Projections of gradients by name, and whether backward runs from the run's own start."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
     backward: bool = False
 
     def add(self, name: str, made: Array) -> None:
-        """Add what one use of a weight gives it."""
+        """Add one use's gradient of a weight."""
         self.arrays[name] = self.arrays[name] + made if name in self.arrays else made
 
 
 @contextmanager
 def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> Iterator[_Projected]:
-    """Project the gradients of large weights, and free what backward makes of them, until the context ends."""
+    """Project large weights' gradients, and free backward's own, until the context ends."""
     found = _Projected()
 
     def take(one: LargeWeight, gradient: Array) -> None:
@@ -566,7 +566,7 @@ def _from_loss(
 
 
 NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
-"""Where the frameworks' norms are defined: what they do to their statistics is told by their momentum."""
+"""Modules of the frameworks' norms: momentum tells their treatment of statistics."""
 
 
 def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
@@ -582,12 +582,12 @@ def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
 
 
 def changed_buffers(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
-    """Return the names of what is not the same any more."""
+    """Return the names of the arrays that changed."""
     return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 
 def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, gradient: bool = False) -> object:
-    """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32; they may take gradients."""
+    """Return a model's result for bound inputs (see `bind`), in float64 or float32."""
     args, kwargs = with_tensors(side, (inputs.args, dict(inputs.kwargs)), double=double, gradient=gradient)
     made = model(*args, **kwargs)
     number = 0 if side.name == "torch" else 1
@@ -595,7 +595,7 @@ def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: boo
 
 
 def select(output: Nested, chosen: object, is_tensor: Callable[[object], bool], whose: str) -> Nested:
-    """Return what of a model's output counts.
+    """Return the chosen part of a model's output.
 
     Args:
         output: what the model returned.
@@ -656,7 +656,7 @@ def random_start(
 
 
 def _start(side: LiveSide, outputs: Sequence[Tensor], given: Sequence[Array | None]) -> None:
-    """Run backward from outputs, each with what its gradient is."""
+    """Run backward from outputs, each with its gradient."""
     parts = [
         (one * side.tensor(drawn.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
         for one, drawn in zip(outputs, given, strict=True)

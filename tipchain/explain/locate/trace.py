@@ -1,4 +1,4 @@
-"""What every layer of a model was given and gave, in the order of the calls; and the arrays of a trace."""
+"""Inputs and results of a model's layers, in the calls' order; and a trace's arrays."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _root(values: Array, size: int) -> float:
 
 @cache
 def _vector() -> Array:
-    """Return the numbers that rows are multiplied by; what is the same in a whole row must not cancel out in them."""
+    """Return the factors of rows; a row's constant part must not cancel out in them."""
     vector: Array = np.random.default_rng(ROW).standard_normal(ROW)
     vector += (sqrt(ROW) - vector.sum()) / ROW
     return vector
@@ -93,7 +93,7 @@ def _vector() -> Array:
 
 
 LIMIT = 2**28
-"""Bytes that a store keeps in memory: half of what a process takes that has imported both frameworks. A file is as fast."""
+"""Bytes of a store in memory: half of both imported frameworks'; files are as fast."""
 ROOM = 2**26
 """Bytes of arrays that are held whole before projections do: no more than a framework takes by being imported, and enough for a
 small model, which is then never run again."""
@@ -395,7 +395,7 @@ class Tracer:
                 end()
 
     def trace(self) -> Trace:
-        """Return what was recorded so far."""
+        """Return the records so far."""
         return Trace(calls=tuple(self._calls))
 
     def _before(self, layer: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
@@ -474,7 +474,7 @@ Kind = tuple[tuple[int, ...], str]
 
 
 class Twins:
-    """The tensors of a trace, to be found by what they hold."""
+    """The tensors of a trace, to be found by their contents."""
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
@@ -502,7 +502,7 @@ class Twins:
         self._copied[id(tensor)] = weakref.ref(tensor), value
 
     def of(self, tensor: Tensor, array: Array) -> tuple[TracedValue, StoredArray] | None:
-        """Return the value that holds what a tensor holds, and the tensor's array as it is held then."""
+        """Return the value equal to a tensor, and the tensor's array as held then."""
         whose, copied = self._copied.pop(id(tensor), (None, None))
         if copied is not None and whose is not None and whose() is tensor and copied.dtype == array.dtype:
             return copied, self._store.put_as(copied.stored, 0.0)

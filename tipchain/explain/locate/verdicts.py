@@ -1,4 +1,4 @@
-"""What is said about a layer: how far it is off, what it was given, and layers that agree though built otherwise."""
+"""Verdicts about layers: their errors, their inputs, and layers that agree though built otherwise."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Closeness(Enum):
     DIFFERS = "differs"
     """Another function."""
     NOT_COMPARABLE = "not comparable"
-    """Shapes, numbers of outputs, or what could be run, do not allow to tell."""
+    """Shapes, numbers of outputs, or runs that failed do not allow to tell."""
 
 
 ORDER = (Closeness.BITWISE, Closeness.ROUNDING, Closeness.NOT_COMPARABLE, Closeness.LOWER_PRECISION, Closeness.DIFFERS)
 
 
 FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
-"""What a layer that is wrong is."""
+"""Verdicts of a layer that is wrong."""
 FINE = (Closeness.BITWISE, Closeness.ROUNDING)
-"""What a layer is that was shown to be right."""
+"""Verdicts of a layer that was shown to be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Measured:
 
 
 def only(what: str, exact: float) -> Measured:
-    """Return what float64 alone tells about a tensor."""
+    """Return the measurement of a tensor in float64 alone."""
     return Measured(exact=exact, port=None, reference=None, bitwise=False, what=what)
 
 
@@ -264,7 +264,7 @@ NEXT = 3
 def continued(
     matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: Sides, store: Store
 ) -> Iterator[CallPair]:
-    """Yield a pair with what one side does next to its layer's result: there the other side's layer may do both.
+    """Yield a pair with one side's next step: the other's layer may do both.
 
     Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
     whose weights hold a norm is a convolution and a norm.
@@ -337,7 +337,7 @@ def of_one_size(sides: Sides, pair: CallPair) -> bool:
 def settled(
     verdicts: Iterable[LayerVerdict], loose: Mapping[int, float], actual: float, *, gradients: bool
 ) -> tuple[LayerVerdict, ...]:
-    """Return the verdicts on models whose outputs agree, less what that refutes.
+    """Return the verdicts on models whose outputs agree, less the refuted ones.
 
     Args:
         verdicts: of layers.

@@ -28,7 +28,7 @@ from tipchain.weights.sides import join
 
 
 def check_environment() -> Iterator[Finding]:
-    """Yield where one side may use TF32 on a GPU and the other may not: what is set for a whole process.
+    """Yield the settings of TF32 on a GPU where a whole process's sides may differ.
 
     Sources: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices, and the
     switches that ``paddle.base.core`` has in builds with CUDA.
@@ -144,7 +144,7 @@ AnyPair = PairedLayers | tuple[str, Model, str, Model]
 
 
 def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
-    """Compare what matched layers are made with, whether or not they hold parameters.
+    """Compare matched layers' settings, whether or not they hold parameters.
 
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
     numbers it comes to, no stride is the kernel's. What does not matter in a layer (whether padding counts in an average
@@ -229,7 +229,7 @@ def _comparable(pair: PairedLayers, one: Trait, expected: Setting, actual: Setti
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:
-    """Return a setting as its framework writes it: what the layer keeps, else what it comes to."""
+    """Return a setting as its framework writes it: the layer's own value, else its number."""
     layer = (pair.reference, pair.port)[side]
     for name in one.attributes[side]:
         kept = getattr(layer, name, None)
@@ -261,7 +261,7 @@ def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Findi
 
 
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
-    """Return the finding where one layer drops something and the other hands on what it is given."""
+    """Return the finding where one layer drops elements and the other hands its input on."""
     missing = theirs.name == "Identity"
     if not (ours.drops or theirs.drops) or "Identity" not in (ours.name, theirs.name):
         return None
@@ -279,12 +279,12 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Fi
 
 
 def name_of(pair: PairedLayers) -> str:
-    """Return what a sentence begins with that is about a layer."""
+    """Return the beginning of a sentence about a layer."""
     return pair.port_path or "the model"
 
 
 def place_of(pair: PairedLayers) -> str:
-    """Return the layer in a line that says what to write."""
+    """Return the layer in a line that gives code to write."""
     return f"`{pair.port_path}`" if pair.port_path else "the model"
 
 
@@ -359,7 +359,7 @@ def _modes(pair: PairedLayers) -> Iterator[Finding]:
 
 
 def _minds(layer: Model) -> bool | None:
-    """Tell whether a layer does what it does in train mode; None where that is the same as in eval mode."""
+    """Tell whether a layer is in train mode; None where that changes nothing."""
     if not drops(layer):
         return None
     if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode

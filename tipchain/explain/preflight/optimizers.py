@@ -1,4 +1,4 @@
-"""What an optimizer does to each parameter, in one form for both frameworks, and Paddle's optimizer made of that."""
+"""An optimizer's treatment of each parameter, in one form, and Paddle's optimizer made of that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tipchain.frameworks.base import rate_factor
 from tipchain.frameworks.paddle_ import parameter_groups
 
 Decay = tuple[tuple[str, float], ...]
-"""What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
+"""Decay of a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: none."""
 PACKAGES = "torch.optim", "paddle.optimizer"
 SHOWN = 4
 """Parameters that a message names."""
@@ -23,7 +23,7 @@ SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """What an optimizer does to one parameter.
+    """An optimizer's treatment of one parameter.
 
     Attributes:
         kind: a row of the table of optimizers; empty of a user's own optimizer.
@@ -85,7 +85,7 @@ def _kind(optimizer: object, side: int) -> OptimizerKind | None:
 
 
 def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
-    """Yield each parameter of a torch optimizer with what is done to it."""
+    """Yield each parameter of a torch optimizer with its treatment."""
     row = _kind(optimizer, 0)
     kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
     for group in optimizer.param_groups:
@@ -105,7 +105,7 @@ def read_torch(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
 
 
 def read_paddle(optimizer: Optimizer) -> Iterator[tuple[Tensor, Treatment]]:
-    """Yield each parameter of a Paddle optimizer with what is done to it."""
+    """Yield each parameter of a Paddle optimizer with its treatment."""
     row = _kind(optimizer, 1)
     kind, arguments = ("", {}) if row is None else (row.name, row.arguments)
     rate = float(optimizer.get_lr()) if hasattr(optimizer, "get_lr") else None
@@ -135,7 +135,7 @@ def _is_paddles(optimizer: object) -> bool:
 
 
 def _kept(optimizer: object, group: Options, name: str) -> Setting:
-    """Return a setting of a group, else of the optimizer, else what holds where there is none."""
+    """Return a setting of a group, else of the optimizer, else the default."""
     if name in group:
         return plain(group[name])
     return plain(getattr(optimizer, f"_{name}", getattr(optimizer, name, ABSENT.get(name))))
@@ -150,7 +150,7 @@ def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
 
 
 def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
-    """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
+    """Return a parameter's decay: its own regularizer before the optimizer's; AdamW's stands beside it."""
     own = getattr(parameter, "regularizer", None)
     if _is_adamw(optimizer):
         chosen = getattr(optimizer, "_apply_decay_param_fun", None)
@@ -192,7 +192,7 @@ def match(
 
 
 def differences(matched: Matched, theirs: Optimizer) -> list[SettingDifference]:
-    """Return the settings that differ, given what both optimizers do to each parameter."""
+    """Return the settings that differ, given both optimizers' treatments of each parameter."""
     if not matched:
         return []
     kinds = [one.kind for one in matched[0][1:]]
@@ -307,7 +307,7 @@ def build(paddle: ModuleType, optimizer: Optimizer, treatments: Sequence[tuple[T
 
 
 def level_epsilons(ours: Optimizer, theirs: Optimizer) -> str:
-    """Take epsilon out of both RMSProps where they correspond, for it stands elsewhere in Paddle's; return what was done."""
+    """Take epsilon out of both corresponding RMSProps, which place it differently; return a note."""
     if not _is_paddles(theirs) or _kind(theirs, 1) is not BY_NAME["RMSProp"]:
         return ""
     values = [one.options.get("epsilon") for read in (read_torch(ours), read_paddle(theirs)) for _, one in read]
@@ -321,7 +321,7 @@ def level_epsilons(ours: Optimizer, theirs: Optimizer) -> str:
 
 
 def keep(optimizer: Optimizer, argument: str, value: object) -> None:
-    """Set what a Paddle optimizer keeps of an argument, and its groups."""
+    """Set an argument that a Paddle optimizer and its groups keep."""
     groups: Setting = parameter_groups(optimizer)
     for group, _ in groups:
         group[argument] = value

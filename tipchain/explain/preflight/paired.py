@@ -1,4 +1,4 @@
-"""Pairs of layers: what may be compared of them, and which of different kinds compute the same."""
+"""Pairs of layers: their comparable settings, and different kinds that compute the same."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) ->
 
 
 def _function(layer: Model, kind: LayerKind) -> tuple[object, ...] | None:
-    """Return what an activation or dropout computes, in words that several kinds share."""
+    """Return an activation's or dropout's function, in words that several kinds share."""
     name = kind.name
     if name in ("ELU", "CELU"):
         alpha = plain(held(layer, "alpha", "_alpha"))

@@ -81,7 +81,7 @@ class Tensors:
             self._pair_across_layers(reference, port, names)
 
     def _pair_across_layers(self, reference: object, port: object, names: Mapping[str, str] | None) -> None:
-        """Pair what its layer's partner lacks with the tensor of another layer that the weights' match gives to it.
+        """Pair a tensor that its layer's partner lacks with the weights' match's of another layer.
 
         A matrix that one model keeps itself may be a Linear's in the other. Where the whole models do not match, something
         is missing, and nothing is paired.
@@ -226,13 +226,13 @@ LOAD = "load `{name}` of `{path}` from the reference's weights"
 VALUES = "wrong-values"
 """The code of values that are the reference's neither in another order nor scaled, and no other tensor's."""
 Told = tuple[str, str, str]
-"""A slug, what is wrong with a tensor, and what to do; ``{name}`` and ``{path}`` stand for the tensor and for the port's layer."""
+"""A slug, a tensor's fault, and its fix; ``{name}`` and ``{path}`` name tensor and layer."""
 Elsewhere = Callable[[], str | None]
-"""Returns the name of another tensor of the reference's that holds what this one holds; None if none does."""
+"""Returns the name of another equal tensor of the reference's; None if there is none."""
 
 
 def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Told:
-    """Return what is wrong with a tensor of one shape, in torch's layout, whose values differ."""
+    """Return the fault of a tensor of one shape, in torch's layout, whose values differ."""
     ours, theirs = (one if one.dtype.kind in "fc" else one.astype(np.float64) for one in (expected, actual))
     found = _arranged(ours, theirs)
     if found is not None:
@@ -293,7 +293,7 @@ SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
 NOT_COPIED = "weights-not-copied"
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
-"""What a parameter is that does nothing, by its torch name in the layer."""
+"""Values of a parameter without effect, by its torch name in the layer."""
 
 
 def check_parameters(tensors: Tensors) -> list[Finding]:
@@ -453,7 +453,7 @@ def _parameter_finding(
 
 
 def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
-    """Yield what a tensor comes to that only one side has."""
+    """Yield the findings about a tensor that only one side has."""
     ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
     code = _code_of(pair)
     if ours is not None:
@@ -522,7 +522,7 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
 
 
 def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
-    """Return a note where one side keeps in two tensors what the other has in one: together they hold the same numbers.
+    """Return a note where one side keeps one tensor of the other's in two.
 
     A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
     in outputs and gradients.
@@ -710,13 +710,13 @@ def check_ties(reference: Model, port: Model) -> list[Finding]:
 
 
 def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
-    """Return what equal parameters have alike: size, least and largest; nothing of constants."""
+    """Return the keys that equal parameters share: size, least and largest; none of constants."""
     found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
     return {name: (size, least, largest) for name, (size, least, largest) in found.items() if least < largest}
 
 
 def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:
-    """Return the names of parameters by what they hold, of those that may stand several times."""
+    """Return the names of parameters by contents, of those that may stand several times."""
     found: dict[Print, list[str]] = defaultdict(list)
     for name, key in keys.items():
         if key in several:

@@ -1,4 +1,4 @@
-"""What a learning-rate schedule is made with, in one form for both frameworks, and Paddle's schedule made of that."""
+"""A learning-rate schedule's settings, in one form, and Paddle's schedule made of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATE = frozenset(("last_epoch", "last_lr", "verbose", "by_epoch", "best", "num_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSettings:
-    """What a schedule is made with.
+    """The settings of a schedule.
 
     Attributes:
         kind: Paddle's class; empty where torch has none like it, or the schedule is a user's own.
@@ -111,7 +111,7 @@ def read(schedule: Schedule, side: Literal[0, 1]) -> ScheduleSettings:
 
 
 def _described(schedule: Schedule) -> str:
-    """Return a schedule's class with what it keeps and the schedules in it; a function with its line."""
+    """Return a schedule's class with its settings and schedules; a function with its line."""
     parts = {f"part {number}": one for number, one in enumerate(getattr(schedule, "_schedulers", ()))}
     told = []
     for name, kept in {**vars(schedule), **parts}.items():

@@ -1,4 +1,4 @@
-"""What running says about findings: whether these inputs show a difference, other inputs or a training would, or nothing does.
+"""Effects of findings, by running: on these inputs, on others or a training, or none.
 
 Where the models' runs do not show it, both layers are tried on inputs that are made to tell: large, negative and tiny values,
 other sizes, every token; in both modes, forward and backward.
@@ -36,7 +36,7 @@ LAYOUT = ("transposed-weight", "permuted-weight", "shape")
 PADDING = ("padding-idx", "padding-row")
 """Codes of an embedding's index of padding."""
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
-"""Codes of what another layer may do in its place, so that two layers alone tell nothing."""
+"""Codes of differences that another layer may make up for: two layers alone tell nothing."""
 
 IN_TRAINING = "a run in train mode"
 LARGEST = 2**20
@@ -54,7 +54,7 @@ def weigh(
     seed: int = 0,
     pace: Pace | None = None,
 ) -> list[Finding]:
-    """Return the findings with what they do to the results.
+    """Return the findings with their effects on the results.
 
     A layer that gives what its counterpart gives, in float64, may keep its parameters as it likes; layers that turned out
     to be no counterparts may have other arguments and parameters.
@@ -86,7 +86,7 @@ def weigh(
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the layers' verdicts say, by their paths."""
+    """The layers' verdicts, by their paths."""
 
     refuted: frozenset[tuple[str, str]]
     faulty: frozenset[tuple[str, str]]
@@ -171,7 +171,7 @@ class _Trial:
         return any(name in keywords or len(given) > place for given, keywords in (call.arguments for call in calls))
 
     def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
-        """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
+        """Return the proof of a difference beyond the runs; empty if none, None if untried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
         if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
@@ -191,7 +191,7 @@ class _Trial:
         return [one for one in pairs if (one.reference.path, one.port.path) == paths]
 
     def activations(self, known: Sequence[Finding]) -> Iterator[Finding]:
-        """Yield what layers that hold an activation do otherwise, where the models' inputs do not show it.
+        """Yield the differences of layers' own activations, where the models' inputs hide them.
 
         timm's BatchNormAct2d is a norm and an activation, which a port has as a layer or an argument. Of a function nothing is
         told: these inputs may not tell it from another.
@@ -265,7 +265,7 @@ class _Trial:
         yield from ((step.name, self.layers[number][step.name]) for step in call.then[number])
 
     def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
-        """Return what an index of padding does: Paddle's zeroes the output, torch's keeps the row's gradient zero.
+        """Return an index of padding's effect: Paddle's zeroes the output, torch's the gradient.
 
         Where the reference's row is not zero, an exact port has no such index: the row's gradient alone may differ.
         """
@@ -299,7 +299,7 @@ class _Trial:
         return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
 
     def _tokens(self, paths: tuple[str, str]) -> list[Array] | None:
-        """Return what an embedding was called with; None where that is not known."""
+        """Return an embedding's inputs; None where they are not known."""
         try:
             found = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
         except NotHeld:
@@ -307,7 +307,7 @@ class _Trial:
         return found or None
 
     def _shown_by(self, pair: PairedLayers, call: CallPair, *, activation: bool = False) -> str | None:
-        """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried.
+        """Return the proof that two layers differ; empty if none, None if they cannot run.
 
         That the port's alone does not run forward, or gives no finite numbers, shows it. Of an ``activation`` only what it gives in
         eval mode does.
@@ -357,7 +357,7 @@ class _Trial:
     def _run(
         self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
-        """Return what a layer gives forward, with gradients, and after a training, as far as it runs."""
+        """Return a layer's results forward, with gradients, and after a training, until it fails."""
         side, one = self.sides[number], (call.reference, call.port)[number]
         training = training and self.trained[number].get(one.path, True)
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
@@ -383,7 +383,7 @@ class _Trial:
 
 
 def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
-    """Return the finding where a layer and what follows it compute what torch's do not, and no single layer is to blame."""
+    """Return the finding where a layer and its successor differ from torch's only together."""
     reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
     after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
     acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
