@@ -25,7 +25,6 @@ NOT_NAMED = {
     "mamba-mixer-gives-before-update",
     "stereo-upsampled-scale",
     "vqvae-book-shared-buffer",
-    "video-net-forgets",
     "bert-warm-up-from-zero",
 }
 """Faults whose first cause does not say what is wrong. This list only gets shorter."""
