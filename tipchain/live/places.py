@@ -16,6 +16,7 @@ from tipchain.explain.causes.lines import (
     Code,
     Frame,
     at_line,
+    called_name,
     calls_of,
     functions_in,
     only_unlike,
@@ -218,7 +219,7 @@ class _Finder:
         around, _, name = path.rpartition(".")
         node = self.made(around, name)
         kind = type(self.layers[path]).__name__
-        if node is None or kind not in (_called(one) for one in ast.walk(node[1])):
+        if node is None or kind not in (called_name(one) for one in ast.walk(node[1])):
             called = [place for file in self.files for place in calls_of(file, kind)]
             if len(called) == 1:  # in a function that builds layers
                 return called[0]
@@ -261,7 +262,7 @@ def _element(holder: _Made, name: str, kind: str) -> _Made:
     found = (
         [] if any(isinstance(one, ast.Starred) for one in listed) else [inner for key, inner in keyed if key == name]
     )
-    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and _called(one) == kind]
+    found = found or [one for one in ast.walk(scope) if isinstance(one, ast.Call) and called_name(one) == kind]
     if len(found) != 1:
         return holder
     return source_at(line.file, line.line + found[0].lineno - node.lineno), found[0], scope
@@ -280,12 +281,6 @@ def _keyed(node: ast.expr, number: str | None) -> Iterator[tuple[str | None, ast
             yield given, inner
         case inner:
             yield number, inner
-
-
-def _called(node: ast.AST) -> str:
-    """Return the name of the class or function that an expression calls."""
-    func = node.func if isinstance(node, ast.Call) else None
-    return str(getattr(func, "attr", getattr(func, "id", "")))
 
 
 def _own_classes(layer: object) -> list[type]:
@@ -342,7 +337,7 @@ def _writes(node: ast.AST, name: str) -> bool:
             pass
         case ast.AugAssign(target=target):
             written = [target]
-        case ast.Call() if _called(node) in WRITERS or _called(node).endswith("_"):
+        case ast.Call() if called_name(node) in WRITERS or called_name(node).endswith("_"):
             written = [node]
         case _:
             return False

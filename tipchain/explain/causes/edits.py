@@ -22,16 +22,7 @@ from tipchain.explain.causes.hypotheses import (
     place_of,
     same_setting,
 )
-from tipchain.explain.causes.lines import (
-    Frame,
-    codes_of,
-    forwards,
-    innermost,
-    namesake,
-    only_unlike,
-    opposite,
-    reads_otherwise,
-)
+from tipchain.explain.causes.lines import Frame, codes_of, forwards, innermost, only_pair_unlike, only_unlike, opposite
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
     LAYER,
@@ -851,17 +842,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 def _reads_otherwise(ours: Iterable[Op], theirs: Iterable[ReferenceCall], piece: Piece) -> tuple[Frame, Frame] | None:
     """Return the two stretches' only pair of statements that read otherwise; else None."""
     mine, others = (dict.fromkeys(frame for one in calls for frame in one.frames) for calls in (ours, theirs))
-    codes, reference_codes = [*codes_of(mine), *forwards(piece.port)], codes_of(others)
-    found: dict[object, tuple[Frame, Frame]] = {}
-    if not all(namesake(one, codes) for one in reference_codes):  # then what differs may stand there
-        return None
-    for frame in others:
-        if against := reads_otherwise(frame, codes):
-            found.setdefault(against.statement, (against, frame))
-    for frame in mine:
-        if against := reads_otherwise(frame, reference_codes):
-            found.setdefault(frame.statement, (frame, against))
-    return next(iter(found.values())) if len(found) == 1 else None
+    return only_pair_unlike(mine, others, [*codes_of(mine), *forwards(piece.port)], codes_of(others))
 
 
 def _first_unlike(ours: Iterable[Op], theirs: Iterable[ReferenceCall], walk: Walk) -> tuple[Op, ReferenceCall] | None:

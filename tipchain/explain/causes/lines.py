@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -180,6 +180,7 @@ def _code_of(code: CodeType) -> Code:
     return Code(code.co_filename, code.co_firstlineno, known[0] if known else code.co_name)
 
 
+@cache
 def _frame(code: Code, line: int, statement: Statement | None) -> Frame:
     text = linecache.getline(code.file, line).strip()
     if statement is not None and reading(text) != reading(statement.code):  # one line of several
@@ -283,21 +284,31 @@ def at_line(file: str, line: int) -> Frame | None:
 
 
 def only_unlike(mine: Iterable[Code], others: Iterable[Code]) -> tuple[Frame, Frame] | None:
-    """Return the only statement that reads otherwise than its counterpart, and that one.
+    """Return the only statement of some functions that reads otherwise than its counterpart, and that one; else None."""
+    mine, others = list(mine), list(dict.fromkeys(others))
+    same = [code for one in others if (code := namesake(one, mine))]
+    frames, other_frames = (
+        [_frame(code, one.line, one) for code in each for one in _body(code)] for each in (same, others)
+    )
+    return only_pair_unlike(frames, other_frames, mine, others)
 
-    None where there are none, or several, or some of the others have no namesake.
+
+def only_pair_unlike(
+    frames: Iterable[Frame], other_frames: Iterable[Frame], codes: Collection[Code], others: Collection[Code]
+) -> tuple[Frame, Frame] | None:
+    """Return the only pair of some statements of two programs that read otherwise.
+
+    None where there are none, or several, or some of the others' functions have no namesake.
     """
-    mine, found = list(mine), dict[str, tuple[Frame, Frame]]()
-    for other in dict.fromkeys(others):
-        code = namesake(other, mine)
-        if code is None:  # then what differs may stand there
-            return None
-        for frame in (_frame(other, one.line, one) for one in _body(other)):
-            if against := reads_otherwise(frame, [code]):
-                found[against.place] = against, frame
-        for frame in (_frame(code, one.line, one) for one in _body(code)):
-            if against := reads_otherwise(frame, [other]):
-                found[frame.place] = frame, against
+    if not all(namesake(one, codes) for one in others):  # then what differs may stand there
+        return None
+    found: dict[object, tuple[Frame, Frame]] = {}
+    for frame in other_frames:
+        if against := reads_otherwise(frame, codes):
+            found.setdefault(against.statement, (against, frame))
+    for frame in frames:
+        if against := reads_otherwise(frame, others):
+            found.setdefault(frame.statement, (frame, against))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -315,9 +326,17 @@ def reads_alike(frame: Frame, codes: Iterable[Code]) -> bool:
 
 def calls_of(file: str, name: str) -> list[SourceLine]:
     """Return the lines of a file that call a function or class by a name."""
-    calls = (one for one in ast.walk(_parsed(file)) if isinstance(one, ast.Call))
-    lines = [one.lineno for one in calls if getattr(one.func, "attr", getattr(one.func, "id", "")) == name]
-    return [source_at(file, line) for line in lines]
+    return [
+        source_at(file, one.lineno)
+        for one in ast.walk(_parsed(file))
+        if isinstance(one, ast.Call) and called_name(one) == name
+    ]
+
+
+def called_name(node: ast.AST) -> str:
+    """Return the name of the class or function that an expression calls."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return str(getattr(func, "attr", getattr(func, "id", "")))
 
 
 def source_at(file: str, line: int) -> SourceLine:
