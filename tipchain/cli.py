@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "housekeeping": {
         "init": "write a new alignment case",
+        "port": "convert a torch model to Paddle, and prove that it is equal",
         "doctor": "say what is installed and what is missing",
         "case": "train, evaluate, export, infer, certify or pack a case's port",
         "bundle": "record torch's side once, for machines without torch",

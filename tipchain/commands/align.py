@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import (
@@ -30,6 +31,7 @@ from tipchain.modes import LATEST, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest
+    from tipchain.report.model import RunReport
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
     add_options(parser, only="these stages alone: names or script numbers, e.g. forward,loss or 01,04")
     add_run_arguments(parser)
+    add_fix(parser)
+
+
+def add_fix(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--fix``, ``--yes`` and ``--force``."""
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="write edits into the port's source, one at a time, and keep those that mend something; FILE.orig is the file before",
+    )
+    parser.add_argument("--yes", action="store_true", help="of --fix: do not ask before each edit")
+    parser.add_argument("--force", action="store_true", help="of --fix: edit files with changes that are not committed")
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +91,38 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages and return the exit code."""
-    return align_case(args, parse_stages(args.stages) if args.stages else ())
+    check_fix(args)
+    stages = parse_stages(args.stages) if args.stages else ()
+    if args.fix:
+        mend_case(args, stages)
+    return align_case(args, stages)
+
+
+def check_fix(args: argparse.Namespace) -> None:
+    """Refuse to ask where nobody can answer."""
+    if args.fix and not args.yes and not sys.stdin.isatty():
+        raise UsageError("--fix asks before each edit, which needs a terminal\n  expected: --yes")
+
+
+def mend_case(args: argparse.Namespace, stages: Sequence[str]) -> RunReport:
+    """Mend the port of a case, in runs of their own that leave nothing behind but its source; return the last one's report."""
+    from tipchain.parity.case import load_case
+    from tipchain.port.mending import Mending
+
+    stream = text_stream(args)
+
+    def ask(diff: str) -> bool:
+        print(diff, file=stream, flush=True)
+        return bool(args.yes) or input(say("try it? [y/N] ")).strip().lower() in ("y", "yes")
+
+    with TemporaryDirectory(prefix="tipchain-fix-") as folder:
+        aside: dict[str, object] = {"out": Path(folder), "json": None, "junit": None, "html": None, "github": False}
+        trial = argparse.Namespace(**{**vars(args), **aside, "quiet": True, "verbose": False})
+        root = load_case(from_root(args.case), args.seed).root
+        mending = Mending(root=root, align=lambda: aligned(trial, stages)[0], ask=ask, force=args.force)
+        report = mending.mend(mending.align())
+    print(say(f"edits that were kept: {len(mending.kept)}"), file=stream)
+    return report
 
 
 def align_case(
@@ -87,11 +132,35 @@ def align_case(
 
     What ``show`` makes of the folder of dumps is printed before the verdict, in place of each stage as it is judged.
     """
+    from tipchain.report.write import write_report
+
+    stream = text_stream(args)
+    report, request, out = aligned(args, stages, each=show is None)
+    for line in show(request.folder) if show and not args.quiet else ():
+        print(line, file=stream)
+    code = write_report(report, args, root=request.case.root)
+    if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
+        option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
+        print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)
+        print(f"  tipchain align {args.case} --prepare {option} {out / LATEST}", file=stream)
+    return code
+
+
+def aligned(
+    args: argparse.Namespace, stages: Sequence[str], *, each: bool = True
+) -> tuple[RunReport, AlignRequest, Path]:
+    """Align a case; return its report, with the page that was written, what was run, and the output folder.
+
+    Args:
+        args: the command line.
+        stages: those that run; all that the case and the mode have where none is named.
+        each: show each stage as it is judged, where all is shown.
+    """
     from tipchain.live.judge import CauseSearch, located_details, start_judge
     from tipchain.nightly.origin import origin
     from tipchain.parity.align import keep_report, run_case
     from tipchain.parity.case import load_case
-    from tipchain.report.write import with_page, write_report
+    from tipchain.report.write import with_page
 
     check_targets(args)
     stream = text_stream(args)
@@ -108,7 +177,7 @@ def align_case(
     )
     try:
         with start_judge(request, search) as judge:
-            lines = None if show else told
+            lines = told if each else None
             report = run_case(request, out, where=origin(request.case.root), stream=lines, quiet=args.quiet)
             keep_report(report, request, out)  # comparing the models may take long
             report = replace(judge.decide(report, out), seconds=time.perf_counter() - clock)
@@ -120,14 +189,7 @@ def align_case(
         raise OutputError(f"{request.folder.parent}: the run cannot be written: {reason}") from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
-    for line in show(request.folder) if show and not args.quiet else ():
-        print(line, file=stream)
-    code = write_report(report, args, root=request.case.root)
-    if args.record and code == ExitCode.NOTHING_CHECKED and not args.quiet:
-        option, other = ("--reference", "Paddle") if args.record == "torch" else ("--port", "torch")
-        print(say(f"{out / LATEST} and the weights go to the machine with {other}; there:"), file=stream)
-        print(f"  tipchain align {args.case} --prepare {option} {out / LATEST}", file=stream)
-    return code
+    return report, request, out
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:

@@ -30,7 +30,7 @@ from tipchain.errors import CaseError, ExitCode, MissingFrameworkError, UsageErr
 from tipchain.framework_types import Model
 from tipchain.frameworks import Framework, load_framework
 from tipchain.frameworks.base import checking, resolve
-from tipchain.parity.case import DTYPES, SIDES, InputSpec, absent, load_case
+from tipchain.parity.case import DTYPES, InputSpec, absent, load_case
 from tipchain.parity.inputs import make_input
 from tipchain.parity.recorder import model_environment
 
@@ -101,13 +101,13 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--chain CASE stands alone, or with --path and --force")
         case = load_case(args.chain)
         path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
-        _check_free(path, force=args.force)
+        check_free(path, force=args.force)
         seen = os.path.relpath(args.chain.resolve(), case.root)
         text = _filled("chain.txt.template", id=case.id, case=seen, steps="|".join(case.stages))
         missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
         if missing:
             print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
-        return _write(path, text, case.root, f"run {_shown(path)} lite_train_lite_infer")
+        return _write(path, text, case.root, f"run {shown(path)} lite_train_lite_infer")
     if args.torch is None or args.paddle is None:
         raise UsageError("which models?\n  expected: --torch M:C and --paddle M:C")
     for flag, spec in (("--torch", args.torch), ("--paddle", args.paddle)):
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small")
     root = root_of_callables()
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
-    _check_free(path, force=args.force)
+    check_free(path, force=args.force)
     begun, specs = time.monotonic(), {"torch": args.torch, "paddle": args.paddle}
     inputs, outputs, missing = try_sides(specs, root, args.input or [read_input(SHAPE)])
     if missing:
@@ -127,13 +127,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(say(f"both models were built, and the reference run once, in {time.monotonic() - begun:.1f} s"))
     text = short_case(name, path, root, (args.torch, args.paddle), inputs, outputs)
-    return _write(path, text, root, f"align {_shown(path)}")
+    return _write(path, text, root, f"align {shown(path)}")
 
 
 def _write(path: Path, text: str, root: Path, words: str) -> int:
     with writing(path, UsageError):
         atomic_write(path, text)
-    print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain {words}"))
+    print(say(f"wrote {shown(path)}\nproject root: {root}\nnext:  tipchain {words}"))
     return ExitCode.PASSED
 
 
@@ -151,7 +151,7 @@ def short_case(
     return _filled(
         "case.yaml.template",
         id=name,
-        path=_shown(path),
+        path=shown(path),
         torch=specs[0],
         paddle=specs[1],
         inputs="\n".join(map(input_line, inputs)),
@@ -183,7 +183,7 @@ def try_sides(
         raise UsageError("\n".join(wrong))
     told: dict[str, JsonObject] = {}
     with TemporaryDirectory(prefix="tipchain-init-") as folder, Progress() as progress:
-        progress.stage("building both models")
+        progress.stage("building both models" if len(specs) > 1 else "building the model")
         begun = {}
         for side, spec in specs.items():
             words = [side, spec, str(root), json.dumps(as_json(list(inputs))), f"{folder}/{side}.json"]
@@ -206,7 +206,7 @@ def try_sides(
     if wrong:
         raise UsageError("\n".join(wrong))
     named = [parse_as(InputSpec, one) for one in told["torch"]["inputs"]]
-    return named, told["torch"]["outputs"], [side for side in SIDES if not told[side]["built"]]
+    return named, told["torch"]["outputs"], [side for side in specs if not told[side]["built"]]
 
 
 def build_side(side: str, spec: str, root: str, inputs: str, report: str) -> int:
@@ -247,12 +247,13 @@ def try_inputs(framework: Framework, model: Model, inputs: Sequence[InputSpec]) 
     return named, [] if alone else [f"output_{n}" for n in range(len(items))]
 
 
-def _check_free(path: Path, *, force: bool) -> None:
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuse to replace a file or folder unless it is wanted."""
     if path.exists() and not force:
-        raise UsageError(f"{_shown(path)} exists; --force replaces it")
+        raise UsageError(f"{shown(path)} exists; --force replaces it")
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """Return a path as seen from here, where it lies below."""
     shown = os.path.relpath(path)
     return str(path) if shown.startswith("..") else shown

@@ -87,6 +87,7 @@ VALUES = (
         bias_property(),
         # weight and spectral norm keep it as these
         storage=Storage(kind="Linear", transposed=frozenset({"weight", "weight_v", "weight_orig"})),
+        attributes={"in_features": "weight.shape[0]", "out_features": "weight.shape[1]"},
     ),
     row("Bilinear", bias_property(), storage=Storage(kind="Bilinear")),
     row(

@@ -146,6 +146,7 @@ class LayerKind:
         inner: torch's names of the layers inside.
         compared: whether settings are compared one by one; else attributes of one name are.
         differs: what Paddle computes otherwise for equal settings, for the page of correspondences.
+        attributes: Paddle's expression of a layer by torch's attribute, of those that are no setting.
     """
 
     name: str
@@ -158,6 +159,7 @@ class LayerKind:
     inner: tuple[str, ...] = ()
     compared: bool = True
     differs: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def drops(self) -> bool:

@@ -1,0 +1,106 @@
+"""Mending a port: an edit is kept if it mends something, and put back if it does not."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tipchain.errors import Outcome, UsageError
+from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.numbers.verdicts import Verdict
+from tipchain.port.mending import Mending
+from tipchain.report.model import RunReport
+
+PORT = "import paddle\nact = paddle.nn.GELU(approximate=False)\nnorm = paddle.nn.LayerNorm(8, epsilon=1e-5)\n"
+FIXES = {"approximate=True": (2, "GELU"), "epsilon=1e-06": (3, "LayerNorm")}
+
+
+@pytest.fixture
+def port(tmp_path):
+    """The file of a port."""
+    file = tmp_path / "port.py"
+    file.write_text(PORT)
+    return file
+
+
+def report_of(port, error=""):
+    """Return the report of a port: what it does not have yet fails, in order."""
+    text = port.read_text()
+    if error:
+        reason = f"{port}:2: {error}\n  in: the port (Paddle), building the model"
+        return RunReport(verdicts=(Verdict(outcome=Outcome.ERROR, subject="forward/needs", reason=reason),))
+    missing = [fix for fix in FIXES if fix not in text]
+    causes = tuple(
+        Diagnosis(
+            code="argument",
+            port_path=fix,
+            message=f"{fix} is wrong",
+            evidence="",
+            fix=f"pass `{fix}` to `{FIXES[fix][1]}` at port.py",
+            place=SourceLine(file="port.py", line=FIXES[fix][0]),
+        )
+        for fix in missing
+    )
+    outcome = Outcome.FAIL if missing else Outcome.PASS
+    verdicts = (Verdict(outcome=outcome, subject="forward/x", reason="it differs" if missing else ""),)
+    return RunReport(verdicts=verdicts, diagnoses=causes)
+
+
+def test_edits_are_kept_until_the_port_is_equal(port):
+    asked = []
+    mending = Mending(root=port.parent, align=lambda: report_of(port), ask=lambda diff: asked.append(diff) or True)
+    after = mending.mend(report_of(port))
+    assert int(after.exit_code) == 0
+    assert port.read_text() == PORT.replace("approximate=False", "approximate=True").replace("1e-5", "1e-06")
+    assert (port.parent / "port.py.orig").read_text() == PORT
+    assert len(mending.kept) == len(asked) == 2
+    assert "-act = paddle.nn.GELU(approximate=False)\n+act = paddle.nn.GELU(approximate=True)" in asked[0]
+
+
+def test_an_edit_that_mends_nothing_is_put_back(port):
+    first = report_of(port)
+    mending = Mending(root=port.parent, align=lambda: first, ask=lambda _: True)
+    assert mending.mend(first) is first
+    assert port.read_text() == PORT
+    assert not mending.kept
+
+
+def test_an_edit_that_makes_the_port_raise_is_put_back(port):
+    mending = Mending(root=port.parent, align=lambda: report_of(port, "ValueError: no"), ask=lambda _: True)
+    mending.mend(report_of(port))
+    assert port.read_text() == PORT
+
+
+def test_a_port_stays_as_it_is_where_a_run_is_interrupted(port):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Mending(root=port.parent, align=interrupted, ask=lambda _: True).mend(report_of(port))
+    assert port.read_text() == PORT
+
+
+def test_nothing_is_written_without_a_yes(port):
+    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: False).mend(report_of(port))
+    assert port.read_text() == PORT
+    assert not (port.parent / "port.py.orig").exists()
+
+
+def test_a_file_that_imports_torch_is_the_reference_s(port):
+    port.write_text("import torch\n" + PORT)
+    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True).mend(report_of(port))
+    assert port.read_text() == "import torch\n" + PORT
+
+
+def test_changes_that_are_not_committed_are_not_touched(port):
+    git = ["git", "-C", str(port.parent), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "port.py"], ["commit", "-qm", "port"]):
+        subprocess.run([*git, *words], check=True)
+    port.write_text(PORT + "# more\n")
+    mending = Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True)
+    with pytest.raises(UsageError, match="not committed"):
+        mending.mend(report_of(port))
+    assert port.read_text() == PORT + "# more\n"
+    Mending(root=port.parent, align=lambda: report_of(port), ask=lambda _: True, force=True).mend(report_of(port))
+    assert "approximate=True" in port.read_text()

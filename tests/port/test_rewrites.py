@@ -1,0 +1,153 @@
+"""Edits of a port's source: what they write, and where."""
+
+from __future__ import annotations
+
+import ast
+from difflib import ndiff
+from pathlib import Path
+
+import pytest
+
+from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.port.rewrites import of_cause, of_error
+
+PORT = """\
+import paddle
+import paddle.nn.functional as F
+from functools import partial
+
+
+class Norm(paddle.nn.LayerNorm):
+    def forward(self, x):
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class Net(paddle.nn.Layer):
+    def __init__(self):
+        norm = partial(paddle.nn.BatchNorm2D, eps=1e-3, momentum=0.01)
+        settings = {"inplace": True, "name": None}
+        self.act = paddle.nn.ReLU6(inplace=True)
+        self.body = paddle.nn.Sequential(norm(8), self.act)
+        self.drop = torch.nn.Dropout2d(**settings)
+
+    def forward(self, x):
+        x = F.softmax(x - self.body(x))
+        x = x.mean(1)  # kept
+        return x / self.linear.out_features
+"""
+REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatten(1)\n").replace("F.softmax", "F.gelu")
+
+
+@pytest.fixture
+def port(tmp_path):
+    """The file of a port."""
+    file = tmp_path / "port.py"
+    file.write_text(PORT)
+    return file
+
+
+def lines_of(port, word):
+    """Return the number of the first line with a word."""
+    return next(number for number, line in enumerate(PORT.splitlines(), 1) if word in line)
+
+
+def changed(edits):
+    """Return the lines that each edit changes, as they are after it."""
+    return [
+        [line[2:].strip() for line in ndiff(one.before.splitlines(), one.after.splitlines()) if line.startswith("+ ")]
+        for one in edits
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "error", "wanted"),
+    [
+        (
+            "norm(8)",
+            "TypeError: _BatchNormBase.__init__() got an unexpected keyword argument 'eps'",
+            ["norm = partial(paddle.nn.BatchNorm2D, epsilon=0.001, momentum=0.01)"],
+        ),
+        (
+            "ReLU6",
+            "TypeError: ReLU6.__init__() got an unexpected keyword argument 'inplace'",
+            ["settings = {'name': None}", "self.act = paddle.nn.ReLU6()"],
+        ),
+        (
+            "F.layer_norm",
+            "AttributeError: 'Norm' object has no attribute 'normalized_shape'",
+            ["return F.layer_norm(x, self._normalized_shape, self.weight, self.bias, self.eps)"],
+        ),
+        (
+            "F.layer_norm",
+            "AttributeError: 'Norm' object has no attribute 'eps'",
+            ["return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self._epsilon)"],
+        ),
+        (
+            "out_features",
+            "AttributeError: 'Linear' object has no attribute 'out_features'",
+            ["return x / self.linear.weight.shape[1]"],
+        ),
+        ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
+    ],
+)
+def test_a_port_that_raises_gets_the_names_of_paddle(port, word, error, wanted):
+    reason = f"{port}:{lines_of(port, word)}: {error}\n  called from: {port}:3\n  in: the port (Paddle)"
+    assert wanted in changed(of_error(reason))
+
+
+def test_of_an_error_that_the_table_does_not_know_nothing_is_written(port):
+    assert not list(of_error(f"{port}:3: ValueError: no"))
+    assert not list(of_error("no line of code at all"))
+    assert not list(of_error(f"{port.parent / 'absent.py'}:3: NameError: name 'torch' is not defined"))
+
+
+def cause(port, word, code, fix, **more):
+    """Return a cause at the first line with a word."""
+    place = SourceLine(file=str(port), line=lines_of(port, word))
+    return Diagnosis(code=code, port_path="", message="", evidence="", fix=fix, place=place, **more)
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "fix", "first"),
+    [
+        (
+            "norm(8)",
+            "argument",
+            "pass `momentum=0.99` to `body.0`",
+            ["norm = partial(paddle.nn.BatchNorm2D, eps=0.001, momentum=0.99)"],
+        ),
+        (
+            "softmax",
+            "argument",
+            "pass `axis=1` to `softmax` at port.py:20: `x`",
+            ["x = F.softmax(x - self.body(x), axis=1)"],
+        ),
+        ("softmax", "function", "write `gelu` for `softmax` at port.py:20: `x`", ["x = F.gelu(x - self.body(x))"]),
+        ("softmax", "function", "write `add` for `subtract` at port.py:20: `x`", ["x = F.softmax(x + self.body(x))"]),
+        (
+            "softmax",
+            "operand-order",
+            "give `subtract` its tensors in another order",
+            ["x = F.softmax(self.body(x) - x)"],
+        ),
+        ("self.act =", "structure", "make `act` a `paddle.nn.ReLU`", ["self.act = paddle.nn.ReLU(inplace=True)"]),
+    ],
+)
+def test_a_cause_is_written_where_it_stands(port, word, code, fix, first):
+    assert changed(of_cause(cause(port, word, code, fix), lambda _: None))[0] == first
+
+
+def test_a_statement_is_written_as_the_reference_has_it(port, tmp_path):
+    reference = tmp_path / "reference.py"
+    reference.write_text(REFERENCE)
+    fix = "do at port.py:21 what the reference does"
+    told = cause(
+        port, "x.mean", "parting", fix, reference_place=SourceLine(file=str(reference), line=lines_of(port, "x.mean"))
+    )
+    assert changed(of_cause(told, lambda file: ast.parse(Path(file).read_text()))) == [["x = x.flatten(1)  # kept"]]
+    assert not list(of_cause(told, lambda _: None))
+
+
+def test_of_a_cause_without_a_place_nothing_is_written(port):
+    told = Diagnosis(code="argument", port_path="", message="", evidence="", fix="pass `axis=1` to `softmax`")
+    assert not list(of_cause(told, lambda _: None))

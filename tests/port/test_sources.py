@@ -1,0 +1,123 @@
+"""What a builder rests on: the names that it reaches, each from where it is defined, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+
+import pytest
+
+from tipchain.errors import UsageError
+from tipchain.port.sources import Sources
+
+FILES = {
+    "my/__init__.py": "from my.train import fit\n",
+    "my/layers/__init__.py": "from .conv import Conv\nfrom .extra import *\nfrom torch.hub import load\n",
+    "my/layers/conv.py": """
+        import torch
+        from torch import nn
+        try:
+            from torch.hub import fetch
+        except ImportError:
+            from torch.utils import fetch
+
+        WIDTH = 8
+        NAMES = {}
+        NAMES["conv"] = WIDTH
+        OTHER = 3
+
+        class Conv(nn.Conv2d):
+            def forward(self, x):
+                if torch.jit.is_scripting():
+                    return fetch(x)
+                return super().forward(x) * WIDTH + NAMES["conv"]
+
+        def unused():
+            return OTHER
+    """,
+    "my/layers/extra.py": "def scaled(x):\n    return x * 2\n",
+    "my/helpers.py": "def log(x):\n    return x\n\ndef other():\n    return missing\n",
+    "my/train.py": "import nowhere\n\ndef fit():\n    return nowhere\n",
+    "my/net.py": '''
+        """A net."""
+        import torch
+        import argparse
+        from . import helpers as tools
+        from .layers import Conv, load, scaled
+
+        @torch.jit.unused
+        def build():
+            from .layers import Conv as Inner
+            load("a")
+            return tools.log(scaled(Conv(3, 3, 1))), Inner
+
+        def main():
+            argparse.ArgumentParser()
+
+        if __name__ == "__main__":
+            main()
+    ''',
+}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """The modules that are converted, by their paths in the port's package."""
+    for name, text in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text).lstrip())
+    return Sources.of("my.net:build", tmp_path).written("port")
+
+
+def test_only_what_the_builder_reaches_is_written(written):
+    assert {name for name, text in written.items() if text.strip()} == {
+        "net.py",
+        "layers/conv.py",
+        "layers/extra.py",
+        "helpers.py",
+    }
+    assert {"__init__.py", "layers/__init__.py"} <= written.keys()  # packages, so that imports find what is in them
+    for gone in ("argparse", "main", "other", "unused", "OTHER"):
+        assert not any(gone in text for text in written.values())
+
+
+def test_names_come_from_where_they_are_defined(written):
+    lines = written["net.py"].splitlines()
+    assert "from port.layers.conv import Conv" in lines
+    assert "from port.layers.extra import scaled" in lines
+    assert "from port import helpers as tools" in lines
+    assert "    from port.layers.conv import Conv as Inner" in lines
+    assert "from torch.hub import load" in lines  # a name of torch's that a module only hands on
+
+
+def test_a_statement_that_changes_what_is_needed_is_kept(written):
+    assert "NAMES['conv'] = WIDTH" in written["layers/conv.py"]
+
+
+def test_what_only_the_compilers_of_torch_need_is_left_out(written):
+    assert "torch.jit" not in "".join(written.values())
+    assert "if False:" in written["layers/conv.py"]
+    assert "except" not in written["layers/conv.py"]  # paconvert would leave the attempt without a body
+    assert "from torch.hub import fetch" in written["layers/conv.py"]
+    for text in written.values():
+        ast.parse(text)
+
+
+def test_a_module_that_looks_names_up_is_taken_whole(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "def small():\n    return 1\n\ndef build(name='small'):\n    return globals()[name]()\n"
+    )
+    written = Sources.of("net:build", tmp_path).written("port")
+    assert "def small" in written["net.py"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [("nowhere:build", "no module nowhere"), ("net:absent", "binds no 'absent'"), ("wrong:build", "wrong.py:1: ")],
+)
+def test_a_builder_that_is_not_there_is_refused(tmp_path, spec, said):
+    (tmp_path / "net.py").write_text("def build():\n    return 1\n")
+    (tmp_path / "wrong.py").write_text("def build(:\n")
+    with pytest.raises(UsageError, match=said):
+        Sources.of(spec, tmp_path)

@@ -1,0 +1,107 @@
+"""Sources of torch as paconvert, PaddlePaddle's own converter, writes them for Paddle."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tipchain.errors import UsageError
+
+FITTING = "3.2"
+"""Releases of paconvert that write names which Paddle 3.3 has. 3.3.1 writes ``paddle.nn.Module``, which it has not."""
+OPEN = ">>>>>>"
+"""What paconvert writes before a line that it left open."""
+COUNT = re.compile(r"There are (\d+) Pytorch APIs in this Project:\s+(\d+) ")
+WORKERS = 2
+"""Files that are converted at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """A module as paconvert wrote it.
+
+    Attributes:
+        source: the module for Paddle.
+        uses: uses of torch's API in it.
+        converted: those that were converted.
+        left_open: numbers and texts of lines that were not.
+    """
+
+    source: str
+    uses: int
+    converted: int
+    left_open: tuple[tuple[int, str], ...]
+
+
+def check_paconvert() -> None:
+    """Refuse to convert without a paconvert that fits.
+
+    Raises:
+        UsageError: it is not installed, or of a version whose names Paddle does not have.
+    """
+    expected = f'expected: pip install "tipchain[port]", which brings paconvert {FITTING}'
+    try:
+        found = version("paconvert")
+    except PackageNotFoundError:
+        raise UsageError(f"paconvert is not installed\n  {expected}") from None
+    if not found.startswith(f"{FITTING}."):
+        raise UsageError(f"paconvert {found} writes names that Paddle does not have\n  {expected}")
+
+
+def convert(sources: Mapping[str, str]) -> dict[str, Converted]:
+    """Convert modules, each by itself.
+
+    Args:
+        sources: of torch, by their paths.
+
+    Raises:
+        UsageError: paconvert ended with an error.
+    """
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return dict(zip(sources, pool.map(_convert, sources, sources.values()), strict=True))
+
+
+def _convert(path: str, source: str) -> Converted:
+    if not source.strip():
+        return Converted(source=source, uses=0, converted=0, left_open=())
+    with TemporaryDirectory(prefix="tipchain-port-") as folder:
+        given, made = Path(folder, "given.py"), Path(folder, "made.py")
+        given.write_text(source, encoding="utf-8")
+        words = [sys.executable, "-m", "paconvert.main", "--in_dir", str(given), "--out_dir", str(made)]
+        words += ["--log_dir", "disable"]
+        process = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        counts = COUNT.search(process.stdout + process.stderr)
+        if process.returncode or counts is None or not made.is_file():
+            last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
+            raise UsageError(f"{path}: paconvert ended with {process.returncode}: {' '.join(last)}")
+        text = made.read_text(encoding="utf-8")
+    lines = [line.replace(OPEN, "", 1) for line in text.splitlines()]
+    left_open = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith(OPEN)]
+    written = "\n".join(lines) + "\n"
+    try:
+        ast.parse(written)
+    except SyntaxError as error:
+        left_open.append((error.lineno or 1, error.text or ""))
+    return Converted(
+        source=written,
+        uses=int(counts[1]),
+        converted=int(counts[2]),
+        left_open=tuple((number, line.replace(OPEN, "").strip()) for number, line in left_open),
+    )
+
+
+def as_paddle(file: Path) -> ast.Module | None:
+    """Return the tree of a file of torch's as paconvert writes it; None where it cannot."""
+    try:
+        check_paconvert()
+        return ast.parse(convert({str(file): file.read_text(encoding="utf-8")})[str(file)].source)
+    except (UsageError, OSError, SyntaxError):
+        return None

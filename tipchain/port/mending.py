@@ -1,0 +1,153 @@
+"""A port mended by edits of its source: each is applied, the case is aligned again, and what mended nothing is put back."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from difflib import unified_diff
+from pathlib import Path
+
+from tipchain.core.files import atomic_write
+from tipchain.errors import ExitCode, Outcome, UsageError
+from tipchain.explain.findings import SourceLine
+from tipchain.port.convert import as_paddle
+from tipchain.port.rewrites import RAISED, Rewrite, of_cause, of_error
+from tipchain.port.sources import INSTALLED
+from tipchain.report.model import RunReport
+
+MOST = 60
+"""Alignments of one port at most."""
+NUMBER = re.compile(r"-?\d[\d.e+-]*")
+
+
+@dataclass(eq=False)
+class Mending:
+    """A port on its way to be equal.
+
+    Attributes:
+        root: where the case's paths start.
+        align: aligns the case as its files are now.
+        ask: tells whether an edit may be tried, from its diff.
+        force: change files that git knows and that have changes not yet committed.
+        kept: edits that mended something.
+        tried: texts of files that were tried, so that none is tried twice.
+    """
+
+    root: Path
+    align: Callable[[], RunReport]
+    ask: Callable[[str], bool]
+    force: bool = False
+    kept: list[Rewrite] = field(default_factory=list)
+    tried: set[tuple[Path, str]] = field(default_factory=set)
+
+    def mend(self, report: RunReport) -> RunReport:
+        """Apply edits until the port is equal or none is left that mends something; return the last report.
+
+        Raises:
+            UsageError: a file has changes that are not committed.
+        """
+        runs = 0
+        while report.exit_code == ExitCode.FAILED:
+            for edit in self._edits(report):
+                if runs == MOST or not self._is_new(edit) or not self.ask(self.diff(edit)):
+                    continue
+                runs += 1
+                self._keep_original(edit.file)
+                after = self._tried(edit)
+                if mends(report, after):
+                    self.kept.append(edit)
+                    report = after
+                    break
+                atomic_write(edit.file, edit.before)
+            else:
+                return report
+        return report
+
+    def _tried(self, edit: Rewrite) -> RunReport:
+        atomic_write(edit.file, edit.after)
+        try:
+            return self.align()
+        except BaseException:
+            atomic_write(edit.file, edit.before)
+            raise
+
+    def _edits(self, report: RunReport) -> Iterator[Rewrite]:
+        error = error_of(report)
+        if error:
+            yield from of_error(error)
+        for cause in report.diagnoses:
+            places = [self._at(one) for one in (cause.place, cause.reference_place)]
+            yield from of_cause(replace(cause, place=places[0], reference_place=places[1]), as_paddle)
+
+    def _at(self, place: SourceLine | None) -> SourceLine | None:
+        return replace(place, file=str(self.root / place.file)) if place is not None else None
+
+    def _is_new(self, edit: Rewrite) -> bool:
+        """Tell whether an edit changes a file of the port's to what was not tried yet."""
+        key = edit.file, edit.after
+        new = key not in self.tried and edit.after != edit.before
+        self.tried.add(key)
+        return new and not INSTALLED & set(edit.file.parts) and not _takes_torch(edit.before)
+
+    def _keep_original(self, file: Path) -> None:
+        """Keep the file as it was first, beside it."""
+        original = file.with_name(f"{file.name}.orig")
+        if original.exists():
+            return
+        words = ["git", "-C", str(file.parent), "status", "--porcelain", "--untracked-files=no", "--", file.name]
+        try:
+            changed = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+        except OSError:
+            changed = ""
+        if changed and not self.force:
+            raise UsageError(f"{file} has changes that are not committed\n  expected: commit them first, or --force")
+        atomic_write(original, file.read_text(encoding="utf-8"))
+
+    def diff(self, edit: Rewrite) -> str:
+        """Return an edit as a unified diff."""
+        name = str(edit.file.relative_to(self.root) if edit.file.is_relative_to(self.root) else edit.file)
+        before, after = edit.before.splitlines(), edit.after.splitlines()
+        return "\n".join(unified_diff(before, after, name, name, lineterm="", n=1))
+
+
+def _takes_torch(text: str) -> bool:
+    """Tell whether a file imports torch: it is the reference's."""
+    imports = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Import | ast.ImportFrom)]
+    names = [
+        one.module or "" if isinstance(one, ast.ImportFrom) else each.name for one in imports for each in one.names
+    ]
+    return any(one.partition(".")[0] == "torch" for one in names)
+
+
+def error_of(report: RunReport) -> str:
+    """Return the reason of a port that raised; empty where it ran."""
+    reasons = (one.reason for one in report.verdicts if one.outcome is Outcome.ERROR)
+    return next((one for one in reasons if RAISED.search(one) and "(Paddle)" in one), "")
+
+
+def mends(before: RunReport, after: RunReport) -> bool:
+    """Tell whether an edit mended something: the error, or the first cause, is gone, and nothing new has come."""
+    error, left = error_of(before), error_of(after)
+    if error:
+        return _event(error) != _event(left)
+    if left or any(one.outcome is Outcome.ERROR for one in after.verdicts):
+        return False
+    failed, still = (sum(one.outcome is Outcome.FAIL for one in report.verdicts) for report in (before, after))
+    first = [_said(one.message) for one in before.diagnoses[:1]]
+    return still <= failed and not set(first) & {_said(one.message) for one in after.diagnoses}
+
+
+def _event(reason: str) -> tuple[str, ...]:
+    """Return what raised: its file, line and class, of an unexpected argument the argument too."""
+    found = RAISED.search(reason)
+    if found is None:
+        return ()
+    known = found["message"] if found["error"] == "TypeError" or "has no attribute" in found["message"] else ""
+    return found["file"], found["line"], found["error"], known
+
+
+def _said(message: str) -> str:
+    return NUMBER.sub("N", message)

@@ -1,0 +1,348 @@
+"""Edits of a port's source: what the table of facts, or a cause, says to write in place of a statement.
+
+None of them is taken on trust: whoever applies one aligns again, and keeps it only if that mended something.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tipchain.explain.findings import Diagnosis
+from tipchain.facts.layers import KINDS
+from tipchain.facts.settings import LayerKind, Trait
+
+RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
+"""An error of a user's code, as a verdict gives its reason: where, its class, its message."""
+CALLER = re.compile(r"([^:,\s]+\.py):\d+")
+KEYWORD = re.compile(r"(?:(\w+)\.)?__init__\(\) got an unexpected keyword argument '(\w+)'")
+ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+ARGUMENTS = re.compile(r"pass ((?:`\w+=[^`]+`(?:, )?)+) to `([^`]*)`")
+FUNCTION = re.compile(r"write `([\w.]+)` for `(\w+)`")
+CLASS = re.compile(r"make `[^`]*` a `([\w.]+)`")
+OPERATORS: dict[str, type[ast.operator]] = {
+    "add": ast.Add,
+    "subtract": ast.Sub,
+    "multiply": ast.Mult,
+    "divide": ast.Div,
+    "pow": ast.Pow,
+    "matmul": ast.MatMult,
+}
+"""Functions that code writes as operators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """An edit of one file of the port's.
+
+    Attributes:
+        file: the file.
+        before: its text.
+        after: its text with the edit.
+    """
+
+    file: Path
+    before: str
+    after: str
+
+
+# Statements, and what stands in them: text is replaced where a node stands, so that the rest keeps its form.
+
+
+@dataclass(eq=False)
+class Source:
+    """A file of the port's, parsed."""
+
+    file: Path
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, file: Path) -> Source | None:
+        """Return a file; None where it cannot be read or parsed."""
+        try:
+            text = file.read_text(encoding="utf-8")
+            return cls(file=file, text=text, tree=ast.parse(text))
+        except (OSError, SyntaxError, UnicodeDecodeError):
+            return None
+
+    def statement(self, line: int) -> ast.stmt | None:
+        """Return the innermost statement on a line; of one with a body its head."""
+        found = [
+            one
+            for one in ast.walk(self.tree)
+            if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)
+        ]
+        return min(found, key=lambda one: (one.end_lineno or one.lineno) - one.lineno, default=None)
+
+    def calls(self, line: int) -> list[ast.Call]:
+        """Return the calls of a statement, the innermost last."""
+        statement = self.statement(line)
+        return [one for one in ast.walk(statement) if isinstance(one, ast.Call)] if statement is not None else []
+
+    def replaced(self, *changes: tuple[ast.AST, ast.AST | str]) -> Rewrite:
+        """Return the file with nodes replaced, which do not overlap."""
+        data = self.text.encode()
+        starts = [0]
+        for line in data.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        spans = []
+        for node, new in changes:
+            written = new if isinstance(new, str) else ast.unparse(new)
+            place: ast.expr | ast.stmt = node  # type: ignore[assignment]  # what is replaced has a place
+            end = starts[(place.end_lineno or place.lineno) - 1] + (place.end_col_offset or 0)
+            spans.append((starts[place.lineno - 1] + place.col_offset, end, written))
+        for start, end, written in sorted(spans, reverse=True):
+            data = data[:start] + written.encode() + data[end:]
+        return Rewrite(file=self.file, before=self.text, after=data.decode())
+
+
+def _last(node: ast.expr) -> str:
+    """Return the last name of what is called: of a ``partial`` its function's."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _made(call: ast.Call) -> str:
+    """Return the name of the class that a call makes a layer of, at once or as a ``partial``."""
+    return _last(call.args[0]) if _last(call.func) == "partial" and call.args else _last(call.func)
+
+
+def _row(name: str) -> LayerKind | None:
+    """Return the table's row of a class, by torch's name or Paddle's in any capitals."""
+    return next((one for one in KINDS for side in one.classes if name.lower() in map(str.lower, side)), None)
+
+
+def _row_of(name: str, source: Source) -> LayerKind | None:
+    """Return the row of a class, or of what a class of the file is derived from."""
+    classes = {one.name: one for one in ast.walk(source.tree) if isinstance(one, ast.ClassDef)}
+    seen = set[str]()
+    while name in classes and name not in seen and classes[name].bases:
+        seen.add(name)
+        name = _last(classes[name].bases[0])
+    return _row(name)
+
+
+def _trait(row: LayerKind | None, name: str) -> Trait | None:
+    return next((one for one in row.properties if one.torch == name), None) if row is not None else None
+
+
+# A port that raises: torch's names of arguments, attributes and classes, as Paddle has them.
+
+
+def of_error(reason: str) -> Iterator[Rewrite]:
+    """Yield edits of a port that raised.
+
+    Args:
+        reason: a verdict's: ``file:line: Error: message``, then the lines that called it.
+    """
+    found = RAISED.search(reason)
+    source = Source.of(Path(found["file"])) if found else None
+    if found is None or source is None:
+        return
+    line, message = int(found["line"]), found["message"]
+    if found["error"] == "TypeError" and (told := KEYWORD.search(message)):
+        files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
+        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), told[1] or "", told[2])
+    elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
+        yield from _attributes(source, line, told[1], told[2])
+    elif found["error"] == "NameError" and "'torch'" in message:
+        yield from _names(source, line)
+
+
+def _keywords(sources: list[Source], raised_by: str, keyword: str) -> Iterator[Rewrite]:
+    """Yield calls with Paddle's name of an argument, its value as Paddle means it; without it where Paddle has none."""
+    for source in sources:
+        changes: list[tuple[ast.AST, ast.AST | str]] = []
+        for call in (one for one in ast.walk(source.tree) if isinstance(one, ast.Call)):
+            given = next((one for one in call.keywords if one.arg == keyword), None)
+            row = _row_of(_made(call), source)
+            if given is None or (row is None and _made(call) != raised_by):
+                continue
+            trait = _trait(row or _row(raised_by), keyword)
+            if trait is not None and not trait.paddle:
+                continue
+            kept = [one for one in call.keywords if one is not given or trait is not None]
+            if trait is not None:
+                given.arg, given.value = trait.paddle, _written(trait, given.value)
+            changes.append((call, ast.Call(func=call.func, args=call.args, keywords=kept)))
+        for display in (one for one in ast.walk(source.tree) if isinstance(one, ast.Dict)):
+            items = list(zip(display.keys, display.values, strict=True))
+            rest = [one for one in items if not (isinstance(one[0], ast.Constant) and one[0].value == keyword)]
+            if len(rest) < len(items):
+                changes.append((display, ast.Dict(keys=[key for key, _ in rest], values=[each for _, each in rest])))
+        if changes:
+            yield source.replaced(*_outermost(changes))
+
+
+def _outermost(changes: list[tuple[ast.AST, ast.AST | str]]) -> list[tuple[ast.AST, ast.AST | str]]:
+    inside = {id(inner) for node, _ in changes for inner in ast.walk(node) if inner is not node}
+    return [one for one in changes if id(one[0]) not in inside]
+
+
+def _written(trait: Trait, value: ast.expr) -> ast.expr:
+    """Return a value as Paddle means it, where it is a literal."""
+    try:
+        return ast.parse(repr(trait.write(ast.literal_eval(value))), mode="eval").body
+    except ValueError:
+        return value
+
+
+def _attributes(source: Source, line: int, owner: str, name: str) -> Iterator[Rewrite]:
+    """Yield a statement with Paddle's name of a layer's attribute."""
+    row = _row_of(owner, source)
+    trait = _trait(row, name)
+    names = [f"_{name}", *(trait.attributes[1] if trait is not None else ())]
+    if row is not None:
+        names += [row.attributes[name]] if name in row.attributes else []
+        names += [row.storage.renamed[name]] if row.storage is not None and name in row.storage.renamed else []
+    statement = source.statement(line)
+    reads = [one for one in ast.walk(statement) if isinstance(one, ast.Attribute)] if statement is not None else []
+    for other in reversed(names):
+        changes: list[tuple[ast.AST, ast.AST | str]] = [
+            (one, f"{ast.unparse(one.value)}.{other}") for one in reads if one.attr == name and other != name
+        ]
+        if changes:
+            yield source.replaced(*_outermost(changes))
+
+
+def _names(source: Source, line: int) -> Iterator[Rewrite]:
+    """Yield a statement with Paddle's names for torch's."""
+    statement = source.statement(line)
+    changes: list[tuple[ast.AST, ast.AST | str]] = []
+    for one in ast.walk(statement) if statement is not None else ():
+        if isinstance(one, ast.Attribute) and ast.unparse(one).startswith("torch."):
+            row = _row(one.attr)
+            name = ast.unparse(one.value).replace("torch", "paddle", 1)
+            changes.append((one, f"{name}.{row.classes[1][0] if row is not None else one.attr}"))
+    if changes:
+        yield source.replaced(*_outermost(changes))
+
+
+# A port that differs: what the cause says to write.
+
+
+def of_cause(cause: Diagnosis, as_paddle: Callable[[Path], ast.Module | None]) -> Iterator[Rewrite]:
+    """Yield edits of a port that differs, the likeliest first.
+
+    Args:
+        cause: its first cause.
+        as_paddle: makes the tree of a file of the reference's as paconvert writes it; None without paconvert.
+    """
+    place = cause.place
+    source = Source.of(Path(place.file)) if place is not None else None
+    if source is None or place is None:
+        return
+    if told := ARGUMENTS.search(cause.fix):
+        arguments = dict(one.split("=", 1) for one in re.findall(r"`([^`]+)`", told[1]))
+        yield from _passed(source, place.line, arguments, told[2])
+    elif told := FUNCTION.search(cause.fix):
+        yield from _function(source, place.line, told[2], told[1])
+    elif told := CLASS.search(cause.fix):
+        yield from _class(source, place.line, told[1])
+    elif cause.code == "operand-order":
+        for node in ast.walk(source.statement(place.line) or source.tree):
+            if isinstance(node, ast.BinOp):
+                yield source.replaced((node, ast.BinOp(left=node.right, op=node.op, right=node.left)))
+    if cause.reference_place is not None:
+        file, at = Path(cause.reference_place.file), cause.reference_place.line
+        yield from _as_reference(source, place.line, Source.of(file), as_paddle(file), at)
+
+
+def _passed(source: Source, line: int, arguments: dict[str, str], to: str) -> Iterator[Rewrite]:
+    """Yield calls with other arguments: those of the function on the line, else those that make layers which take them."""
+    values = {name: ast.parse(value, mode="eval").body for name, value in arguments.items()}
+    everywhere = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call)]
+    here = source.calls(line)
+    calls = [one for one in here if _last(one.func) == to]
+    if not calls:
+        given = [one for one in everywhere if values.keys() <= {each.arg for each in one.keywords}]
+        taking = [one for one in (*here, *everywhere) if values.keys() <= _arguments(_row_of(_made(one), source))]
+        calls = [*(one for one in given if one in here or one in taking), *taking]
+    for call in dict.fromkeys(calls):
+        known = {one.arg for one in call.keywords}
+        keywords = [ast.keyword(arg=one.arg, value=values.get(one.arg or "", one.value)) for one in call.keywords]
+        keywords += [ast.keyword(arg=name, value=value) for name, value in values.items() if name not in known]
+        yield source.replaced((call, ast.Call(func=call.func, args=call.args, keywords=keywords)))
+
+
+def _arguments(row: LayerKind | None) -> set[str]:
+    """Return Paddle's names of a class's arguments."""
+    return {one.argument for one in row.properties} if row is not None else set()
+
+
+def _class(source: Source, line: int, wanted: str) -> Iterator[Rewrite]:
+    """Yield a statement that makes a layer of another class, with the arguments it has and without; its like first."""
+    row = _row(wanted.rpartition(".")[2])
+    family = row.family if row is not None else ""
+
+    def unlike(call: ast.Call) -> bool:
+        known = _row_of(_made(call), source)
+        return known is None or known.family != family
+
+    for call in sorted(source.calls(line), key=unlike):
+        yield source.replaced((call.func, wanted))
+        yield source.replaced((call, f"{wanted}()"))
+
+
+def _function(source: Source, line: int, present: str, wanted: str) -> Iterator[Rewrite]:
+    """Yield a statement with another function, or another operator."""
+    for node in ast.walk(source.statement(line) or source.tree):
+        if isinstance(node, ast.Call) and _last(node.func).lower() == present.lower():
+            owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            yield source.replaced((node.func, f"{owner}.{wanted}" if owner else wanted))
+        elif wanted in OPERATORS and isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(present, ())):
+            yield source.replaced((node, ast.BinOp(left=node.left, op=OPERATORS[wanted](), right=node.right)))
+
+
+def _as_reference(
+    source: Source, line: int, reference: Source | None, tree: ast.Module | None, at: int
+) -> Iterator[Rewrite]:
+    """Yield the port with the reference's statement, as paconvert writes it: in place of its own, or beside it."""
+    own, wanted = source.statement(line), reference.statement(at) if reference is not None else None
+    converted = _counterpart(wanted, reference.tree, tree) if wanted and reference and tree else None
+    if own is None or converted is None or not isinstance(converted, SIMPLE):
+        return
+    known = {one.id for one in ast.walk(source.tree) if isinstance(one, ast.Name)}
+    known |= {one.arg for one in ast.walk(source.tree) if isinstance(one, ast.arg)}
+    if not {one.id for one in ast.walk(converted) if isinstance(one, ast.Name)} <= known:
+        return
+    if isinstance(own, ast.Pass) or _targets(own) == _targets(converted):
+        yield source.replaced((own, converted))
+    elif isinstance(own, SIMPLE) and not isinstance(converted, ast.Return):
+        indent = " " * own.col_offset
+        yield source.replaced((own, f"{ast.unparse(own)}\n{indent}{ast.unparse(converted)}"))
+        yield source.replaced((own, f"{ast.unparse(converted)}\n{indent}{ast.unparse(own)}"))
+
+
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+
+
+def _targets(statement: ast.stmt) -> str:
+    """Return what a statement makes: its targets as text, or its kind."""
+    if isinstance(statement, ast.Assign):
+        return " = ".join(map(ast.unparse, statement.targets))
+    if isinstance(statement, ast.AugAssign | ast.AnnAssign):
+        return ast.unparse(statement.target)
+    return type(statement).__name__
+
+
+def _counterpart(statement: ast.stmt, tree: ast.Module, other: ast.Module) -> ast.stmt | None:
+    """Return the statement of a converted module that stands where one of the module stands."""
+    here, there = (dict(_functions(one)) for one in (tree, other))
+    for name, mine in here.items():
+        theirs = there.get(name, [])
+        if statement in mine and len(mine) == len(theirs):
+            return theirs[mine.index(statement)]
+    return None
+
+
+def _functions(node: ast.AST, around: str = "") -> Iterator[tuple[str, list[ast.stmt]]]:
+    """Yield each function's qualified name and its statements in order, those in statements too."""
+    for child in ast.iter_child_nodes(node):
+        name = f"{around}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else around
+        if isinstance(child, ast.FunctionDef):
+            yield name, [one for part in child.body for one in ast.walk(part) if isinstance(one, ast.stmt)]
+        yield from _functions(child, name)
