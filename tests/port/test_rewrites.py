@@ -32,6 +32,7 @@ class Net(paddle.nn.Layer):
 
     def forward(self, x):
         x = F.softmax(x - self.body(x))
+        x = self.attend(F.relu6(x, dim=1), need_weights=False)
         x = x.mean(1)  # kept
         return x / self.linear.out_features
 """
@@ -86,6 +87,16 @@ def changed(edits):
             "out_features",
             "AttributeError: 'Linear' object has no attribute 'out_features'",
             ["return x / self.linear.weight.shape[1]"],
+        ),
+        (
+            "attend",
+            "TypeError: MultiHeadAttention.forward() got an unexpected keyword argument 'need_weights'",
+            ["x = self.attend(F.relu6(x, dim=1))"],
+        ),
+        (
+            "attend",
+            "TypeError: relu6() got an unexpected keyword argument 'dim'",
+            ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"],
         ),
         ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
     ],

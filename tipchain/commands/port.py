@@ -127,7 +127,8 @@ def _table(converted: Mapping[str, Converted], out: Path, report: RunReport) -> 
         if blamed is not None and Path(blamed.file).name == file.name:
             verdict = f"differs at line {blamed.line}"
         elif error.startswith(f"{file}:"):
-            verdict = f"raises at line {error[len(str(file)) + 1 :].partition(':')[0]}"
+            n = error[len(str(file)) + 1 :].partition(":")[0]
+            verdict = f"raises at line {n}"
         open_lines = len(one.left_open)
         rows.append((shown(file), f"{one.converted}/{one.uses}", str(open_lines), verdict))
         lines += [f"{shown(file)}:{number}: {text}" for number, text in one.left_open]

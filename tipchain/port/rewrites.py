@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.explain.findings import Diagnosis
+from tipchain.facts.functions import NAMES
 from tipchain.facts.layers import KINDS
 from tipchain.facts.settings import LayerKind, Trait
 
 RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+): (?P<message>[^\n]*)")
 """An error of a user's code, as a verdict gives its reason: where, its class, its message."""
 CALLER = re.compile(r"([^:,\s]+\.py):\d+")
-KEYWORD = re.compile(r"(?:(\w+)\.)?__init__\(\) got an unexpected keyword argument '(\w+)'")
+KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 ARGUMENTS = re.compile(r"pass ((?:`\w+=[^`]+`(?:, )?)+) to `([^`]*)`")
 FUNCTION = re.compile(r"write `([\w.]+)` for `(\w+)`")
@@ -143,9 +144,12 @@ def of_error(reason: str) -> Iterator[Rewrite]:
     if found is None or source is None:
         return
     line, message = int(found["line"]), found["message"]
-    if found["error"] == "TypeError" and (told := KEYWORD.search(message)):
+    told = KEYWORD.search(message) if found["error"] == "TypeError" else None
+    if told is not None and told[2] == "__init__":
         files = dict.fromkeys([found["file"], *CALLER.findall(reason[found.end() :])])
-        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), told[1] or "", told[2])
+        yield from _keywords(list(filter(None, (Source.of(Path(one)) for one in files))), told[1] or "", told[3])
+    elif told is not None:
+        yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         yield from _attributes(source, line, told[1], told[2])
     elif found["error"] == "NameError" and "'torch'" in message:
@@ -175,6 +179,18 @@ def _keywords(sources: list[Source], raised_by: str, keyword: str) -> Iterator[R
                 changes.append((display, ast.Dict(keys=[key for key, _ in rest], values=[each for _, each in rest])))
         if changes:
             yield source.replaced(*_outermost(changes))
+
+
+def _keyword(source: Source, line: int, keyword: str) -> Iterator[Rewrite]:
+    """Yield a statement whose calls of functions and layers have Paddle's name of an argument, or lack the argument."""
+    for call in source.calls(line):
+        given = next((one for one in call.keywords if one.arg == keyword), None)
+        if given is None:
+            continue
+        others = [one for one in call.keywords if one is not given]
+        name = NAMES.get(keyword)
+        renamed = [ast.keyword(arg=one.arg if one is not given else name, value=one.value) for one in call.keywords]
+        yield source.replaced((call, ast.Call(func=call.func, args=call.args, keywords=renamed if name else others)))
 
 
 def _outermost(changes: list[tuple[ast.AST, ast.AST | str]]) -> list[tuple[ast.AST, ast.AST | str]]:
