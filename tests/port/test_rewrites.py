@@ -34,6 +34,7 @@ class Net(paddle.nn.Layer):
         x = F.softmax(x - self.body(x))
         x = self.attend(F.relu6(x, dim=1), need_weights=False)
         x = x.mean(1)  # kept
+        x = self.power + paddle.pow(2.0, x)
         return x / self.linear.out_features
 """
 REFERENCE = PORT.replace("        x = x.mean(1)  # kept\n", "        x = x.flatten(1)\n").replace("F.softmax", "F.gelu")
@@ -97,6 +98,16 @@ def changed(edits):
             "attend",
             "TypeError: relu6() got an unexpected keyword argument 'dim'",
             ["x = self.attend(F.relu6(x, axis=1), need_weights=False)"],
+        ),
+        (
+            "power",
+            "ValueError: (InvalidArgument) elementwise_pow(): argument 'x' (position 0) must be Tensor, but got float",
+            ["x = self.power + paddle.pow(paddle.to_tensor(2.0), x)"],
+        ),
+        (
+            "power",
+            "ValueError: (InvalidArgument) add(): argument 'x' (position 0) must be Tensor, but got float",
+            ["x = paddle.to_tensor(self.power) + paddle.pow(2.0, x)"],
         ),
         ("torch.nn", "NameError: name 'torch' is not defined", ["self.drop = paddle.nn.Dropout(**settings)"]),
     ],

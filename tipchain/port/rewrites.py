@@ -21,6 +21,7 @@ RAISED = re.compile(r"(?P<file>[^:\s][^:\n]*\.py):(?P<line>\d+): (?P<error>\w+):
 CALLER = re.compile(r"([^:,\s]+\.py):\d+")
 KEYWORD = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 ATTRIBUTE = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+NO_TENSOR = re.compile(r"(\w+)\(\): argument '\w+' \(position (\d)\) must be Tensor, but got (?:float|int)")
 ARGUMENTS = re.compile(r"pass ((?:`\w+=[^`]+`(?:, )?)+) to `([^`]*)`")
 FUNCTION = re.compile(r"write `([\w.]+)` for `(\w+)`")
 CLASS = re.compile(r"make `[^`]*` a `([\w.]+)`")
@@ -152,6 +153,8 @@ def of_error(reason: str) -> Iterator[Rewrite]:
         yield from _keyword(source, line, told[3])
     elif found["error"] == "AttributeError" and (told := ATTRIBUTE.search(message)):
         yield from _attributes(source, line, told[1], told[2])
+    elif no_tensor := NO_TENSOR.search(message):
+        yield from _as_tensor(source, line, no_tensor[1].removeprefix("elementwise_"), int(no_tensor[2]))
     elif found["error"] == "NameError" and "'torch'" in message:
         yield from _names(source, line)
 
@@ -222,6 +225,18 @@ def _attributes(source: Source, line: int, owner: str, name: str) -> Iterator[Re
         ]
         if changes:
             yield source.replaced(*_outermost(changes))
+
+
+def _as_tensor(source: Source, line: int, function: str, position: int) -> Iterator[Rewrite]:
+    """Yield a statement that gives a function, or an operator, a tensor for a number."""
+    for node in ast.walk(source.statement(line) or source.tree):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Call) and _last(node.func) == function:
+            operands = node.args
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, OPERATORS.get(function, ())):
+            operands = [node.left, node.right]
+        if position < len(operands):
+            yield source.replaced((operands[position], f"paddle.to_tensor({ast.unparse(operands[position])})"))
 
 
 def _names(source: Source, line: int) -> Iterator[Rewrite]:
