@@ -5,7 +5,6 @@ The Chinese pages have the blocks of the English ones, which tests/test_site.py 
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -16,9 +15,6 @@ from pathlib import Path
 import forking
 import pytest
 from page_blocks import ROOT, blocks_of, follow, run_line
-
-from tipchain.cli import COMMANDS, parser_of
-from tipchain.commands.options import leaves
 
 PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if ".zh" not in path.name),
@@ -128,22 +124,6 @@ def test_the_table_is_no_longer_than_needed():
     assert [start for start in NEEDS if not any(line.startswith(start) for *_, line in lines)] == []
     assert [key for key in FOLLOWED if key not in {(page, language) for page, language, _ in lines}] == []
     assert [page for page in HERE if not run_here(page)] == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_no_command_of_a_page_has_an_option_that_help_does_not_name(page):
-    for _, line in commands(page):
-        words = [word.strip("[]") for word in line.split()]
-        if words[0] == "tipchain" and words[1] in COMMANDS:
-            parsers = leaves(parser_of(words[1]))
-            known = {
-                option
-                for parser in parsers
-                for action in parser._actions
-                if action.help != argparse.SUPPRESS
-                for option in action.option_strings
-            }
-            assert [word for word in words if re.fullmatch(r"--[a-z-]+", word) and word not in known] == [], line
 
 
 MANIFEST = """\

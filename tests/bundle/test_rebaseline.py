@@ -109,16 +109,6 @@ def test_moves_are_only_added(copied, tmp_path):
     assert read_manifest(copied.bundle).content == read_manifest(old).content
 
 
-def test_arrays_that_came_and_went_are_counted(copied, tmp_path, capsys):
-    new = shutil.copytree(copied.bundle, tmp_path / "shaped")
-    record = load_record(new / "dumps" / "loss_torch.npy")
-    arrays = {name: np.zeros((7, 7)) for name in record.arrays} | {"another": np.zeros(1)}
-    save_record(new / "dumps" / "loss_torch.npy", arrays, meta=record.meta or None)
-    assert rebaseline(copied, changed(new, tmp_path / "new"), "--why", "w") == 0
-    number = len(record.arrays) + 1
-    assert f"loss     {number} of {number} arrays moved\n" in capsys.readouterr().out
-
-
 def test_what_is_as_it_was_is_not_moved(copied, tmp_path, capsys):
     same = changed(copied.bundle, tmp_path / "same", created="2000-01-01T00:00:00+0000", commit="other")
     assert rebaseline(copied, same, "--why", "again") == 0

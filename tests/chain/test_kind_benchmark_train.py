@@ -11,7 +11,6 @@ from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Speed, command_json
 from tipchain.core.json_text import parse_as
-from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
 
@@ -55,14 +54,6 @@ def test_the_sections_product_is_trained_and_nothing_else(tmp_path):
     assert "--devices=0,1,2,3" in words
     assert plan.commands[0].env["FLAGS_a"] == "0.0"
     assert plan.commands[0].gpus == ("0", "1", "2", "3")
-
-
-def test_a_number_of_epochs_that_is_none_is_told_in_the_originals_plan_too(tmp_path):
-    text = (SAMPLES.parent / "kind_samples/benchmark_train/paddledetection.txt").read_text()
-    path = tmp_path / "train_infer_python.txt"
-    path.write_text(text.replace("model_name:yolo_slim", "model_name:hrnet").replace("\nepoch:1\n", "\nepoch:many\n"))
-    with pytest.raises(ParamsError, match="is no number of epochs"):
-        load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddledetection", legacy=True)
 
 
 def test_one_gpu_is_profiled_first(tmp_path):
@@ -153,15 +144,6 @@ def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
     found = reader(4, *LINES)
     assert not any(name.startswith("avg_ips") for name in found.figures())
     assert found.unmeasured() == "4 lines tell a speed, and the first 4 are warm-up"
-
-
-def test_a_speed_with_a_unit_is_judged_as_a_speed():
-    assert figure_kind("avg_ips[images/s]") is FigureKind.SPEED
-
-
-def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
-    command = planned(tmp_path, argument=ONE, device="cpu").commands[0]
-    assert parse_as(Command, command_json(command)) == command
 
 
 def test_lint_reads_the_section(tmp_path):

@@ -325,11 +325,3 @@ def test_a_missing_file_is_refused(tmp_path, capsys):
     (tmp_path / "f.txt").write_text(fenced("text"))
     assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", str(tmp_path / "none.yaml")]) == 2
     assert "none.yaml: cannot be read" in capsys.readouterr().err
-
-
-def test_a_role_that_no_line_stands_for_must_be_named(tmp_path):
-    text = (SHIPPED / "programs.yaml").read_text(encoding="utf-8")
-    path = tmp_path / "mine.yaml"
-    path.write_text(text.replace("eval, infer_model", "infer_model"), encoding="utf-8")
-    with pytest.raises(ProfileError, match="the role 'eval' is missing; no chain can do without it"):
-        read_profile(path)

@@ -79,15 +79,6 @@ def test_what_is_rendered_parses_to_the_same(file):
     assert parse_params(render_params(file), "f.txt") == file
 
 
-@given(param_files())
-@examples(0.2)
-def test_line_ends_a_mark_and_a_missing_last_line_end_are_harmless(file):
-    text = render_params(file)
-    for changed in (text.replace("\n", "\r\n"), "\ufeff" + text, text.removesuffix("\n")):
-        found = parse_params(changed, "f.txt")
-        assert (found.headers, found.params) == (file.headers, file.params)
-
-
 @given(st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from("=:#\n\r\t|")), max_size=200))
 @examples()
 def test_no_text_breaks_the_parser_otherwise_than_by_params_error(text):

@@ -67,15 +67,6 @@ def test_why_a_command_is_not_run():
     assert turn(plan) == ["x"], "what waits for a need is not run either"
 
 
-@pytest.mark.parametrize("require", [False, True])
-def test_a_gpu_that_is_not_there(require):
-    one = command("x", on_gpu=True, gpus=("3",))
-    plan = schedule(one, gpus=Gpus(numbers=("0",)), require_gpu=require)
-    result = plan.unstarted(one)
-    assert result.outcome is (Outcome.ERROR if require else Outcome.SKIP)
-    assert result.reason == "not run: no GPU 3 on this machine, which has 1 GPU: 0"
-
-
 def test_what_needs_something_run_anew_is_run_anew():
     plan = schedule(command("a"), command("b"), command("c", "a"), command("d", "b"))
     end(plan, command("a"), reused=True)

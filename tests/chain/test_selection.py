@@ -55,24 +55,6 @@ def test_only_stars_and_question_marks_are_special(pattern, name, found):
     assert matches(pattern, command(name)) is found
 
 
-def test_only_takes_what_is_needed_along():
-    found = select(CHAIN, ["*bs=16]"])
-    assert [one.id for one in found.commands] == [
-        *("train[norm_train;gpus=-1]", "export[norm_train;gpus=-1]", "infer[cpu;bs=16]")
-    ]
-    assert found.notes == ("first", "3 of 6 commands are selected")
-    assert steps(select(CHAIN, ["eval", "align"])) == ["align", "train", "eval"]
-
-
-def test_skip_leaves_out_and_what_needs_it_says_so():
-    found = select(CHAIN, skip=["export", "align"])
-    assert steps(found) == ["train", "eval", "infer", "infer"]
-    assert found.commands[1].skip == ""
-    assert found.commands[2].skip == "export[norm_train;gpus=-1] is left out (--skip)"
-    assert found.commands[2].needs == ()
-    assert found.notes[-1] == "4 of 6 commands are selected"
-
-
 def test_both_together():
     assert steps(select(CHAIN, ["infer"], ["train"])) == ["export", "infer", "infer"]
     assert select(CHAIN, ["eval"], ["eval", "train"]).commands == ()

@@ -82,13 +82,6 @@ def test_a_line_in_the_place_of_another_is_no_idle_one():
         slots(edit(trained, ("export1", "--data:x")))
 
 
-def test_a_line_missing_below_a_null_inference_shifts_nothing_that_is_read():
-    null = edit(TEMPLATE, ("inference:", "inference:null"))
-    assert slots(null.replace("--bs:1|4\n", ""))["infer_quant"] == slots(null)["infer_quant"]
-    with pytest.raises(ParamsError, match="a line is missing after line 38"):
-        slots(null.replace("infer_quant:False\n", ""))
-
-
 def test_a_last_argument_may_be_missing_but_no_line_before_it():
     whole, short = slots(TEMPLATE), slots(TEMPLATE.removesuffix("null:null\n"))
     assert "extra_infer" in whole

@@ -172,8 +172,7 @@ port = loss = print
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize(
-    ("stage", "number"),
-    [("init", signal.SIGTERM), ("init", signal.SIGHUP), ("init", signal.SIGKILL), ("forward", signal.SIGKILL)],
+    ("stage", "number"), [("init", signal.SIGTERM), ("init", signal.SIGHUP), ("forward", signal.SIGKILL)]
 )
 def test_what_records_or_makes_weights_ends_with_the_command_however_that_is_ended(tmp_path, stage, number):
     case = CASE.replace("{init: kaiming}", "{init: kaiming, calibrate: inputs}")

@@ -82,31 +82,3 @@ def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     assert lines[at].startswith("BROKEN   paddle")
     assert lines[at + 1].strip() == "-> pip install paddlepaddle"
     assert lines[-1].startswith("not ready")
-
-
-def test_details_that_are_long_go_on_in_their_column(machine, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")
-    assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    at = next(number for number, line in enumerate(lines) if " threads " in line)
-    start = lines[at].index(lines[at].split()[2])
-    assert lines[at + 1].startswith(" " * start)
-    assert not lines[at + 1].startswith(" " * (start + 1))
-    assert max(len(line) for line in lines[at : at + 2]) <= 80
-    assert "unset" not in "".join(lines)
-
-
-def test_the_text_for_people(machine, capsys):
-    assert main(["doctor"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("tipchain ")
-    assert "ready for align and run" in text
-
-
-@pytest.mark.parametrize(("threads", "said"), [(1, ", 1 thread, "), (2, ", 2 threads, "), (0, "build, devices")])
-def test_threads_are_counted(monkeypatch, threads, said):
-    facts = {"version": "2.0", "build": "CPU", "devices": ["cpu"], "threads": threads, "checked": 1.0}
-    monkeypatch.setitem(doctor.PROBES, "torch", f"print({json.dumps(facts)!r})")
-    monkeypatch.setattr(doctor, "find_spec", lambda name: name)
-    assert said in doctor.check_framework("torch").detail

@@ -58,14 +58,6 @@ def test_every_command_says_when_it_is_colored():
             assert "--color" in parser._option_string_actions, parser.prog
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1h 30m", 5400), ("0.5", 0.5), ("1.5h", 5400)],
-)
-def test_times_have_units(text, value):
-    assert seconds(text) == seconds_or_none(text) == value
-
-
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "", "none"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time such as 90s, 30m or 2h"):

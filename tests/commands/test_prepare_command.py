@@ -150,12 +150,6 @@ def test_options_for_suites_are_refused_where_there_is_none(params, asked, optio
     assert (folders(params), asked) == ([], [])
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
-def test_a_limit_is_a_positive_number(params, value, capsys):
-    assert main(["prepare", str(params), "lite_train_lite_infer", f"--timeout={value}"]) == 2
-    assert "is not a time such as 90s, 30m or 2h" in capsys.readouterr().err
-
-
 def test_a_file_with_a_case_is_prepared_by_us_even_where_a_script_stands(params, asked):
     (params.parents[2] / "prepare.sh").write_text("exit 9\n")
     assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0

@@ -1,38 +1,13 @@
-"""``--root`` of every command that reads a case, and ``-q`` of those that have nothing to show but what came out."""
+"""``--root`` of commands that read a case, and ``-q`` of those that have nothing to show but what came out."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 
-from tipchain.cli import main, parser_of
-from tipchain.commands.options import leaves
+from tipchain.cli import main
 from tipchain.core.files import ROOT_VARIABLE, find_root
-
-ROOTED = (
-    "align",
-    "bundle make",
-    "case eval",
-    "case export",
-    "case pack",
-    "case train",
-    "convert-weights",
-    "init",
-    "judge",
-    "lint",
-    "locate",
-    "prepare",
-    "run",
-)
-
-
-@pytest.mark.parametrize("command", ROOTED)
-def test_every_command_that_reads_a_case_takes_the_root(command):
-    name, *_ = command.split()
-    found = {leaf.prog.removeprefix("tipchain "): leaf.format_help() for leaf in leaves(parser_of(name))}
-    assert "--root DIR" in found[command]
 
 
 def test_the_root_is_where_it_is_said(tmp_path, monkeypatch, capsys):

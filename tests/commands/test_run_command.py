@@ -144,22 +144,6 @@ def test_a_hang_past_its_timeout_leaves_no_grandchild(capsys):
     assert not living(Path("pid"))
 
 
-def test_a_missing_interpreter_is_an_error_that_says_what_to_do(capsys):
-    Path("p.txt").write_text(edit(TEMPLATE, ("python:", "python:python3.7-absent")))
-    assert main(["run", "p.txt", MODE]) == 1
-    text = capsys.readouterr().out
-    assert "exit 127: python3.7-absent: command not found (`--python` names another)" in " ".join(text.split())
-
-
-def test_python_is_the_environments_where_the_user_has_none(monkeypatch):
-    monkeypatch.setenv("PATH", str(Path.cwd()))
-    Path("train.py").write_text("import sys; print(sys.executable)")
-    main(["run", "p.txt", MODE, "--only", "train"])
-    (run,) = (OUT / "runs").iterdir()
-    log = run / "train-norm_train-gpus=-1.log"
-    assert Path(log.read_text().strip()).parent == Path(sys.executable).parent
-
-
 def test_nothing_planned_is_4_and_makes_nothing(capsys):
     assert go("true", text=edit(TEMPLATE, ("norm_train", "norm_train:null"))) == 4
     assert "the trainer norm_train is skipped" in capsys.readouterr().err
@@ -203,11 +187,6 @@ def test_values_never_reach_a_shell(change, capsys):
     assert "p.txt:16: norm_train:" in capsys.readouterr().err
     assert not Path("pwned").exists()
     assert not OUT.exists()
-
-
-def test_crlf_runs_as_ever():
-    Path("p.txt").write_bytes((TEMPLATE + ALIGNMENT).replace("\n", "\r\n").encode())
-    assert main(["run", "p.txt", MODE, "--python", str(stub(Path.cwd() / "py", LEAVES))]) == 0
 
 
 def test_json_to_standard_output_is_json_alone(capsys):

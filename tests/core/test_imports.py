@@ -51,40 +51,6 @@ def test_a_collector_that_was_off_stays_off_and_one_that_was_on_comes_back(error
         assert gc.isenabled() is expected
 
 
-@pytest.mark.usefixtures("collector")
-def test_a_process_that_has_it_already_is_left_alone():
-    gc.unfreeze()
-    with kept_import("sys"):
-        assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
-
-
-def test_what_came_later_is_frozen_before_the_interpreter_ends():
-    program = """
-import atexit, gc
-atexit.register(lambda: print(gc.get_freeze_count() > kept))  # registered first, so that it runs last
-from tipchain.core.machine import kept_import
-with kept_import("no_such_framework"):
-    pass
-kept = gc.get_freeze_count()
-later = [[] for _ in range(1000)]
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-
-
-def test_processes_of_our_own_import_frameworks_so():
-    program = """
-import gc
-from tipchain.frameworks import load_framework
-load_framework("paddle")
-print(gc.get_freeze_count() > 100_000)
-"""
-    pytest.importorskip("paddle")
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
-
-
 def test_a_command_is_loaded_without_the_collector_and_runs_with_it():
     program = """
 import gc, sys

@@ -355,15 +355,6 @@ def left_english(text: str) -> list[str]:
     return [one[0] for one in untranslated.ENGLISH.finditer(untranslated.CALL.sub("", text))]
 
 
-EQUAL = """\
-记录的数值未超过阈值：3 个阶段，最接近允许值的阶段为 forward，为允许值的 3%；未
-比较两个模型
-
-PASS   forward  1 项检查，为允许值的 3%
-PASS   data     1 项检查
-PASS   loss     1 项检查，相等
-
-3 项通过，用时 83.2 秒，退出码 0"""
 UNEQUAL = """\
 模型不一致：`stem.bn`：`epsilon` 为 0.001，参考实现为 1e-05
   位置  nets/port.py:34: self.bn = nn.BatchNorm2D(64, epsilon=1e-3)
@@ -388,7 +379,6 @@ def test_an_alignment_in_chinese(chinese):
     from tipchain.explain.findings import SourceLine
     from tipchain.report.terminal import render_ending
 
-    assert render_ending(aligned()) == EQUAL
     cause = replace(
         CAUSE,
         message="`stem.bn`: its `epsilon` is 0.001, the reference's 1e-05",
@@ -405,11 +395,6 @@ def test_an_alignment_in_chinese(chinese):
         *failed, diagnoses=(cause,), notes=("judged by torch's own rounding, 1 gradients: stem.conv.weight",)
     )
     assert render_ending(report) == UNEQUAL
-    said = say(reason)
-    assert (
-        said
-        == "超出允许值 · 40 个中有 3 个超出 · 平均差 5.3 · 差异最大处为 (1, 9)：期望 17.4，实际 0.43 · 允许相对容差 rtol 1e-05，绝对容差 atol 1e-08"
-    )
 
 
 def test_a_printed_report_of_live_models_is_in_chinese_and_the_stored_text_is_not(chinese):

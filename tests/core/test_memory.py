@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.core.machine import WORTH, collect, keep_memory
+from tipchain.core.machine import WORTH, collect
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 LARGE = 2**26
@@ -131,11 +131,6 @@ def test_what_lasts_is_mapped_by_itself_where_freed_memory_is_kept(maps: str, *,
     pages = LARGE // resource.getpagesize()
     assert lasting > pages * 0.9
     assert (other < pages / 10) is keeps, "afterwards all is as it was"
-
-
-def test_an_error_passes_through() -> None:
-    with pytest.raises(ValueError, match="inside"), keep_memory():
-        raise ValueError("inside")
 
 
 def test_what_refers_to_itself_is_freed_where_it_is_worth_it() -> None:

@@ -115,11 +115,6 @@ def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
 
-def test_another_run_to_compare_with(history, tmp_path):
-    fill(history, [(night(0), [item("a", FAIL)]), (night(1), [item("a")]), (night(2), [item("a")])])
-    assert told(history, tmp_path, against="suite-000")[1:] == ["FAIL -> PASS  a"]
-
-
 def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
     last = night(12, environment={"torch": "2.13"}, commit="bbbbbbb")
     nights = [

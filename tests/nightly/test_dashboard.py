@@ -17,7 +17,7 @@ from tipchain.cli import main
 from tipchain.errors import Outcome
 from tipchain.nightly.dashboard import FIGURES
 from tipchain.nightly.nights import find_nights, read_results, report_of
-from tipchain.nightly.timeline import TimelineRow, figures_of, read_timelines
+from tipchain.nightly.timeline import figures_of, read_timelines
 
 
 class Text(HTMLParser):
@@ -306,16 +306,6 @@ def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
     top = top_of(page_of(tmp_path, tmp_path))
     assert "Newly failing" not in top
     assert f"Still failing: FAIL -&gt; ERROR {GOOD.id} since " in top
-
-
-def test_items_that_begin_to_fail_are_not_held_against_each_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(TimelineRow, "__eq__", None)  # each pair of thousands takes seconds
-    for day, ended in enumerate((Outcome.PASS, Outcome.FAIL)):
-        night = NightSample(tmp_path / "suite", day, [GOOD, CASE, FLAKY])
-        for one in (GOOD, CASE, FLAKY):
-            night.end(one, ended)
-        night.finish()
-    assert page_of(tmp_path, tmp_path).count("PASS -&gt; FAIL") >= 3
 
 
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):

@@ -47,10 +47,6 @@ def test_slots(tmp_path):
     assert said == ["", "2 of 3 CPU slots", "", "1 of 3 CPU slots"]
 
 
-def test_an_item_that_wants_more_than_there_is_runs_alone(tmp_path):
-    assert starts(tmp_path, local(tmp_path, 2), hold("a", cpus=9), hold("b")) == ["", "1 of 2 CPU slots"]
-
-
 def test_memory_that_was_promised_is_not_promised_again(tmp_path):
     items = [hold(name, memory_mb=600) for name in "abc"]
     said = starts(tmp_path, local(tmp_path, 3, memory=lambda: (2000.0, 1500.0)), *items)

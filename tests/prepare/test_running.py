@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-import tracemalloc
 
 import pytest
 
@@ -46,17 +45,6 @@ def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
     assert "\n" not in text
     assert "  0 s, log 2 kB: c d ccc" in text
     assert text.endswith(CLEAR)
-
-
-def test_of_what_a_script_says_the_latest_line_alone_is_kept(tmp_path):
-    tracemalloc.start()
-    try:
-        with suite._told(tmp_path / "log") as hear:
-            for number in range(1000):
-                hear(f"{number} {'.' * 8000}")
-            assert tracemalloc.get_traced_memory()[0] < 1_000_000
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("begins", [False, True])

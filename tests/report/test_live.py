@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
 
 import pytest
@@ -141,23 +139,6 @@ def test_lines_are_cut_to_the_terminal(screen, monkeypatch):
     assert len(first) == 39
     assert second.endswith("train[2]")
     assert third == "... and 2 more"
-
-
-@pytest.mark.parametrize(("lines", "columns", "width"), [(24, 30, 29), (0, 0, 79)])
-def test_the_terminals_own_width_counts_unless_it_does_not_know_it(lines, columns, width):
-    parent, child = pty.openpty()
-    with os.fdopen(child, "w") as stream:
-        import fcntl
-        import struct
-        import termios
-
-        fcntl.ioctl(stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        view = LiveView(stream)
-        view.started(command("n" * 100), 1, 1)
-        view.tick()
-        shown = os.read(parent, 1000).decode()
-    os.close(parent)
-    assert len(shown) == width
 
 
 def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
