@@ -13,7 +13,7 @@ from pathlib import Path
 import forking
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
-from programs import completed
+from programs import await_, commit_all, completed
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
@@ -129,9 +129,7 @@ def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
         f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     )
     process = begin(suite, "bash", DRIVER, PARAMS, MODE)
-    while not (pids.exists() and pids.read_text()):
-        assert process.poll() is None
-        time.sleep(0.02)
+    await_(lambda: pids.exists() and pids.read_text())
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -307,9 +305,7 @@ def test_a_script_that_hangs_is_ended_with_its_children(checked):
 def test_ctrl_c_ends_the_script_with_its_children(checked, number):
     script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
     process = begin(checked)
-    while not (checked / "child").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    await_((checked / "child").exists)
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -319,8 +315,7 @@ def test_ctrl_c_ends_the_script_with_its_children(checked, number):
 def test_tracked_files_that_the_script_changed_are_named(checked):
     for name in ("a.yml", "b.yml", "c.yml"):
         (checked / name).write_text("one\n")
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=checked, check=True)
+    commit_all(checked)
     (checked / "b.yml").write_text("mine\n")
     (checked / "c.yml").write_text("mine\n")
     script(checked, "sed -i s/one/two/ a.yml; sed -i s/mine/theirs/ c.yml; touch new\n")
@@ -516,9 +511,7 @@ def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while not (checked / "deleted").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_((checked / "deleted").exists)
     process.kill()
     assert process.wait(timeout=60) == -signal.SIGKILL
     assert not folder.exists()

@@ -1,6 +1,6 @@
 """Every command of every page is run by a test, or stands here with what it needs and a test has not.
 
-The Chinese pages have the blocks of the English ones, which tests/test_site.py and tests/test_readme.py compare.
+The Chinese pages have the blocks of the English ones, which tests/test_site.py compares.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import forking
 import pytest
 from page_blocks import ROOT, blocks_of, follow, run_line
+from programs import commit_all
 
 PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if ".zh" not in path.name),
@@ -175,8 +176,7 @@ def project(tmp_path_factory) -> Path:
     (folder / "test_tipc/configs").mkdir(parents=True)
     (folder / "test_tipc/nightly.yaml").write_text(MANIFEST)
     (folder / "pyproject.toml").touch()
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
+    commit_all(folder)
     variables = forking.environment(folder, ROOT)
     subprocess.run([sys.executable, "-c", INPUTS], cwd=folder, env=variables, check=True)
     run_line("tipchain init --torch my.net:build --paddle my.port:build --input 4,3,32,32", folder)

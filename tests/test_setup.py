@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from programs import await_
 
 from tipchain.modes import CHAIN_MODES
 
@@ -247,10 +248,7 @@ def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(project, n
     done = project.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
     assert done.returncode == 0, done.stderr
     assert all("--no-compile" in call for call in project.calls()[1:] if "--dry-run" not in call)
-    deadline = time.monotonic() + 60
-    while no_bytecode and not list(project.venv.rglob("*.pyc")):  # it compiles on while the set-up goes on
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_(lambda: not no_bytecode or list(project.venv.rglob("*.pyc")))  # it compiles on while the set-up goes on
     compiled = [path.name.split(".")[0] for path in project.venv.rglob("*.pyc")]
     assert compiled == (["module"] if no_bytecode else [])
 
@@ -312,10 +310,8 @@ def test_a_set_up_that_was_killed_is_done_again_from_the_start(project):
 def test_the_frameworks_do_not_go_on_without_the_set_up(project):
     process = project.start("--env-only", STUB_HANGS="1")
     # Both of pip: a signal that comes as bash forks the second is lost on it.
-    while not all(
-        any(one in call for call in project.calls()) for one in ("--no-deps torch paddlepaddle", "-e .[cases")
-    ):
-        time.sleep(0.02)
+    both = ("--no-deps torch paddlepaddle", "-e .[cases")
+    await_(lambda: all(any(one in call for call in project.calls()) for one in both))
     with process:
         for _ in range(20):  # one that comes as bash forks anything is lost on it, too: a user presses Ctrl-C again
             os.killpg(process.pid, signal.SIGINT)
@@ -384,8 +380,7 @@ def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project, call):
 
 def test_two_set_ups_at_once_make_one_environment(project):
     first = project.start(PARAMS, LITE, "--env-only", STUB_SLEEP="0.5")
-    while not project.calls():
-        time.sleep(0.02)
+    await_(project.calls)
     second = project.start(PARAMS, LITE, "--env-only")
     with first, second:
         results = [process.communicate(timeout=60) for process in (first, second)]

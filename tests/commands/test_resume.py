@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from chain_samples import TEMPLATE, living, stub
+from programs import await_
 
 from tipchain.cli import main
 
@@ -89,9 +89,7 @@ def killed_in(program, *options):
     """Start a run, yield when ``program`` runs in it, and kill it."""
     Path(f"{program}.hangs").touch()
     with subprocess.Popen(words(*options), stdout=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 60
-        while not Path("hanging").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        await_(Path("hanging").exists)
         yield
         process.kill()
         process.communicate(timeout=60)

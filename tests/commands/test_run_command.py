@@ -7,12 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
+from programs import await_
 
 from tipchain.chain.gpus import Gpus
 from tipchain.cli import main
@@ -230,9 +230,7 @@ def test_an_interrupt_ends_children_and_shows_the_partial_table(number):
     program = str(stub(Path.cwd() / "py", body))
     argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, "--python", program]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 60
-    while not Path("pid").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_(Path("pid").exists)
     process.send_signal(number)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130

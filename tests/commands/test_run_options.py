@@ -8,11 +8,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, lay_programs, living, stub
+from programs import await_
 
 from tipchain import __version__
 from tipchain.chain.gpus import Gpus
@@ -169,9 +169,7 @@ def test_an_interrupt_ends_all_jobs():
     """
     argv = [sys.executable, "-m", "tipchain", "run", "p.txt", MODE, *python(body), "--jobs", "4"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 60
-    while len(list(Path.cwd().glob("pid-*"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_(lambda: len(list(Path.cwd().glob("pid-*"))) == 2)
     os.kill(process.pid, signal.SIGTERM)
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130

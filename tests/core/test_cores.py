@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from chain_samples import living
+from programs import await_
 
 from tipchain.core import machine
 
@@ -100,7 +100,4 @@ def test_a_process_is_a_copy_of_one_without_threads_and_ends_with_it(tmp_path, t
     parent, code = done.stdout.split()
     assert code == "7"
     assert log.read_text() == f"before\nprinted by a child of {parent} {imported}\nand so are descriptors\n"
-    deadline = time.monotonic() + 20
-    while living(tmp_path / "log.pid"):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_(lambda: not living(tmp_path / "log.pid"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import subprocess
 
 import pytest
 from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
+from programs import git
 
 from tipchain.history.changes import Changes, changes, last_comparable
 from tipchain.history.entries import find_entry
@@ -219,12 +219,6 @@ def test_the_first_of_each_kind_are_told_and_the_rest_is_counted(history, tmp_pa
     whole = changes_text(changed(history, tmp_path), shortened=False).splitlines()
     assert sum(line.startswith("PASS -> FAIL") for line in whole) == 30
     assert not [line for line in whole if "more" in line]
-
-
-def git(folder, *words: str) -> str:
-    name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
-    done = subprocess.run(["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
 
 
 def test_the_commits_between(history, tmp_path):

@@ -6,9 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from programs import await_
 from stub_nights import begin, command, local, work_of, write_manifest
 
 from tipchain.nightly.items import Needs
@@ -108,8 +108,7 @@ def test_a_night_says_that_it_waits_and_goes_on_when_the_other_is_killed(tmp_pat
         commands = [{"id": name, "cpus": 2, "argv": ["/bin/sh", "-c", script]}]
         write_manifest(tmp_path / name, defaults={"timeout": "400s"}, commands=commands)
     holder = night(tmp_path / "a", tmp_path / "tmp")
-    while not (tmp_path / "up").exists():
-        time.sleep(0.02)
+    await_((tmp_path / "up").exists)
     waiting = night(tmp_path / "b", tmp_path / "tmp")
     lines = [waiting.stdout.readline() for _ in range(3)]
     assert f"the next item waits for 2 CPU slots, held by process {holder.pid}" in lines[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -12,9 +12,13 @@ from urllib.parse import unquote
 import pytest
 from dashboard_samples import CASE, FLAKY, GOOD, NIGHTS, case_report, chain_report, make_nights, many_nights, page_of
 from night_samples import ENVIRONMENT, NightSample, item
+from programs import git
+from run_samples import CAUSE
 
 from tipchain.cli import main
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
+from tipchain.explain.findings import SourceLine
 from tipchain.nightly.dashboard import FIGURES
 from tipchain.nightly.nights import find_nights, read_results, report_of
 from tipchain.nightly.timeline import figures_of, read_timelines
@@ -309,28 +313,14 @@ def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
 
 
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
-    def git(*words: str) -> str:
-        name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
-        done = subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    git("init", "-q")
-    cause = {
-        "code": "x",
-        "port_path": "bn",
-        "message": "eps is wrong",
-        "evidence": "",
-        "explained": 1.0,
-        "fix": "",
-        "stage": "forward",
-        "place": {"file": "port.py", "line": 7, "code": ""},
-    }
+    git(tmp_path, "init", "-q")
+    cause = as_json(replace(CAUSE, place=SourceLine(file="port.py", line=7)))
     hashes = []
     for day, changed in enumerate(("port.py", "other.py", "port.py")):
         (tmp_path / changed).write_text(str(day))
-        git("add", changed)
-        git("commit", "-q", "-m", f"Step <{day}>")
-        hashes.append(git("rev-parse", "--short", "HEAD"))
+        git(tmp_path, "add", changed)
+        git(tmp_path, "commit", "-q", "-m", f"Step <{day}>")
+        hashes.append(git(tmp_path, "rev-parse", "--short", "HEAD"))
     for day, commit in enumerate((hashes[0], f"{hashes[2]}-dirty")):
         night = NightSample(
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}

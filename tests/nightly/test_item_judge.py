@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from run_samples import CAUSE
 from stub_nights import begin, command, work_of
 
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
+from tipchain.explain.findings import SourceLine
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.judge import judge
 from tipchain.report.model import RunReport, report_json
@@ -85,17 +89,8 @@ def test_exit_code_and_report(tmp_path, code, text, outcome, reason):
 
 
 def test_a_cause_is_the_reason_the_one_that_checks_fail_because_of_first(tmp_path):
-    cause = {
-        "code": "x",
-        "port_path": "bn",
-        "message": "eps\nis wrong",
-        "evidence": "",
-        "explained": 1.0,
-        "fix": "pass `e=1`",
-        "stage": "forward",
-        "explains": ["forward/0"],
-        "place": {"file": "a.py", "line": 7, "code": ""},
-    }
+    place = SourceLine(file="a.py", line=7)
+    cause = as_json(replace(CAUSE, message="eps\nis wrong", fix="pass `e=1`", explains=("forward/0",), place=place))
     document = json.loads(report(1, "FAIL"))
     for causes, reason in (
         ([{**cause, "message": "rest", "explains": []}, cause], "eps is wrong (a.py:7); fix: pass `e=1`"),

@@ -11,8 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from dashboard_samples import case_report
 from night_samples import NightSample, item
+from run_samples import CAUSE
 
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome, UsageError
+from tipchain.explain.findings import SourceLine
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.executor import TAIL_LINES, Work
 from tipchain.nightly.night_report import night_as_report
@@ -214,17 +217,9 @@ def test_what_xml_cannot_hold_is_not_in_it(night):
 
 
 def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
-    found = {
-        "code": "epsilon",
-        "port_path": "bn",
-        "message": "eps is wrong",
-        "evidence": "",
-        "explained": 1.0,
-        "fix": "pass `epsilon=1e-05` to `bn`",
-        "stage": "forward",
-        "explains": ["forward/logits"],
-        "place": {"file": "nets/port.py", "line": 7, "code": "x"},
-    }
+    place, fix = SourceLine(file="nets/port.py", line=7, code="x"), "pass `epsilon=1e-05` to `bn`"
+    epsilon = replace(CAUSE, code="epsilon", message="eps is wrong", fix=fix, explains=("forward/logits",), place=place)
+    found = as_json(epsilon)
     sample = NightSample(tmp_path / "suite", 0, [CASE, BAD], root=tmp_path)
     causes = [{**found, "code": "rest", "explains": []}, found]
     sample.end(CASE, Outcome.FAIL, "exit code 1", report={**case_report(), "diagnoses": causes})

@@ -14,6 +14,7 @@ import time
 
 import pytest
 from chain_samples import TEMPLATE
+from programs import await_
 from stub_nights import tipchain, write_manifest
 
 from tipchain.cli import main
@@ -129,13 +130,6 @@ def test_last_failed(inside, capsys):
     assert "nothing failed when it last ran" in capsys.readouterr().err
 
 
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
-
-
 def start(folder, *words, **more):
     argv = [sys.executable, "-m", "tipchain", "nightly", *words]
     return subprocess.Popen(argv, cwd=folder, text=True, **more)
@@ -151,7 +145,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
     process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
     try:
-        wait_for(lambda: running(tmp_path))
+        await_(lambda: running(tmp_path))
         (night,) = nights(tmp_path)
         done = tipchain("status", "suite.yaml", cwd=tmp_path)
         assert done.returncode == 0
@@ -184,7 +178,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
 def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
     process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
-    wait_for(lambda: running(tmp_path))
+    await_(lambda: running(tmp_path))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
