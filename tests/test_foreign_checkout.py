@@ -257,15 +257,6 @@ def test_a_good_script_is_run_in_the_checkout_and_logged(checked):
     assert "exit code 0: prepared; 1 named paths are there" in done.stdout
 
 
-def test_a_script_that_fails_in_the_middle_and_exits_0_is_exit_1(checked):
-    script(checked, "echo first\ntar xf absent.tar\ngzip -d /dev/null/x\nno-such-program\necho done\n")
-    done = prepare(checked)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert f"log: test_tipc/output/prepare/net-{MODE}.log" in done.stdout
-    assert "FAIL  log:2: tar: absent.tar: Cannot open" in done.stdout
-    assert "no-such-program: command not found" in done.stdout
-
-
 def test_the_programs_that_the_script_calls_speak_english(checked):
     script(checked, 'echo "$LC_MESSAGES ${LC_ALL-none} $LC_CTYPE"\n')
     assert prepare(checked, LC_ALL="C.UTF-8", LANGUAGE="zh_CN").returncode == 0

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
 from programs import await_
 
 from tipchain.modes import CHAIN_MODES
@@ -79,11 +80,8 @@ class Project:
             shutil.copy(PROJECT / name, target)
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
-        self.write(
-            PARAMS,
-            "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\nsteps:forward\n",
-        )
-        self.write("configs/demo.yaml", CASE)
+        self.write(PARAMS, DEMO_HEAD + DEMO_ALIGNMENT)
+        self.write("configs/demo.yaml", DEMO_CASE)
         self.stubs.mkdir()
         for name, text in (("python3", BASE), ("inner", INNER)):
             (self.stubs / name).write_text(text.replace("REAL", f'"{sys.executable}"'))
@@ -148,15 +146,6 @@ def path_without(program: str, folder: Path) -> str:
                 if other.name != program:
                     (places[number] / other.name).symlink_to(other)
     return os.pathsep.join(map(str, places))
-
-
-CASE = """\
-id: demo
-sides:
-  torch: {model: "demo:model", dataset: "demo:data"}
-  paddle: {model: "demo:model", dataset: "demo:data"}
-stages: [data]
-"""
 
 
 @pytest.fixture
@@ -526,14 +515,6 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
 def test_the_scripts_know_the_same_modes_as_the_program(name):
     line = next(line for line in (PROJECT / name).read_text().splitlines() if line.startswith("MODES="))
     assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in CHAIN_MODES]
-
-
-@pytest.mark.parametrize("name", ["prepare.sh", "test_tipc/prepare.sh", "tests/run.sh", ".ci/run"])
-def test_scripts_stop_at_errors_and_can_be_run(name):
-    text = (PROJECT / name).read_text()
-    assert text.startswith("#!/usr/bin/env bash\n")
-    assert "\nset -euo pipefail\n" in text
-    assert os.access(PROJECT / name, os.X_OK)
 
 
 def test_the_lock_covers_what_the_project_asks_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
 from math import isnan
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from chain_samples import stub
 
 from tipchain.chain.execute import Place, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
+from tipchain.chain.process import call
 from tipchain.errors import Outcome
 from tipchain.modes import Mode
 
@@ -101,7 +103,8 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     assert hung.missing == ()
 
 
-def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go):
+def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go, monkeypatch):
+    monkeypatch.setattr("tipchain.chain.execute.call", partial(call, grace_s=(0.3, 5.0, 5.0)))
     # As Paddle, whose reader died: it hears no interrupt, and answers the termination with a report of it.
     body = """trap '' INT; trap 'for i in {1..60}; do echo noise; done; echo "FatalError: Termination"; exit 1' TERM
     echo 'FileNotFoundError: no 6.npy'; echo waiting; while :; do sleep 0.05; done"""

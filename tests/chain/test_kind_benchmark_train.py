@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.execute import FigureReader
-from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Speed, command_json
 from tipchain.core.json_text import parse_as
@@ -27,15 +26,10 @@ flags:FLAGS_a=0.0;FLAGS_b=1
 ONE = "dynamic_bs8_fp32_DP_N1C1"
 
 
-def file_of(tmp_path, section: str = SECTION) -> Path:
+def planned(tmp_path, *, section: str = SECTION, legacy: bool = False, **options):
     text = (SAMPLES / "paddleclas/resnet_amp.txt").read_text().rstrip("\n")
     path = tmp_path / "train_infer_python.txt"
     path.write_text(f"{text}\n{section}")
-    return path
-
-
-def planned(tmp_path, *, section: str = SECTION, legacy: bool = False, **options):
-    path = file_of(tmp_path, section)
     settings = Options(root="/w/PaddleClas", **options)
     return load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddleclas", legacy=legacy, options=settings)
 
@@ -144,13 +138,6 @@ def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
     found = reader(4, *LINES)
     assert not any(name.startswith("avg_ips") for name in found.figures())
     assert found.unmeasured() == "4 lines tell a speed, and the first 4 are warm-up"
-
-
-def test_lint_reads_the_section(tmp_path):
-    linted = lint_file(file_of(tmp_path), modes=[Mode.BENCHMARK_TRAIN], suite="paddleclas", explained=True)
-    assert linted.chain == "benchmark_train"
-    assert not linted.number_of("error")
-    assert {line.role: line.meaning for line in linted.lines}["fp_items"] == "precisions that are measured"
 
 
 def test_lines_at_the_start_of_each_epoch_are_left_out_too():

@@ -226,16 +226,6 @@ def test_lines_are_explained_with_what_the_plans_make_of_them(tmp_path):
     assert linted.reason == "only tipchain's files have a section [alignment_params]"
 
 
-def test_the_suite_is_explained(tmp_path):
-    path = tmp_path / "test_tipc/p.txt"
-    path.parent.mkdir()
-    path.write_text(TEMPLATE)
-    assert "bears no suite's marks" in lint_file(path).reason
-    (tmp_path / "ppgan").mkdir()
-    (tmp_path / "models/rank").mkdir(parents=True)
-    assert lint_file(path).reason.endswith("its checkout has the folder models/rank")
-
-
 def test_what_the_original_would_run_otherwise_is_computed_and_a_remark(lint):
     found = lint(
         edit(TEMPLATE, ("--epochs", "--epochs:whole_train_whole_infer=a=b")), modes=[Mode.WHOLE_TRAIN_WHOLE_INFER]

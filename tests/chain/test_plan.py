@@ -122,18 +122,6 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
     )
 
 
-def test_many_stages_have_an_id_that_fits_into_a_table():
-    steps = "steps:optimizer|lr|regularization|train_data|init|inference|distributed"
-    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", steps)))
-    assert plan.commands[0].id == "align[optimizer+6]"
-
-
-def test_without_training_only_the_stages_that_need_none_remain():
-    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|04|lr|inference|distributed")), Mode.WHOLE_INFER)
-    aligned = [command.id for command in plan.commands if command.step == "align"]
-    assert aligned == ["align[01]", "align[inference]"]
-
-
 # whole_infer
 
 

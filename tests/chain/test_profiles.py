@@ -11,15 +11,7 @@ from pathlib import Path
 import pytest
 from chain_samples import ROOT, TEMPLATE, edit, stub
 
-from tipchain.chain.profiles import (
-    SHIPPED,
-    all_suites,
-    get_suite,
-    parse_layout,
-    read_profile,
-    read_versions,
-    suite_names,
-)
+from tipchain.chain.profiles import SHIPPED, all_suites, get_suite, read_profile, read_versions, suite_names
 from tipchain.cli import main
 from tipchain.errors import ProfileError
 
@@ -201,21 +193,6 @@ def test_a_line_of_comment_tells_no_version(tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(f"{BASE}versions: [{{title: older, has: a b, changes: {{out: older}}}}]\n")
     assert [read_profile(path, text).version for text in ("a\n# c\nb", "a\n  # b", "# a b")] == [("older",), (), ()]
-
-
-def test_the_words_of_a_layout():
-    found = parse_layout("=a|b =?c =d@x ## one two:k|*_l|null ?three:m")
-    assert [(rule.kind, rule.role, rule.keys) for rule in found] == [
-        ("header", "", ("a", "b")),
-        ("optional header", "", ("c",)),
-        ("header", "x", ("d",)),
-        ("separator", "", ()),
-        ("slot", "one", ()),
-        ("slot", "two", ("k", "*_l", "null")),
-        ("optional", "three", ("m",)),
-    ]
-    assert found[5].allows("quant_l")
-    assert not found[5].allows("quant_m")
 
 
 # Bad profiles

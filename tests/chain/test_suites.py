@@ -70,6 +70,7 @@ def test_the_chain_of_each_suite(suite):
     assert [len(train), len(export)] == [1, 1]
     assert len(steps(found, "eval")) == (suite != "paddlegan")  # its sample has no eval program
     infer = steps(found, "infer")
+    assert all(command.leaves for command in (*train, *export, *infer))
     assert {command.on_gpu for command in infer} == {True, False}
     assert all(command.needs == (export[0].id,) for command in infer)
     (made,) = steps(found, "eval") if suite == "passl" else train  # there a classifier is trained to evaluate

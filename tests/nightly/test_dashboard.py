@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from dashboard_samples import CASE, FLAKY, GOOD, NIGHTS, case_report, chain_report, make_nights, many_nights, page_of
-from night_samples import ENVIRONMENT, NightSample, item
+from night_samples import ENVIRONMENT, NightSample
 from programs import git
 from run_samples import CAUSE
 
@@ -285,21 +285,6 @@ def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
         night.finish()
     top = top_of(page_of(tmp_path, tmp_path))
     assert f"Newly failing: new {GOOD.id}" in top
-
-
-def test_names_that_users_gave_are_in_no_language(tmp_path, monkeypatch):
-    plan = [item("chain", chain="train_infer_python", source="chain.txt"), CASE]
-    night = NightSample(tmp_path / "night", 0, plan)
-    for one in plan:
-        night.end(one, Outcome.FAIL)
-    night.finish()
-    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    text = page_of(tmp_path, tmp_path)
-    assert "夜间运行: night</h1>" in text
-    assert ">chain[<wbr>whole_<wbr>infer;<wbr>cpu]</a>" in text
-    assert "<b>chain[" in text
-    assert ">链条" not in text
-    assert ">夜间运行</h2>" not in text
 
 
 def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):

@@ -237,12 +237,3 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
     timelines, _ = read_timelines(find_nights(tmp_path / "suite"), 5, tmp_path)
     page = re.sub("</?code>", "`", render(timelines))
     assert page.count(told) == 3  # on top, in its cell, in its part
-
-
-def test_a_summary_is_in_the_readers_language(night, monkeypatch):
-    junit = junit_of(night)
-    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
-    text = summary_of(night, ["a", "b"])
-    assert "| 结果 | 命令 | 原因 | 日志 |" in text
-    assert not re.search("did not pass|not ended|were skipped|was skipped|of them|Last lines", text)
-    assert junit_of(night) == junit

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from chain_samples import TEMPLATE
@@ -195,32 +192,6 @@ def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
     assert "1 of 2 items to run" in done.stdout
     (night,) = nights(tmp_path)
     assert [record.attempt for record in night.records()] == [1, 2]
-
-
-def test_a_live_table_on_a_terminal(tmp_path):
-    write_manifest(tmp_path, commands=[GOOD, SLOW])
-    master, slave = pty.openpty()
-    process = start(tmp_path, "run", "suite.yaml", stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"})
-    os.close(slave)
-    text, end = b"", time.monotonic() + 20
-    while not (b"slow[cpu]  working" in text and b"1 running" in text) and time.monotonic() < end:
-        if select.select([master], [], [], 0.2)[0]:
-            text += os.read(master, 4096)
-    (tmp_path / "go").touch()
-    while True:
-        try:
-            chunk = os.read(master, 4096)
-        except OSError:
-            break
-        if not chunk:
-            break
-        text += chunk
-    assert process.wait(60) == 0
-    shown = text.decode()
-    assert "[1/2] PASS" in shown
-    assert "1 of 2 ended, 1 passed, 1 running" in shown
-    last = shown.rsplit("\x1b[2K", 1)[1]
-    assert "2 of 2 items passed" in last, "the lines of what ran are gone"
 
 
 def test_a_folder_that_cannot_be_made(inside, capsys):

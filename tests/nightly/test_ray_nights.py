@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from chain_samples import TEMPLATE
+from chain_samples import PROGRAM, TEMPLATE
 from programs import await_
 from ray_cluster import RayCluster, free_port
 from stub_nights import begin, command, run_night, tipchain, write_manifest
@@ -28,27 +28,6 @@ NODES = 2
 PASSED = {**report_json(RunReport()), "exit_code": 0}
 WITH_REPORT = f"import json, sys; json.dump({PASSED}, open(sys.argv[1], 'w'))"
 DUMP = "import os, sys; os.makedirs(f'{sys.argv[1]}/work'); open(f'{sys.argv[1]}/work/a.npy', 'wb').write(bytes(range(256)) * 40000)"
-SCRIPTS = {
-    "train.py": """\
-import argparse, pathlib
-parser = argparse.ArgumentParser()
-parser.add_argument("--output-dir", type=pathlib.Path)
-folder = parser.parse_known_args()[0].output_dir
-folder.mkdir(parents=True, exist_ok=True)
-(folder / "best.pdparams").write_bytes(b"weights " * 1000)
-print("loss: 1.5")
-""",
-    "eval.py": "print('acc: 0.5')\n",
-    "export.py": """\
-import argparse, pathlib
-parser = argparse.ArgumentParser()
-parser.add_argument("--save-dir", type=pathlib.Path)
-folder = parser.parse_known_args()[0].save_dir
-for name in ("inference.pdmodel", "inference.pdiparams", "inference.json"):
-    (folder / name).write_bytes(b"model")
-""",
-    "infer.py": "print('class_id: 8, prob: 0.9')\n",
-}
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +51,8 @@ def write_suite(folder: Path) -> None:
     params = folder / "test_tipc/configs/net/train_infer_python.txt"
     params.parent.mkdir(parents=True)
     params.write_text(TEMPLATE)
-    for name, text in SCRIPTS.items():
-        (folder / name).write_text(text)
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (folder / name).write_text(PROGRAM)
     shell = ["/bin/sh", "-c"]
     commands = [
         {"id": "pass", "argv": [*shell, "pwd; echo fine"], "repeats": 3},

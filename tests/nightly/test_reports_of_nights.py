@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -54,15 +53,6 @@ def test_a_night_with_reports_and_the_next(inside, capsys):
     assert main(["nightly", "dashboard", "--html", "page.html"]) == 0
     assert main(["nightly", "gc", "--keep", "1"]) == 0
     assert len(find_nights(inside / "tipchain-nights")) == 1
-
-
-def test_without_a_history_the_summary_says_nothing_of_changes(inside, monkeypatch):
-    assert main(["nightly", "run", "suite.yaml"]) == 1
-    shutil.rmtree(inside / ".tipchain")
-    monkeypatch.setattr("tipchain.history.ingest.keep_night", lambda *_: [])
-    assert main(["nightly", "run", "suite.yaml", "--github"]) == 1
-    assert "did not pass" in (inside / "summary.md").read_text()
-    assert "nothing changed" not in (inside / "summary.md").read_text()
 
 
 def test_reports_of_a_night_that_was_killed_and_goes_on(inside):

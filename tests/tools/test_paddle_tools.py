@@ -111,7 +111,7 @@ def assert_same_state(one, other):
 
 
 def test_training_prints_and_saves(data, tmp_path, capsys):
-    assert train(data, tmp_path, "--epochs", "1", "--print-freq", "2") == 0
+    assert train(data, tmp_path, "--epochs", "1", "--print-freq", "2", "--num-workers", "2") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [re.match(r"\[\w+\]\[Epoch 1(/1\]\[Iter \d/5)?\]", line).group() for line in lines] == [
         "[Train][Epoch 1/1][Iter 2/5]",
@@ -124,12 +124,6 @@ def test_training_prints_and_saves(data, tmp_path, capsys):
     names = ["best_model.pdparams", "latest.json", "latest.pdopt", "latest.pdparams"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert json.loads((tmp_path / "latest.json").read_text())["epoch"] == 1
-
-
-def test_training_learns(data, tmp_path, capsys):
-    assert train(data, tmp_path, "--epochs", "8", "--lr", "0.003", "--num-workers", "2") == 0
-    losses = [float(line.rsplit("loss: ", 1)[1]) for line in capsys.readouterr().out.splitlines() if "[Eval]" in line]
-    assert losses[-1] < losses[0] - 0.2
 
 
 def test_resume_is_exact(data, trained, tmp_path):
@@ -396,15 +390,6 @@ class Rows(paddle.io.Dataset):
 
     def __getitem__(self, index):
         return np.full(4, index, np.float32), index % 2, f"row {index}"
-
-
-class Steps(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.inner = paddle.nn.Linear(1, 2)
-
-    def forward(self, rows):
-        return self.inner(rows.t().unsqueeze(-1))  # [step, sample, class]
 
 
 class Pairs(paddle.nn.Layer):
