@@ -147,18 +147,6 @@ def test_called_through_a_link_or_from_another_folder(suite, tmp_path, recorder)
             assert done.stdout.splitlines()[3] == PARAMS
 
 
-def test_a_link_to_our_own_driver_runs_the_suites_file_where_the_caller_is(suite, tmp_path, recorder):
-    own = tmp_path / "project"
-    (own / "tipchain").mkdir(parents=True)
-    (own / "tipchain/__main__.py").write_text("")
-    shutil.copy(ROOT / "test_train_inference_python.sh", own)
-    (suite / DRIVER).unlink()
-    (suite / DRIVER).symlink_to(own / "test_train_inference_python.sh")
-    for driver in (suite / DRIVER, own / "test_train_inference_python.sh"):
-        done = drive(suite, PARAMS, MODE, driver=driver, PATH=recorder)
-        assert done.stdout.splitlines()[:4] == [str(suite), "unset", "run", PARAMS], done.stderr
-
-
 def tools(tmp_path: Path) -> Path:
     """Return a folder with what the driver itself needs and no Python."""
     folder = tmp_path / "tools"

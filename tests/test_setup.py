@@ -232,16 +232,6 @@ def test_pip_goes_on_where_uv_cannot(project, told, reason):
     assert done.stderr.index(reason) < done.stderr.index("going on with pip") < done.stderr.index("environment ready")
 
 
-@pytest.mark.parametrize("no_bytecode", ["", "1"])
-def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(project, no_bytecode):
-    done = project.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
-    assert done.returncode == 0, done.stderr
-    assert all("--no-compile" in call for call in project.calls()[1:] if "--dry-run" not in call)
-    await_(lambda: not no_bytecode or list(project.venv.rglob("*.pyc")))  # it compiles on while the set-up goes on
-    compiled = [path.name.split(".")[0] for path in project.venv.rglob("*.pyc")]
-    assert compiled == (["module"] if no_bytecode else [])
-
-
 def test_a_second_call_installs_nothing(ready):
     before = ready.state.stat().st_mtime_ns
     start = time.perf_counter()

@@ -17,7 +17,6 @@ from tipchain.errors import ParamsError
 BASE, _AMP, _TEXT = kind_sample("dy2static", "paddleclas").partition("=========================== amp_train")
 AMP = _AMP + _TEXT
 UNTOLD = AMP.replace("to_static_train:-o Global.to_static=True", "null:null")
-SEG = kind_sample("dy2static", "paddleseg")
 
 
 def planned(tmp_path, text, suite="paddleclas", **more):

@@ -343,11 +343,6 @@ def test_impossible_points_are_left_out_on_a_gpu():
     }
 
 
-def test_identical_points_are_planned_once():
-    plan = make(edit(TEMPLATE, ("--bs", "--bs:1|1")))
-    assert sum(command.step == "infer" for command in plan.commands) == 2
-
-
 def test_a_file_of_30_lines_infers_on_the_programs_own_data():
     short = TUTORIAL.replace("--img-path:./images/demo.jpg\n--benchmark:True\n", "")
     (infer, *_) = (one for one in make(short, suite="tutorial").commands if one.step == "infer")

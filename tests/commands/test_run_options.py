@@ -211,42 +211,11 @@ SHOWN = {"params", "mode", "mode_by_name", "prepare", "resume", "dry_run"} | {
     *("json", "junit", "html", "github", "quiet", "verbose", "color", "lang")
 }
 """What a call that goes on with a run does not need."""
-FULL = (
-    *(
-        "--chain",
-        "train_infer_python",
-        "--suite",
-        "template",
-        "--lenient",
-        "--gpu-id",
-        "0",
-        "--timeout",
-        "90s",
-        "--warm-up",
-        "3",
-    ),
-    *(
-        "--device",
-        "cpu",
-        "--set",
-        "--epochs=lite_train_lite_infer=7",
-        "--set=trainer:norm_train|pact_train",
-        "--jobs",
-        "2",
-    ),
-    *(
-        "--out",
-        "else where",
-        "--only",
-        "train",
-        "--skip",
-        "infer[*]",
-        "--require-gpu",
-        "--fail-fast",
-        "--python",
-        "py 3",
-    ),
-)
+FULL = shlex.split("""
+--chain train_infer_python --suite template --lenient --gpu-id 0 --timeout 90s --warm-up 3 --device cpu --jobs 2
+--set --epochs=lite_train_lite_infer=7 '--set=trainer:norm_train|pact_train' --out 'else where' --only train
+--skip infer[*] --require-gpu --fail-fast --python 'py 3'
+""")
 
 
 @pytest.mark.parametrize("options", [(), FULL, ("--timeout", "none"), ("3",)])

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -289,17 +288,6 @@ def test_an_item_that_fails_for_want_of_room_has_not_ended(tmp_path, monkeypatch
     monkeypatch.setattr(Coordinator, "_unwritable", lambda self: full)
     night, result, _ = run_night(tmp_path, command("a"), executor=executor)
     assert (result.left, night.record("a[cpu]"), result.problem) == (1, None, "probe: No space left on device")
-
-
-def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
-    import tipchain.nightly.executor as module
-
-    real, jumps = time.time, iter(range(0, 10**9, 3600))
-    monkeypatch.setattr(module.time, "time", lambda: real() - next(jumps))
-    night, result, view = run_night(tmp_path, command("a", "sleep 0.3"), command("b"))
-    assert result.counts == {Outcome.PASS: 2}
-    assert all(record.seconds > 0 for record in night.records())
-    assert all((state.seconds or 0) >= 0 and (state.left_s or 0) >= 0 for state in view.states)
 
 
 def test_the_time_that_is_left(tmp_path):

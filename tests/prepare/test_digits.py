@@ -12,16 +12,6 @@ def digits():
     return load_scans()
 
 
-def test_the_scans_are_what_scikit_learn_loads(digits):
-    from sklearn.datasets import load_digits
-
-    loaded = load_digits()
-    scans, labels = digits
-    assert scans.dtype == loaded.images.dtype
-    assert (scans == loaded.images).all()
-    assert labels == loaded.target.tolist()
-
-
 def test_the_whole_data_is_every_digit_once_and_stratified(digits):
     _, labels = digits
     splits = split_whole(labels)

@@ -5,26 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
 from video_samples import write_ucf
 
 from tipchain.cli import main
 from tipchain.errors import DataError
 from tipchain.prepare.data import check_image_folder, check_own_data
-
-CASE = """\
-id: demo
-sides:
-  torch: {model: "demo:model", dataset: "demo:data"}
-  paddle: {model: "demo:model", dataset: "demo:data"}
-stages: [data]
-"""
-PARAMS = """\
-===demo_params===
-model_name:demo
-===alignment_params===
-alignment:configs/demo.yaml
-steps:02
-"""
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +28,11 @@ def prepare(tmp_path, monkeypatch):
     """Run ``tipchain prepare --data-only`` on a case with the given last lines."""
     (tmp_path / "configs").mkdir()
     (tmp_path / "test_tipc").mkdir()
-    (tmp_path / "test_tipc/p.txt").write_text(PARAMS)
+    (tmp_path / "test_tipc/p.txt").write_text(DEMO_HEAD + DEMO_ALIGNMENT)
     monkeypatch.chdir(tmp_path)
 
     def run(lines, *options):
-        (tmp_path / "configs/demo.yaml").write_text(CASE + lines)
+        (tmp_path / "configs/demo.yaml").write_text(DEMO_CASE + lines)
         return main(["prepare", "test_tipc/p.txt", "lite_train_lite_infer", "--data-only", *options])
 
     return run

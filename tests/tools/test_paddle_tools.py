@@ -508,9 +508,9 @@ def test_two_processes_train_one_model(data, tmp_path):
     assert read_state(tmp_path / "out/latest.pdopt")["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
 
 
-def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
+def test_a_resumed_run_does_not_scale_the_rate_twice(trained, monkeypatch):
     from tipchain.paddle_tools import train as program
-    from tipchain.paddle_tools.checkpoint import Position
+    from tipchain.paddle_tools.checkpoint import load_position
     from tipchain.paddle_tools.train import read_settings
     from tipchain.parity.case import load_case
 
@@ -523,20 +523,8 @@ def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
     assert settings("--lr", "0.00125").rate == 0.00125
     first = settings("--lr", "0.00125", "--lr-scaling", "linear")
     assert first.rate == pytest.approx(0.01)
-    position = Position(
-        case="tiny",
-        epoch=1,
-        iteration=0,
-        step=5,
-        best=None,
-        metric={},
-        seed=0,
-        batch_size=4,
-        amp_level="O0",
-        learning_rate=first.learning_rate,
-        devices=8,
-        lr_scaling=first.lr_scaling,
-    )
+    saved = load_position(trained / "latest")
+    position = replace(saved, learning_rate=first.learning_rate, devices=8, lr_scaling=first.lr_scaling)
     assert settings(position=position).rate == pytest.approx(0.01)
     with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
         program._check_resumable(position, replace(position, lr_scaling="none"))
