@@ -41,13 +41,6 @@ def test_a_bar_is_a_blank_in_values_and_skips_an_evaluation_and_an_export():
     assert [command.step for command in make(text, "lite_train_lite_infer", "template")] == ["train"]
 
 
-def test_a_blank_after_the_name_of_the_model_file_is_no_part_of_a_bare_word():
-    text = edit(TEMPLATE, ("train_model_name", "train_model_name:latest "))
-    export = make(text, "lite_train_lite_infer", "paddlegan")[2]
-    assert export.step == "export"
-    assert export.argv[2] == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
-
-
 def test_no_interpreter_leaves_the_script_alone():
     train, *_, infer = make(edit(TEMPLATE, ("python:", "python:")), "lite_train_lite_infer", "template")
     assert (train.argv[0], infer.argv[0]) == ("train.py", "infer.py")

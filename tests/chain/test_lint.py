@@ -145,9 +145,7 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
     ("change", "code", "line", "message"),
     [
         (("--batch-size", "--batch-size 4"), "default", 9, "has no colon, so it has no value"),
-        (("gpu_list", "gpu_list:0|0"), "repeated", 4, "has an entry twice"),
         (("trainer:", "trainer:pact_train"), "nothing-planned", 17, "so the trainer pact_train is skipped"),
-        (("norm_export", "norm_export:null"), "default", 30, "neither exported nor inferred"),
         (("--epochs", "--epochs:null"), "default", 0, ""),
         (("--batch-size", "--batch-size:lite_train_lite_infer=4"), "default", 9, "has no value for whole_train"),
         (("--batch-size", "--batch-size:lite_train_lite_infer=4"), "mode-fallback", 9, "has no value for lite"),

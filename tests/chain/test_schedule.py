@@ -28,26 +28,6 @@ def end(plan, one, outcome=Outcome.PASS, **more):
     plan.settle(Result(command=one, outcome=outcome, **more))
 
 
-def test_commands_of_a_leg_come_one_by_one_and_legs_at_once():
-    a1, a2 = command("a1", leg="a"), command("a2", leg="a")
-    b1 = command("b1", leg="b")
-    plan = schedule(a1, a2, b1)
-    assert list(plan.ready()) == [(1, a1), (3, b1)]
-    plan.running.add(a1.id)
-    assert turn(plan) == ["b1"]
-    end(plan, b1)
-    assert turn(plan) == []
-    end(plan, a1, Outcome.FAIL)
-    assert turn(plan) == ["a2"]
-    end(plan, a2)
-    assert not plan.legs
-
-
-def test_commands_without_a_leg_share_one_with_their_kind():
-    plan = schedule(command("1", step="align"), command("2", step="align"), command("3", step="train"))
-    assert turn(plan) == ["1", "3"]
-
-
 def test_needs_are_waited_for_across_legs():
     norm, pact = command("norm", leg="a"), command("pact", "norm", leg="b")
     plan = schedule(norm, pact)
@@ -56,24 +36,6 @@ def test_needs_are_waited_for_across_legs():
     end(plan, norm, Outcome.FAIL)
     assert turn(plan) == ["pact"]
     assert plan.unstarted(pact).reason == "not run: norm failed"
-
-
-def test_why_a_command_is_not_run():
-    one = command("x", "y", skip="AMP on a CPU")
-    plan = schedule(one)
-    assert plan.unstarted(one).reason == "not run: AMP on a CPU"
-    plan.halt = "z failed (--fail-fast)"
-    assert plan.unstarted(one).reason == "not run: z failed (--fail-fast)"
-    assert turn(plan) == ["x"], "what waits for a need is not run either"
-
-
-def test_what_needs_something_run_anew_is_run_anew():
-    plan = schedule(command("a"), command("b"), command("c", "a"), command("d", "b"))
-    end(plan, command("a"), reused=True)
-    end(plan, command("b"))
-    assert not plan.must_repeat(command("c", "a"))
-    assert plan.must_repeat(command("d", "b"))
-    assert not plan.must_repeat(command("e"))
 
 
 @pytest.mark.parametrize("needs", [("b",), ("absent",)])

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -505,10 +504,3 @@ def test_a_terminals_width(monkeypatch, columns, terminal, width):
     monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(fileno=lambda: 1))
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
-
-
-@pytest.mark.parametrize("text", ["", " a  b ", "a" * 30, "a b", "a\tb", "a\nb"])
-@pytest.mark.parametrize("first", ["", "  "])
-def test_a_line_that_fits_is_what_wrapping_makes_of_it(text, first):
-    wide = 40
-    assert in_rows(text, wide, first) == (textwrap.wrap(text, wide, initial_indent=first) or [first])

@@ -8,10 +8,6 @@ import sys
 import forking
 import pytest
 
-from tipchain.errors import Outcome
-from tipchain.history.entries import list_entries
-from tipchain.history.store import History, place_of
-
 MANIFEST = """
 commands:
   - {id: good, argv: [sh, -c, "exit 0"]}
@@ -31,22 +27,6 @@ def tipchain(project, *words: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in forking.environment().items() if name != "TIPCHAIN_DATABASE"}
     argv = [sys.executable, "-m", "tipchain", *words]
     return subprocess.run(argv, cwd=project, env=env, capture_output=True, text=True, check=False)
-
-
-def test_nights_go_in_and_what_changed_is_told(project):
-    first = tipchain(project, "nightly", "run", "suite.yaml")
-    assert first.returncode == 0, first.stderr
-    (project / "code").write_text("1")
-    assert tipchain(project, "nightly", "run", "suite.yaml").returncode == 1
-    told = tipchain(project, "history", "diff", "--name", "suite")
-    assert told.returncode == 0
-    assert told.stdout.splitlines()[1].startswith("PASS -> FAIL  other[cpu]")
-    with History(place_of(project)).reading() as connection:
-        listed = list_entries(connection)
-    assert [(one.title, one.finished, one.counts) for one in listed] == [
-        ("suite", True, {Outcome.PASS: 1, Outcome.FAIL: 1}),
-        ("suite", True, {Outcome.PASS: 2}),
-    ]
 
 
 def test_trouble_with_the_history_changes_no_exit_code(project):

@@ -10,7 +10,6 @@ from chain_samples import TEMPLATE, kind_sample
 
 from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import ManifestError, Outcome
-from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs, NightPlan
@@ -218,21 +217,6 @@ def test_wrong_cases_are_errors_of_their_items(tmp_path):
     assert good.reason == ""
     (item,) = plan_of(tmp_path, "cases: [{case: good.yaml, modes: [whole_infer], stages: [forward, lr]}]").items
     assert item.reason == "good.yaml: the case has no stage lr"
-
-
-def test_a_file_is_planned_once_for_each_mode(tmp_path, monkeypatch):
-    import tipchain.chain.load as loading
-
-    params(tmp_path, "a/t.txt")
-    modes, original = [], loading.load_plan
-    monkeypatch.setattr(
-        loading, "load_plan", lambda path, mode, **more: modes.append(mode) or original(path, mode, **more)
-    )
-    wanted = [mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER]
-    names = ", ".join(mode.value for mode in wanted)
-    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{names}], devices: [cpu, gpu], repeats: 4}}]")
-    assert len(plan.items) == 32
-    assert modes == wanted
 
 
 def make(folder, *names):

@@ -124,11 +124,6 @@ def half_make(folder):
     shutil.rmtree(folder / "val")
 
 
-def empty(folder):
-    shutil.rmtree(folder)
-    folder.mkdir()
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

@@ -73,18 +73,6 @@ def test_a_pipe_gets_plain_lines():
     ]
 
 
-def test_a_long_reason_goes_on_in_its_column_on_a_terminal(screen):
-    reason = "exit 3: this is a bug of tipchain; please report it with the lines above"
-    LiveView(screen, Clock()).ended(ended("train[y]", Outcome.FAIL, reason))
-    assert (
-        "FAIL         1.2  train[y]: exit 3: this is a bug of tipchain; please report it\n"
-        "                  with the lines above\n"
-    ) in re.sub(r"\x1b\[[\d;]*m", "", screen.getvalue())
-    stream = io.StringIO()
-    LiveView(stream).ended(ended("train[y]", Outcome.FAIL, reason))
-    assert stream.getvalue() == f"FAIL         1.2  train[y]: {reason}\n"
-
-
 def test_an_alignments_progress_is_in_the_readers_language_and_another_programs_is_not(screen, monkeypatch):
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")
     clock = Clock()
@@ -125,20 +113,6 @@ def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(scree
     for name in "ac":
         view.ended(ended(f"train[{name}]"))
     assert [line.split()[-1] for line in screen.lines() if line] == [*("(earlier)", "train[a]", "train[c]")]
-
-
-def test_lines_are_cut_to_the_terminal(screen, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("LINES", "5")
-    view = LiveView(screen, Clock())
-    for number in range(1, 6):
-        view.started(command(f"train[{number}]"), number, 5)
-    view.output(command("train[1]"), "x" * 100)
-    view.ended(ended("train[5]"))
-    _, first, second, third = screen.lines()[:4]
-    assert len(first) == 39
-    assert second.endswith("train[2]")
-    assert third == "... and 2 more"
 
 
 def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
