@@ -30,7 +30,6 @@ WAITING = (
     "test_paddle_tools.py",
     "test_commands.py",
     "test_distributed_stage.py",
-    "test_cpu_slots.py",
     "test_run_command.py",
     "test_run.py",
     "test_local.py",

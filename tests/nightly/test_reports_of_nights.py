@@ -85,3 +85,16 @@ def test_reports_that_cannot_be_written_in_the_end_are_told(inside, monkeypatch,
     assert "x.xml: cannot be written: No space left on device" in capsys.readouterr().err
     (night,) = find_nights(inside / "tipchain-nights")
     assert json.loads((night / "finished.json").read_text())["counts"]["FAIL"] == 1
+
+
+def test_trouble_with_the_history_changes_no_exit_code(inside, capsys):
+    (inside / "mended").touch()
+    url = "postgresql://me:s3cret@127.0.0.1:1/none?sslpassword=s3cret2"
+    assert main(["nightly", "run", "suite.yaml", "--database", url]) == 0
+    told = capsys.readouterr()
+    assert "the next night of its manifest hands it on" in told.err
+    kept = [one.read_text() for one in inside.rglob("*.json")]
+    assert kept
+    assert "s3cret" not in told.out + told.err + "".join(kept)
+    assert main(["nightly", "run", "suite.yaml", "--database", "mysql://x/y"]) == 2
+    assert len(find_nights(inside / "tipchain-nights")) == 1
