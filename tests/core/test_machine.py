@@ -167,7 +167,6 @@ print(loaded)
     assert done.stdout == "True False\nTrue True\n[True, True, False, False]\n"
 
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 LARGE = 2**26
 PROGRAM = """
 import ctypes, resource, sys
