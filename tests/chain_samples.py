@@ -139,6 +139,17 @@ alignment:configs/net.yaml
 steps:01|02|03|04|05
 """
 
+DEMO_CASE = """\
+id: demo
+sides:
+  torch: {model: "demo:model", dataset: "demo:data"}
+  paddle: {model: "demo:model", dataset: "demo:data"}
+stages: [data]
+"""
+"""A case that needs data and nothing else."""
+DEMO_HEAD = "===demo_params===\nmodel_name:demo\n"
+DEMO_ALIGNMENT = "===alignment_params===\nalignment:configs/demo.yaml\nsteps:02\n"
+
 
 def edit(text: str, *changes: tuple[str, str]) -> str:
     """Return ``text`` with each line that starts with the first word replaced by the second."""

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = "test_properties.py"
-MAIN_JOB = ("test_main_job.py", "test_readme.py", "test_guide.py")
+MAIN_JOB = ("test_main_job.py", "test_guide.py")
 """Files whose tests write where the main job's AlexNet does: one process runs them all, one after the other."""
 WAITING = (
     "test_ray_nights.py",
@@ -30,7 +30,6 @@ WAITING = (
     "test_paddle_tools.py",
     "test_commands.py",
     "test_distributed_stage.py",
-    "test_cpu_slots.py",
     "test_run_command.py",
     "test_run.py",
     "test_local.py",

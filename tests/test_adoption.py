@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,55 +70,6 @@ def suite(tmp_path):
     for program in ("train.py", "eval.py", "export.py", "infer.py"):
         (folder / program).touch()
     return folder
-
-
-def try_adoption(suite: Path) -> subprocess.CompletedProcess[str]:
-    return completed(
-        [sys.executable, str(ROOT / "benchmarks/adoption.py"), "--checkout", str(suite), "--params", PARAMS],
-        timeout=120,
-    )
-
-
-def sections(printed: str) -> dict[str, str]:
-    """Return what was printed of each script, by its name."""
-    return {part.split()[0]: f"{part}\n" for part in printed.split("\n\n")[1:-1]}
-
-
-def test_beside_the_suites_own_driver_it_changes_nothing_and_in_its_place_everything(suite):
-    done = try_adoption(suite)
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = sections(done.stdout)
-    assert sorted(told) == CALLERS
-    for part in told.values():
-        assert "  beside    the same\n" in part
-        assert "  replaced  the same" not in part
-    # The benchmark has two calls, and one script clears an output folder, tipchain's runs with it.
-    assert done.stdout.rstrip().endswith("beside 0, common 1, replaced 5")
-    assert "runs/" in told["test_train_dy2static_python.sh"]
-    for script, first in {
-        "benchmark_train.sh": "exit 0, 4 commands",
-        "test_inference_jetson.sh": "exit 0, 1 commands",
-        "test_train_dy2static_python.sh": "exit 0, 6 commands",
-        "test_train_inference_python_npu.sh": "exit 0, 3 commands",
-    }.items():
-        assert f"as it is  {first}" in told[script]
-
-
-def test_a_script_that_minds_the_added_file_is_noticed(suite):
-    script = suite / "test_tipc/test_train_inference_python_npu.sh"
-    script.write_text(script.read_text() + "cat test_tipc/*.sh | wc -l\n")
-    done = try_adoption(suite)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "beside 1" in done.stdout.splitlines()[-1]
-
-
-def test_a_chain_that_cannot_be_run_is_no_comparison(suite):
-    (suite / PARAMS).write_text((suite / PARAMS).read_text().replace("gpu_list:-1\n", ""))
-    done = try_adoption(suite)
-    assert done.returncode == 2
-    assert f"{PARAMS}:" in done.stderr
-    (suite / DRIVER).unlink()
-    assert try_adoption(suite).returncode == 2
 
 
 def replace(suite: Path, *, link: bool = False) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import forking
 import pytest
 from chain_samples import PROGRAM, TEMPLATE, edit, living, stub
-from programs import completed
+from programs import await_, commit_all, completed
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = "test_tipc/tipchain.sh"
@@ -90,13 +90,7 @@ def test_prepares_first_when_asked(suite):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["-1"], ["--gpu-id", "-1"]),
-        ([""], []),
-        (["10", "--json", "-"], ["--gpu-id", "10", "--json", "-"]),
-        (["--python", "python3.7"], ["--python", "python3.7"]),
-    ],
+    ("arguments", "expected"), [([""], []), (["-1", "--json", "-"], ["--gpu-id", "-1", "--json", "-"])]
 )
 def test_the_third_word_is_a_gpu_id(suite, recorder, arguments, expected):
     done = drive(suite, PARAMS, "klquant_whole_infer", *arguments, PATH=recorder)
@@ -108,13 +102,6 @@ def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_pat
     for words in (["--data-path", "data"], ["--data-path=data"]):
         done = drive(suite, str(suite / PARAMS), MODE, *words, driver=suite / DRIVER, cwd=tmp_path, PATH=recorder)
         assert done.stdout.splitlines()[-2:] == ["--data-path", str(tmp_path / "data")]
-
-
-def test_it_runs_the_chain_in_the_checkout(suite):
-    done = drive(suite, PARAMS, MODE)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (suite / "test_tipc/output/net" / MODE / "results_python.log").exists()
-    assert list(suite.glob(f"test_tipc/output/net/{MODE}/runs/*/train*.log"))
 
 
 @pytest.mark.parametrize(
@@ -142,9 +129,7 @@ def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
         f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     )
     process = begin(suite, "bash", DRIVER, PARAMS, MODE)
-    while not (pids.exists() and pids.read_text()):
-        assert process.poll() is None
-        time.sleep(0.02)
+    await_(lambda: pids.exists() and pids.read_text())
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -160,18 +145,6 @@ def test_called_through_a_link_or_from_another_folder(suite, tmp_path, recorder)
             done = drive(suite, params, MODE, driver=driver, cwd=elsewhere, PATH=recorder)
             assert done.stdout.splitlines()[0] == str(suite), done.stderr
             assert done.stdout.splitlines()[3] == PARAMS
-
-
-def test_a_link_to_our_own_driver_runs_the_suites_file_where_the_caller_is(suite, tmp_path, recorder):
-    own = tmp_path / "project"
-    (own / "tipchain").mkdir(parents=True)
-    (own / "tipchain/__main__.py").write_text("")
-    shutil.copy(ROOT / "test_train_inference_python.sh", own)
-    (suite / DRIVER).unlink()
-    (suite / DRIVER).symlink_to(own / "test_train_inference_python.sh")
-    for driver in (suite / DRIVER, own / "test_train_inference_python.sh"):
-        done = drive(suite, PARAMS, MODE, driver=driver, PATH=recorder)
-        assert done.stdout.splitlines()[:4] == [str(suite), "unset", "run", PARAMS], done.stderr
 
 
 def tools(tmp_path: Path) -> Path:
@@ -272,15 +245,6 @@ def test_a_good_script_is_run_in_the_checkout_and_logged(checked):
     assert "exit code 0: prepared; 1 named paths are there" in done.stdout
 
 
-def test_a_script_that_fails_in_the_middle_and_exits_0_is_exit_1(checked):
-    script(checked, "echo first\ntar xf absent.tar\ngzip -d /dev/null/x\nno-such-program\necho done\n")
-    done = prepare(checked)
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert f"log: test_tipc/output/prepare/net-{MODE}.log" in done.stdout
-    assert "FAIL  log:2: tar: absent.tar: Cannot open" in done.stdout
-    assert "no-such-program: command not found" in done.stdout
-
-
 def test_the_programs_that_the_script_calls_speak_english(checked):
     script(checked, 'echo "$LC_MESSAGES ${LC_ALL-none} $LC_CTYPE"\n')
     assert prepare(checked, LC_ALL="C.UTF-8", LANGUAGE="zh_CN").returncode == 0
@@ -288,24 +252,8 @@ def test_the_programs_that_the_script_calls_speak_english(checked):
     assert log.read_text() == "C none C.UTF-8\n"
 
 
-def test_a_linked_file_belongs_to_where_the_link_stands(checked, tmp_path):
-    (checked / PARAMS).rename(tmp_path / "central.txt")
-    (checked / PARAMS).symlink_to(tmp_path / "central.txt")
-    script(checked, 'echo "$1"\n')
-    (checked / "sub").mkdir()
-    done = prepare(checked, params=f"../{PARAMS}", folder="sub")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == f"{PARAMS}\n"
-
-
 @pytest.mark.parametrize(
-    ("leave", "fault"),
-    [
-        ("", "is missing"),
-        ("mkdir images\n", "is an empty folder"),
-        ("mkdir images; : >images/1.jpg\n", "is an empty folder"),
-        ("ln -s nowhere images\n", "is a link to nothing"),
-    ],
+    ("leave", "fault"), [("", "is missing"), ("mkdir images; : >images/1.jpg\n", "is an empty folder")]
 )
 def test_data_that_the_file_names_must_be_there(suite, leave, fault):
     script(suite, leave)
@@ -336,9 +284,7 @@ def test_a_script_that_hangs_is_ended_with_its_children(checked):
 def test_ctrl_c_ends_the_script_with_its_children(checked, number):
     script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
     process = begin(checked)
-    while not (checked / "child").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
+    await_((checked / "child").exists)
     process.send_signal(number)
     process.communicate(timeout=60)
     assert process.returncode == 130
@@ -348,8 +294,7 @@ def test_ctrl_c_ends_the_script_with_its_children(checked, number):
 def test_tracked_files_that_the_script_changed_are_named(checked):
     for name in ("a.yml", "b.yml", "c.yml"):
         (checked / name).write_text("one\n")
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=checked, check=True)
+    commit_all(checked)
     (checked / "b.yml").write_text("mine\n")
     (checked / "c.yml").write_text("mine\n")
     script(checked, "sed -i s/one/two/ a.yml; sed -i s/mine/theirs/ c.yml; touch new\n")
@@ -481,15 +426,7 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_runs(checked, 
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        "pip install x",
-        "pip3 -q install x",
-        "python -m pip install x",
-        "${python} setup.py install",
-        "python setup.py -q develop",
-        "pip uninstall -y x",
-    ],
+    "words", ["pip3 -q install x", "python -m pip install x", "${python} setup.py install", "pip uninstall -y x"]
 )
 def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked, words):
     """Here ``python`` is tipchain's own, as where its environment is activated."""
@@ -543,16 +480,6 @@ def test_what_was_there_is_kept_if_asked_for(checked):
     assert (folder / "x").read_text() == "theirs\n", "not asked for"
 
 
-def test_what_the_script_made_itself_it_may_delete(checked):
-    own_data(checked)
-    script(checked, "mkdir new; tar cf a.tar data; tar xf a.tar -C new; rm -rf a.tar new; rm -f none\n")
-    done = prepare(checked, "--keep-data")
-    assert done.returncode == 0, done.stdout
-    assert "kept:" not in done.stdout
-    assert not (checked / "new").exists()
-    assert not (checked / "a.tar").exists()
-
-
 def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
     folder = own_data(checked)
     script(checked, "rm -rf data/mine; touch deleted; sleep 60\n")
@@ -563,9 +490,7 @@ def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while not (checked / "deleted").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_((checked / "deleted").exists)
     process.kill()
     assert process.wait(timeout=60) == -signal.SIGKILL
     assert not folder.exists()
@@ -596,7 +521,7 @@ printf half >w.pdparams
 """
 
 
-@pytest.mark.parametrize("end", ["sleep 60\n", "sleep 0.5; kill -9 $PPID; sleep 60\n", "exit 4\n"])
+@pytest.mark.parametrize("end", ["sleep 0.5; kill -9 $PPID; sleep 60\n", "exit 4\n"])
 def test_a_half_made_download_does_not_pass_the_second_time(checked, end):
     (checked / "data").mkdir()
     (checked / "w.pdparams").write_text("another of that name")

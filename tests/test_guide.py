@@ -34,8 +34,7 @@ def table(name: str) -> list[tuple[str, str]]:
     return [(row[-2], row[-1]) for row in rows]
 
 
-def test_both_languages_give_the_same_commands():
-    assert fenced(GUIDES[0]) == fenced(GUIDES[1])
+def test_the_table_has_the_same_commands_in_both_languages():
     assert [row[0].split("`")[1::2] for row in table(GUIDES[0])] == [
         row[0].split("`")[1::2] for row in table(GUIDES[1])
     ]

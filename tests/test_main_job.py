@@ -6,14 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import forking
 import pytest
-from programs import completed
+from programs import commit_all, completed, git
 
 from tipchain.modes import STAGES, log_name
 
@@ -36,30 +35,18 @@ def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_infer
 
 def untracked(root: Path) -> list[str]:
     """Return the files that git does not know and does not ignore."""
-    done = completed(["git", "status", "--porcelain"], cwd=root, check=True)
-    return [line for line in done.stdout.splitlines() if line.startswith("??")]
+    return [line for line in git(root, "status", "--porcelain").splitlines() if line.startswith("??")]
 
 
 @pytest.fixture
 def clone(tmp_path):
     """A copy of the project's files as they are now, with a git history of its own."""
     root = tmp_path / "clone"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listed.stdout.decode().split("\0"):
+    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
         if name and (ROOT / name).is_file():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / name)
-    for command in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
-    ):
-        subprocess.run(["git", *command], cwd=root, check=True)
+    commit_all(root)
     return root
 
 

@@ -1,11 +1,10 @@
 """Every command of every page is run by a test, or stands here with what it needs and a test has not.
 
-The Chinese pages have the blocks of the English ones, which tests/test_site.py and tests/test_readme.py compare.
+The Chinese pages have the blocks of the English ones, which tests/test_site.py compares.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -16,9 +15,7 @@ from pathlib import Path
 import forking
 import pytest
 from page_blocks import ROOT, blocks_of, follow, run_line
-
-from tipchain.cli import COMMANDS, parser_of
-from tipchain.commands.options import leaves
+from programs import commit_all
 
 PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if ".zh" not in path.name),
@@ -130,22 +127,6 @@ def test_the_table_is_no_longer_than_needed():
     assert [page for page in HERE if not run_here(page)] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_command_of_a_page_has_an_option_that_help_does_not_name(page):
-    for _, line in commands(page):
-        words = [word.strip("[]") for word in line.split()]
-        if words[0] == "tipchain" and words[1] in COMMANDS:
-            parsers = leaves(parser_of(words[1]))
-            known = {
-                option
-                for parser in parsers
-                for action in parser._actions
-                if action.help != argparse.SUPPRESS
-                for option in action.option_strings
-            }
-            assert [word for word in words if re.fullmatch(r"--[a-z-]+", word) and word not in known] == [], line
-
-
 MANIFEST = """\
 commands:
   - {id: hello, argv: ["{python}", -c, "print('hello')"]}
@@ -195,8 +176,7 @@ def project(tmp_path_factory) -> Path:
     (folder / "test_tipc/configs").mkdir(parents=True)
     (folder / "test_tipc/nightly.yaml").write_text(MANIFEST)
     (folder / "pyproject.toml").touch()
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
+    commit_all(folder)
     variables = forking.environment(folder, ROOT)
     subprocess.run([sys.executable, "-c", INPUTS], cwd=folder, env=variables, check=True)
     run_line("tipchain init --torch my.net:build --paddle my.port:build --input 4,3,32,32", folder)

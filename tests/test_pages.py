@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from page_blocks import ROOT, blocks_of, follow, run_line
 
@@ -82,6 +83,22 @@ def test_the_python_of_a_page_runs(page, tmp_path):
     blocks = [block.text for block in blocks_of(page) if block.language == "python" and not block.title]
     (tmp_path / "page.py").write_text(SAMPLES.read_text() + "\n\n" + "\n\n".join(blocks))
     run_line("python page.py", tmp_path)
+
+
+@pytest.mark.frameworks
+def test_the_lines_of_the_readme_for_a_port_of_ones_own_work():
+    import torch
+    from paddle import nn
+
+    torch.manual_seed(0)
+    lines = "\n".join(block.text for block in blocks_of(ROOT / "README.md") if block.language == "python")
+    images = np.random.default_rng(0).standard_normal((8, 4), dtype=np.float32)
+    for more, passed in (([], True), ([nn.ReLU()], False)):
+        reference, port = torch.nn.Sequential(torch.nn.Linear(4, 3)), nn.Sequential(nn.Linear(4, 3), *more)
+        names = {"reference": reference, "port": port, "images": images}
+        exec(lines, names)
+        assert names["report"].passed is passed
+        assert bool(names["report"].diagnoses) is not passed
 
 
 @pytest.mark.frameworks

@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
+from programs import await_
 
 from tipchain.modes import CHAIN_MODES
 
@@ -78,11 +80,8 @@ class Project:
             shutil.copy(PROJECT / name, target)
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
-        self.write(
-            PARAMS,
-            "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\nsteps:forward\n",
-        )
-        self.write("configs/demo.yaml", CASE)
+        self.write(PARAMS, DEMO_HEAD + DEMO_ALIGNMENT)
+        self.write("configs/demo.yaml", DEMO_CASE)
         self.stubs.mkdir()
         for name, text in (("python3", BASE), ("inner", INNER)):
             (self.stubs / name).write_text(text.replace("REAL", f'"{sys.executable}"'))
@@ -147,15 +146,6 @@ def path_without(program: str, folder: Path) -> str:
                 if other.name != program:
                     (places[number] / other.name).symlink_to(other)
     return os.pathsep.join(map(str, places))
-
-
-CASE = """\
-id: demo
-sides:
-  torch: {model: "demo:model", dataset: "demo:data"}
-  paddle: {model: "demo:model", dataset: "demo:data"}
-stages: [data]
-"""
 
 
 @pytest.fixture
@@ -242,25 +232,6 @@ def test_pip_goes_on_where_uv_cannot(project, told, reason):
     assert done.stderr.index(reason) < done.stderr.index("going on with pip") < done.stderr.index("environment ready")
 
 
-@pytest.mark.parametrize("no_bytecode", ["", "1"])
-def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(project, no_bytecode):
-    done = project.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
-    assert done.returncode == 0, done.stderr
-    assert all("--no-compile" in call for call in project.calls()[1:] if "--dry-run" not in call)
-    deadline = time.monotonic() + 60
-    while no_bytecode and not list(project.venv.rglob("*.pyc")):  # it compiles on while the set-up goes on
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    compiled = [path.name.split(".")[0] for path in project.venv.rglob("*.pyc")]
-    assert compiled == (["module"] if no_bytecode else [])
-
-
-def test_help_is_no_error(project):
-    done = project.prepare("--help")
-    assert (done.returncode, project.calls()) == (0, [])
-    assert done.stdout.startswith("usage: bash prepare.sh PARAMS MODE")
-
-
 def test_a_second_call_installs_nothing(ready):
     before = ready.state.stat().st_mtime_ns
     start = time.perf_counter()
@@ -315,25 +286,11 @@ def test_a_set_up_that_was_killed_is_done_again_from_the_start(project):
     assert not (project.venv / "half-installed").exists()
 
 
-def test_ctrl_c_ends_with_130(project):
-    process = project.start(PARAMS, LITE, "--env-only", STUB_SLEEP="5")
-    while len(project.calls()) < 2:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    with process:
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "repeat the command" in err
-    assert project.state.read_text() == "started"
-
-
 def test_the_frameworks_do_not_go_on_without_the_set_up(project):
     process = project.start("--env-only", STUB_HANGS="1")
     # Both of pip: a signal that comes as bash forks the second is lost on it.
-    while not all(
-        any(one in call for call in project.calls()) for one in ("--no-deps torch paddlepaddle", "-e .[cases")
-    ):
-        time.sleep(0.02)
+    both = ("--no-deps torch paddlepaddle", "-e .[cases")
+    await_(lambda: all(any(one in call for call in project.calls()) for one in both))
     with process:
         for _ in range(20):  # one that comes as bash forks anything is lost on it, too: a user presses Ctrl-C again
             os.killpg(process.pid, signal.SIGINT)
@@ -343,6 +300,7 @@ def test_the_frameworks_do_not_go_on_without_the_set_up(project):
         else:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130
+    assert project.state.read_text() == "started"
 
 
 def test_the_frameworks_are_those_of_the_extra():
@@ -401,8 +359,7 @@ def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project, call):
 
 def test_two_set_ups_at_once_make_one_environment(project):
     first = project.start(PARAMS, LITE, "--env-only", STUB_SLEEP="0.5")
-    while not project.calls():
-        time.sleep(0.02)
+    await_(project.calls)
     second = project.start(PARAMS, LITE, "--env-only")
     with first, second:
         results = [process.communicate(timeout=60) for process in (first, second)]
@@ -548,14 +505,6 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
 def test_the_scripts_know_the_same_modes_as_the_program(name):
     line = next(line for line in (PROJECT / name).read_text().splitlines() if line.startswith("MODES="))
     assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in CHAIN_MODES]
-
-
-@pytest.mark.parametrize("name", ["prepare.sh", "test_tipc/prepare.sh", "tests/run.sh", ".ci/run"])
-def test_scripts_stop_at_errors_and_can_be_run(name):
-    text = (PROJECT / name).read_text()
-    assert text.startswith("#!/usr/bin/env bash\n")
-    assert "\nset -euo pipefail\n" in text
-    assert os.access(PROJECT / name, os.X_OK)
 
 
 def test_the_lock_covers_what_the_project_asks_for():

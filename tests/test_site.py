@@ -19,11 +19,11 @@ import reference_pages  # noqa: E402
 
 from tipchain.core.language import _read  # noqa: E402
 
-CHINESE = sorted(DOCS.rglob("*.zh.md"))
+CHINESE = [*sorted(DOCS.rglob("*.zh.md")), ROOT / "README_cn.md"]
 
 
 def english_of(page: Path) -> Path:
-    return page.with_name(page.name.replace(".zh.md", ".md"))
+    return page.with_name(page.name.replace(".zh.md", ".md").replace("_cn.md", ".md"))
 
 
 def rows(page: Path) -> int:
@@ -128,20 +128,6 @@ def test_the_keys_are_those_that_the_reader_asks_for():
     assert "| `batch_size` | a whole number >= 1 |  | samples in the global batch" in page, "asked for only where given"
 
 
-def test_every_command_and_option_stands_in_its_page():
-    from tipchain.cli import COMMANDS, parser_of
-    from tipchain.commands.options import leaves
-
-    page = reference_pages.commands_page()
-    for name in COMMANDS:
-        section = page.partition(f"### tipchain {name}\n")[2].partition("\n### ")[0]
-        for leaf in leaves(parser_of(name)):
-            for action in leaf._actions:
-                if action.help and action.help != "==SUPPRESS==" and action.option_strings:
-                    shown = f"`{action.option_strings[0]}" in section or {"-h", "--help"} & {*action.option_strings}
-                    assert shown, (name, action.dest)
-
-
 def test_every_exit_code_and_outcome_has_a_meaning():
     from tipchain import errors
 
@@ -149,7 +135,7 @@ def test_every_exit_code_and_outcome_has_a_meaning():
         assert set(reference_pages.members_of(owner)) == set(owner.__members__)
 
 
-@pytest.mark.parametrize("page", CHINESE, ids=lambda path: path.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", CHINESE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_chinese_page_has_the_english_ones_sections_code_and_tables(page):
     english, chinese = (one.read_text(encoding="utf-8") for one in (english_of(page), page))
     levels = [
@@ -159,6 +145,15 @@ def test_a_chinese_page_has_the_english_ones_sections_code_and_tables(page):
     assert levels[0] == levels[1]
     assert blocks(english_of(page)) == blocks(page)
     assert rows(english_of(page)) == rows(page)
+
+
+def test_the_readmes_begin_with_the_two_commands_and_lead_to_the_same_pages():
+    names = [ROOT / name for name in ("README.md", "README_cn.md")]
+    first, second = [line for block in blocks_of(names[0]) if block.language == "bash" for line in block.lines][:2]
+    assert first.startswith("bash test_train_inference_python.sh ")
+    assert second == "bash tests/run.sh"
+    pages = [re.findall(r"\]\((docs/[^)#]+)", name.read_text()) for name in names]
+    assert pages[0] == [page.replace(".zh.md", ".md") for page in pages[1]]
 
 
 def test_the_page_of_kinds_has_each_kind_once():

@@ -1,4 +1,4 @@
-"""Your suite in CI, and the jobs of docs/how-to/ci.md: what they run is run in a stub of a suite."""
+"""Your suite in CI, and the jobs of docs/how-to/ci.md: what they run is run in a stub of a suite; this project's own nights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ import pytest
 import yaml
 from chain_samples import PROGRAM, TEMPLATE, edit, stub
 from page_blocks import blocks_of
-from programs import completed
+from programs import commit_all, completed, git
+
+from tipchain.cli import main, parser_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, NIGHTS = ROOT / "docs/suite-in-ci.md", ROOT / "docs/how-to/ci.md"
 PARAMS = re.compile(r"test_tipc/configs/[\w/]+\.txt")
 TEXT = PAGE.read_text()
+WORKFLOW = (ROOT / ".github/workflows/nightly.yml").read_text()
 
 
 def texts(page: Path, language: str) -> list[str]:
@@ -83,8 +86,7 @@ def suite(tmp_path):
     stub(tmp_path / "bin/python", f'[[ "$1 $2" == "-m pip" ]] || exec "{sys.executable}" "$@"')
     for name in ("pipx", "apt-get"):
         stub(tmp_path / "bin" / name, "exit 0")
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
-        subprocess.run(["git", *words], cwd=folder, check=True)
+    commit_all(folder)
     return folder
 
 
@@ -103,8 +105,7 @@ def run(suite: Path, lines: list[str], variables: Mapping[str, str]) -> subproce
 def test_a_job_passes_where_all_is_well(suite, variables, lines):
     done = run(suite, lines, variables)
     assert done.returncode == 0, done.stdout + done.stderr
-    changed = completed(["git", "diff", "--stat"], cwd=suite, check=True)
-    assert changed.stdout == ""
+    assert git(suite, "diff", "--stat") == ""
     if variables.get("FILE"):
         assert "exit code 0" in done.stdout, "without a GPU"
         assert (suite / "tipc.xml").exists()
@@ -128,11 +129,41 @@ def test_the_commands_of_the_page_work_from_top_to_bottom(suite):
     assert not (suite / "tipchain-output").exists(), "the way back removes it"
 
 
-def test_the_workflows_are_careful():
-    for text, triggers in ((GITHUB, ["pull_request"]), (NIGHT, {"schedule": [{"cron": "17 1 * * *"}]})):
-        document = yaml.safe_load(text)
-        assert document[True] == triggers  # YAML 1.1 reads `on` as true
-        assert document["permissions"] == {"contents": "read"}
-        steps = [step for job in document["jobs"].values() for step in job["steps"]]
-        assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
-        assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
+def steps_of(workflow: str) -> list[dict]:
+    return [step for job in yaml.safe_load(workflow)["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "triggers"),
+    [(GITHUB, {"pull_request"}), (NIGHT, {"schedule"}), (WORKFLOW, {"schedule", "workflow_dispatch"})],
+    ids=["suite", "suite's night", "our night"],
+)
+def test_the_workflows_are_careful(text, triggers):
+    document = yaml.safe_load(text)
+    assert set(document[True]) == triggers  # YAML 1.1 reads `on` as true
+    assert document["permissions"] == {"contents": "read"}
+    steps = steps_of(text)
+    assert all(re.fullmatch(r"actions/[a-z/-]+@v\d+", step["uses"]) for step in steps if "uses" in step)
+    assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
+
+
+def test_our_own_nights_are_kept_whatever_happens():
+    named = {one["name"]: one for one in steps_of(WORKFLOW) if "name" in one}
+    for name in ("dashboard", "old nights", "nights for the next time", "results"):
+        assert named[name]["if"] == "always()"
+    assert "--html dashboard.html" in named["dashboard"]["run"]
+    assert "--junit nightly.xml" in named["night"]["run"]
+    assert {"dashboard.html", "nightly.xml", "tipchain-nights"} <= set(named["results"]["with"]["path"].split())
+    assert named["earlier nights"]["with"]["key"] == named["nights for the next time"]["with"]["key"]
+
+
+def test_the_calls_of_our_own_nights_and_of_the_crontab_could_be_made(capsys, monkeypatch):
+    lines = [step["run"] for step in steps_of(WORKFLOW) if "run" in step] + texts(NIGHTS, "crontab")
+    calls = re.findall(r"\btipchain ([^&;|>\n]+)", "\n".join(lines))
+    assert len(calls) >= 6
+    for command, *words in map(shlex.split, calls):
+        manifest = getattr(parser_of(command).parse_args(words), "manifest", None)
+        assert manifest is None or (ROOT / manifest).is_file()
+    monkeypatch.chdir(ROOT)
+    assert main(["nightly", "plan", "test_tipc/nightly.yaml"]) == 0
+    assert "do not run here" not in capsys.readouterr().out

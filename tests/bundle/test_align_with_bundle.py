@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bundle_samples import STAGES, tipchain
+from bundle_samples import STAGES
 
 LIVE = ("preflight/construction", "forward/layers", "loss/function", "backward/gradients", "backward/updates")
 
@@ -145,17 +145,3 @@ def test_a_request_that_it_cannot_serve_is_refused(made, capsys, args, words):
     assert code == 2
     for word in words:
         assert word in said
-
-
-@pytest.mark.nightly
-def test_all_stages_without_torch(tmp_path, without_torch):
-    from tiny_project import make_tiny_project
-
-    project = make_tiny_project(tmp_path / "all")
-    assert tipchain(project, "bundle", "make", project.case, "--out", "bundle").returncode == 0
-    shutil.rmtree(project.root / "tipchain-output" / "data" / "weights")
-    done = project.align("--reference", "bundle", "--json", "a.json", env=without_torch)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert project.align("--json", "b.json", out="usual").returncode == 0
-    assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
-    assert len(verdicts(project.root / "a.json")) > 100

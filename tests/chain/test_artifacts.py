@@ -33,10 +33,6 @@ def old(tmp_path):
     return tmp_path
 
 
-def test_a_file_that_was_written_is_there(tmp_path):
-    assert why(tmp_path, "mkdir out; echo w > out/best.pdparams") == ""
-
-
 def test_nothing_written(tmp_path):
     assert why(tmp_path, "true") == "checkpoint: out/best.pdparams is not there"
     two = why(tmp_path, "true", "a/x.pdparams", "b/x.pdparams")
@@ -91,23 +87,6 @@ def test_what_is_missing_stands_before_its_folder_and_what_that_holds(old, act, 
     assert two.startswith("checkpoint: {last,last.pdparams} or last/*.pdparams is not in out, which contains ")
 
 
-def test_a_folder_is_told_of_once(old):
-    leaves = (Artifact(what="program", files=("out/*.json",)), Artifact(what="weights", files=("out/**/*.pdiparams",)))
-    assert explain(missing_files(leaves, old, {})) == (
-        "no program: *.json is not in out, which contains best.pdparams; no weights: **/*.pdiparams is not there either"
-    )
-
-
-def test_a_new_link_to_an_old_file_does_not_count(old):
-    assert OLD in why(old, "ln -s best.pdparams out/latest.pdparams", "out/*.pdparams")
-    assert why(old, "echo w > out/1.pdparams; ln -sf 1.pdparams out/latest.pdparams", "out/latest.*") == ""
-
-
-def test_one_match_of_one_pattern_will_do(old):
-    assert why(old, "mkdir out/iter_2; echo w > out/iter_2/x.pdparams", "out/best.*", "out/*/x.pdparams") == ""
-    assert OLD in why(old, ": > out/empty.pdparams", "none", "out/*.pdparams")
-
-
 def test_patterns_may_be_absolute_and_names_hold_brackets(tmp_path):
     folder = tmp_path / "run [1] *x*"
     folder.mkdir()
@@ -156,19 +135,14 @@ NOISE = (
         "file: a.png, top-5: [(7, 0.55149)]",
         "class_id: 8",
         "Prediction done!",
-        "demo.jpg:\tclass id(s): [8], score(s): [0.9]",
         "all labels found",
         "image_name: a.jpg, data is normal, score is 0.3",
         "Normal - score: 0.3",
-        "image_name: a.jpg, psnr: 30.1",
         "----- Predicted Hamm_min 12",
-        "class_id: [3]",
         "image_name: ('a.png', 'b.png'), result was saved in : out.png",
         "2026-11-28 14:42:01 [INFO] 3",
         "类别：猫",
-        "fcshion ===> fashion",
         "Translation: guten Tag",
-        "image_name: a.png,, prob_shape: (1, 3, 32, 32)",
         "detected 3 objects in 12.5 ms",
     ],
 )
@@ -186,7 +160,6 @@ def test_noise_is_no_result():
     "line",
     [
         "Python: 3.11.7 (main, Jan 1 2024)",
-        "PaddlePaddle: 3.3.1",
         "[2021/12/31 04:12:11] root INFO:  CUDA_version: 11.1.105",
         "------------Environment Information-------------",
         "2026-11-28 14:42:01,123 [INFO] loading",
@@ -196,18 +169,12 @@ def test_noise_is_no_result():
         "=> creating model resnet50",
         "----- Load code of database from ./output/code_16.npy",
         "[2021/12/31 04:12:11] root INFO:  model_name: classification",
-        "[2021/12/31 04:12:11] root INFO:  precision: fp32",
-        "[2021/12/31 04:12:11] root INFO:  cpu_math_library_num_threads: 1",
         "[2021/12/31 04:12:11] root INFO:  cpu_rss(MB): 2227.1, gpu_rss(MB): None, gpu_util: 3.0%",
-        "[2021/12/31 04:12:11] root INFO:  total time spent(s): 0.4",
         "[2021/12/31 04:12:11] root INFO:  preprocess_time(ms): 16.6, inference_time(ms): 387.2",
         "12.5 FPS",
         "(321, 481, 3)",
-        "[1, 3, 32, 32]",
         "input shape is [1, 3, 224, 224]",
         "fps= 25 frames= 120",
-        "[2021/12/31 04:12:11] root INFO:  data_num: 1",
-        "[2021/12/31 04:12:11] root INFO:  cpu_rss(MB): 2000.3, cpu_util(%): 80, gpu_util(%): None",
         "12 test images",
     ],
 )
@@ -222,16 +189,13 @@ def test_the_environment_a_bar_and_the_commands_own_words_are_no_result(line):
         ("class_id: 3, prob: nan", True),
         ("[array([nan, 0.5], dtype=float32)]", True),
         ("       nan, nan, nan], dtype=float32)", True),
-        ("       nan nan]", True),
         ("[0.1 inf 0.2]", True),
         ("Normal - score nan", True),
         ("&     nan  &     nan  \\\\", True),
-        ("mean nan, from nan to nan", True),
         ("clipped from 0 to inf", False),
         ("top1: nan%", True),
         ('{"label": 3, "score": NaN}', True),
         ("F1 on the test set is nan.", True),
-        ("Hamm_min nan", True),
         ("得分：nan", True),
         ("Predicted: Nan Li, 0.9", False),
         ("psnr: inf, class 3", False),

@@ -68,13 +68,6 @@ def test_a_setting_that_names_no_line_is_refused(plan, settings, message):
         plan(settings=settings)
 
 
-def test_the_longest_key_counts(plan):
-    text = edit(TEMPLATE, ("gpu_list", "gpu_list:0")).replace("null:null\n##", "a=b:1\n##", 1)
-    assert "--a=b=2" not in text
-    changed = plan(text, settings=("a=b=2",))
-    assert any("a=b=2" in argv for argv in words(changed))
-
-
 @pytest.mark.parametrize(
     ("suite", "word"),
     [

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
+from functools import partial
 from math import isnan
 from pathlib import Path
 
 import pytest
 from chain_samples import stub
 
-from tipchain.chain.execute import Place, claim_log, run_command, search_path
+from tipchain.chain.execute import Place, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
+from tipchain.chain.process import call
+from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.errors import Outcome
-from tipchain.modes import Mode
+from tipchain.modes import DataFolders, Mode
 
 CHECKPOINT = Artifact(what="checkpoint", files=("run/out/*.pdparams",))
 RESULT = Artifact(what="result line", in_log=True)
@@ -59,15 +63,6 @@ def test_exit_0_without_the_artifact_is_a_failure_that_names_it(go, body, proble
     assert result.exit_code == 0
 
 
-def test_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path):
-    (tmp_path / "run/out").mkdir()
-    (tmp_path / "run/out/best.pdparams").write_text("old")
-    result = go("echo trained", leaves=(CHECKPOINT,))
-    why = "run/out/best.pdparams is older than this command: it was there before and was not written"
-    assert ended(result) == ("FAIL", f"exit 0, but no checkpoint: {why}")
-    assert go("echo new > run/out/best.pdparams", leaves=(CHECKPOINT,)).outcome is Outcome.PASS
-
-
 @pytest.mark.parametrize("link", ["ln -s ../../old/a.pdparams run/out/", "rmdir run/out; ln -s ../old run/out"])
 def test_a_link_to_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path, link):
     (tmp_path / "old").mkdir()
@@ -110,7 +105,8 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
     assert hung.missing == ()
 
 
-def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go):
+def test_what_a_hanging_program_said_before_it_was_ended_is_its_reason(go, monkeypatch):
+    monkeypatch.setattr("tipchain.chain.execute.call", partial(call, grace_s=(0.3, 5.0, 5.0)))
     # As Paddle, whose reader died: it hears no interrupt, and answers the termination with a report of it.
     body = """trap '' INT; trap 'for i in {1..60}; do echo noise; done; echo "FatalError: Termination"; exit 1' TERM
     echo 'FileNotFoundError: no 6.npy'; echo waiting; while :; do sleep 0.05; done"""
@@ -166,20 +162,6 @@ def test_an_inference_that_saves_what_it_found_need_not_print_it(go):
     assert go("sleep 0.05; echo x >found.log; echo ready", **infer).outcome is Outcome.FAIL
 
 
-def test_an_inference_without_a_result_line_fails_and_names_its_log(go):
-    infer = {"step": "infer", "log": "run/python_infer_cpu.log", "leaves": (RESULT,)}
-    noise = go("echo 'W1121 12:00:00.1 7 gpu.cc:61] class 3'; echo '--- Running analysis [x 1]'", **infer)
-    outcome, reason = ended(noise)
-    assert outcome == "FAIL"
-    assert reason.startswith(
-        "exit 0, but no result line in python_infer_cpu.log: no line of the program's own has a digit"
-    )
-    assert noise.missing == ("result line: python_infer_cpu.log",)
-    assert go("echo 'class_id: 8, prob: 0.9'", **infer).outcome is Outcome.PASS
-    own = Artifact(what="result line", in_log=True, line=r"^class_id: \d+")
-    assert go(r"printf 'x\rCLASS_ID: 8\xff\xfe\n'", **{**infer, "leaves": (own,)}).outcome is Outcome.PASS
-
-
 def test_a_log_that_vanished_is_no_pass(go):
     result = go("rm run/train.log", leaves=(RESULT,))
     assert result.outcome is Outcome.ERROR
@@ -200,16 +182,6 @@ def test_figures_come_from_the_log_also_of_what_failed(go):
     assert go("echo 'loss: 1'", step="export").figures == {}
 
 
-def test_a_find_is_settled_just_before_the_start(go, tmp_path):
-    echo = stub(tmp_path / "echo", 'printf "%s\\n" "$@"')
-    (tmp_path / "run/out").mkdir()
-    (tmp_path / "run/out/iter_2.pdparams").write_text("w")
-    find = Find(text="run/best", files=("run/out/*.pdparams", "run/out/*"))
-    result = go(argv=(str(echo), "-o", "w=run/best"), finds=(find,), step="eval")
-    assert result.tail == ("-o", "w=run/out/iter_2")
-    assert result.command.argv == (str(echo), "-o", "w=run/out/iter_2")
-
-
 def test_a_find_without_a_match_does_not_start(go, tmp_path):
     result = go("touch ran", finds=(Find(text="run/best", files=("run/none/*.pdparams",)),))
     assert ended(result) == ("ERROR", "not started: nothing is there for run/best: looked for run/none/*.pdparams")
@@ -221,15 +193,6 @@ def test_a_log_is_never_overwritten(go, tmp_path):
     logs = [go(f"echo {number}").log for number in "123"]
     assert logs == ["train.log", "train.2.log", "train.3.log"]
     assert [(tmp_path / "run" / name).read_text() for name in logs] == ["1\n", "2\n", "3\n"]
-
-
-def test_logs_with_dots_and_without_a_place(tmp_path):
-    (tmp_path / "file").write_text("")
-    for name in ("a.b=0.5.log", "none"):
-        (tmp_path / name).write_text("")
-    assert claim_log(tmp_path / "a.b=0.5.log").name == "a.b=0.5.2.log"
-    assert claim_log(tmp_path / "none").name == "none.2"
-    assert claim_log(tmp_path / "file" / "x.log") == tmp_path / "file" / "x.log"
 
 
 def test_a_log_that_cannot_be_made_is_an_error(go, tmp_path):
@@ -353,3 +316,59 @@ def test_python_is_the_projects_own_or_else_the_users(tmp_path, monkeypatch):
     own = str(Path(sys.executable).parent)
     assert search_path(Path(sys.prefix).parent) == f"{own}:/usr/bin"
     assert search_path(tmp_path) == f"/usr/bin:{own}"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+MVF = ROOT / "test_tipc/configs/mvf/train_infer_python.txt"
+ALEXNET = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
+
+
+def environment_of(step: str, **place) -> dict[str, str]:
+    command = Command(id=step, step=step, argv=("true",))
+    mode = Mode.LITE_TRAIN_WHOLE_INFER
+    return Place(root=Path("/root"), run=Path("/run"), mode=mode, **place).environment(command)
+
+
+def data_of(step: str, **place) -> str:
+    return environment_of(step, **place)["TIPCHAIN_DATA"]
+
+
+def test_logs_are_english_whoever_reads_them(monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    assert environment_of("align")["TIPCHAIN_LANG"] == "en"
+
+
+def test_the_folders_that_a_place_is_given_go_before_the_modes_and_the_users_before_all():
+    assert (data_of("train"), data_of("eval")) == ("/root/test_tipc/data/lite_data", "/root/test_tipc/data/whole_data")
+    folders = DataFolders(train="a", other="b")
+    assert [data_of(step, folders=folders) for step in ("train", "eval", "align", "infer")] == [
+        "/root/a",
+        "/root/b",
+        "/root/b",
+        "/root/b",
+    ]
+    assert data_of("train", folders=folders, data=Path("/mine")) == "/mine"
+
+
+def options_of(*words):
+    parser = argparse.ArgumentParser()
+    add_chain_arguments(parser)
+    return options(parser.parse_args(words))
+
+
+@pytest.mark.parametrize(
+    ("params", "mode", "folders"),
+    [
+        (MVF, "lite_train_whole_infer", ("mini_ucf", "whole_ucf")),
+        (MVF, "whole_infer", ("whole_ucf", "whole_ucf")),
+        (ALEXNET, "lite_train_whole_infer", ("lite_data", "whole_data")),
+    ],
+)
+def test_options_hold_the_folders_of_the_files_case(params, mode, folders):
+    found = options_of(str(params), mode).data
+    assert (found.train, found.other) == tuple(f"test_tipc/data/{name}" for name in folders)
+
+
+def test_a_file_without_a_case_has_the_modes_folders(tmp_path):
+    (tmp_path / "p.txt").write_text("no parameter file")
+    assert options_of(str(tmp_path / "p.txt"), "whole_infer").data is None

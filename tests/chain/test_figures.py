@@ -185,9 +185,3 @@ def test_logs_of_any_bytes_are_read_in_bounded_memory(tmp_path):
     assert lines[1:3] == [" 10%", " 20%, loss: 2"]
     assert lines[-1] == "last"
     assert figures("train", lines)["loss"] == 3
-
-
-def test_lines_across_chunks_are_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.execute.CHUNK", 3)
-    (tmp_path / "x.log").write_bytes(b"ab\n\ncdefgh\r\nij\nk")
-    assert list(log_lines(tmp_path / "x.log")) == ["ab", "cdefgh", "ij", "k"]

@@ -92,14 +92,6 @@ def test_texts_do_not_settle_one_another(tmp_path):
     assert settle(command, tmp_path, tmp_path / "run").argv == ("run/a/b", "run/b/a")
 
 
-def test_nothing_found_names_what_was_looked_for(tmp_path):
-    with pytest.raises(UnsettledError) as caught:
-        settled(tmp_path, "run/best", "run/best/*.pdparams", "run/iter[[]1]/*.pdparams")
-    assert str(caught.value) == (
-        "nothing is there for run/best: looked for run/best/*.pdparams or run/iter[1]/*.pdparams"
-    )
-
-
 @pytest.mark.parametrize(
     "pattern", ["run/../other/*.pdparams", "{root}/other/*.pdparams", "run/link/*.pdparams", "run/w*"]
 )

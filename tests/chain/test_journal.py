@@ -296,30 +296,3 @@ def test_the_latest_run_of_the_same_file_mode_and_suite_is_resumed(bench):
     assert resumable(out, plan(params=str(bench.root / "p.txt"))) == second
     header = json.loads((first / FILE_NAME).read_text())
     assert header["params"] == "p.txt"
-
-
-def states(bench, *argv):
-    return Journal(bench.root).inputs_of(bench.command._replace(argv=argv), bench.place)
-
-
-def test_which_words_name_files(bench):
-    (bench.root / "w.pdparams").write_text("w")
-    found = states(bench, "bash", "x=y=net.yaml", "Global.pretrained=w", "--lr=net.yml", "net", "a" * 5000, "/dev/null")
-    assert set(found.files) == {"net.yaml", "w"}
-    assert set(states(bench, str(bench.root / "train.sh")).files) == {str(bench.root / "train.sh")}
-    assert states(bench, "train.sh").files == {}  # a bare name is looked up in the PATH
-
-
-def test_folders_around_or_in_the_run_are_no_inputs(bench):
-    (bench.run / "out").mkdir()
-    assert set(states(bench, "bash", ".", "..", "/", "run", "run/out", "data").folders) == {"data"}
-
-
-def test_large_files_and_folders_cost_little(bench, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.run.HASHED_BYTES", 3)
-    monkeypatch.setattr("tipchain.chain.run.LISTED", 5)
-    for number in range(9):
-        (bench.root / f"data/images/{number}.png").write_text("x")
-    found = states(bench, "bash", "net.yaml", "data")
-    assert found.files["net.yaml"].startswith("size 8 changed ")
-    assert len(found.folders["data"]) == 5

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.execute import FigureReader
-from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Speed, command_json
 from tipchain.core.json_text import parse_as
-from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
 
@@ -28,15 +26,10 @@ flags:FLAGS_a=0.0;FLAGS_b=1
 ONE = "dynamic_bs8_fp32_DP_N1C1"
 
 
-def file_of(tmp_path, section: str = SECTION) -> Path:
+def planned(tmp_path, *, section: str = SECTION, legacy: bool = False, **options):
     text = (SAMPLES / "paddleclas/resnet_amp.txt").read_text().rstrip("\n")
     path = tmp_path / "train_infer_python.txt"
     path.write_text(f"{text}\n{section}")
-    return path
-
-
-def planned(tmp_path, *, section: str = SECTION, legacy: bool = False, **options):
-    path = file_of(tmp_path, section)
     settings = Options(root="/w/PaddleClas", **options)
     return load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddleclas", legacy=legacy, options=settings)
 
@@ -55,14 +48,6 @@ def test_the_sections_product_is_trained_and_nothing_else(tmp_path):
     assert "--devices=0,1,2,3" in words
     assert plan.commands[0].env["FLAGS_a"] == "0.0"
     assert plan.commands[0].gpus == ("0", "1", "2", "3")
-
-
-def test_a_number_of_epochs_that_is_none_is_told_in_the_originals_plan_too(tmp_path):
-    text = (SAMPLES.parent / "kind_samples/benchmark_train/paddledetection.txt").read_text()
-    path = tmp_path / "train_infer_python.txt"
-    path.write_text(text.replace("model_name:yolo_slim", "model_name:hrnet").replace("\nepoch:1\n", "\nepoch:many\n"))
-    with pytest.raises(ParamsError, match="is no number of epochs"):
-        load_plan(path, Mode.BENCHMARK_TRAIN, suite="paddledetection", legacy=True)
 
 
 def test_one_gpu_is_profiled_first(tmp_path):
@@ -153,22 +138,6 @@ def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
     found = reader(4, *LINES)
     assert not any(name.startswith("avg_ips") for name in found.figures())
     assert found.unmeasured() == "4 lines tell a speed, and the first 4 are warm-up"
-
-
-def test_a_speed_with_a_unit_is_judged_as_a_speed():
-    assert figure_kind("avg_ips[images/s]") is FigureKind.SPEED
-
-
-def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
-    command = planned(tmp_path, argument=ONE, device="cpu").commands[0]
-    assert parse_as(Command, command_json(command)) == command
-
-
-def test_lint_reads_the_section(tmp_path):
-    linted = lint_file(file_of(tmp_path), modes=[Mode.BENCHMARK_TRAIN], suite="paddleclas", explained=True)
-    assert linted.chain == "benchmark_train"
-    assert not linted.number_of("error")
-    assert {line.role: line.meaning for line in linted.lines}["fp_items"] == "precisions that are measured"
 
 
 def test_lines_at_the_start_of_each_epoch_are_left_out_too():

@@ -17,7 +17,6 @@ from tipchain.errors import ParamsError
 BASE, _AMP, _TEXT = kind_sample("dy2static", "paddleclas").partition("=========================== amp_train")
 AMP = _AMP + _TEXT
 UNTOLD = AMP.replace("to_static_train:-o Global.to_static=True", "null:null")
-SEG = kind_sample("dy2static", "paddleseg")
 
 
 def planned(tmp_path, text, suite="paddleclas", **more):
@@ -51,12 +50,6 @@ def test_both_trainings_the_envelope_and_the_comparison(tmp_path):
     assert not any(one.on_gpu for one in plan.commands)
 
 
-def test_the_trainings_differ_in_their_folders(tmp_path):
-    plan = planned(tmp_path, BASE)
-    folders = {word for one in plan.commands[:2] for word in one.argv if "output_dir=" in word}
-    assert len(folders) == 2
-
-
 def test_each_section_is_a_training_of_its_own(tmp_path):
     plan = planned(tmp_path, BASE + "\n" + AMP, options={"device": "cpu"})
     assert {one.leg for one in plan.commands} == {"base_train", "amp_train"}
@@ -72,12 +65,6 @@ def test_a_section_without_words_for_the_static_graph_is_not_compared_with_itsel
     told = [one.skip for one in plan.commands if one.leg == "amp_train" and one.step == "train"]
     assert all("no line to_static_train:" in one for one in told)
     assert any("twice in dynamic mode" in note for note in plan.notes)
-
-
-def test_words_that_make_a_static_graph_of_the_same_trainer(tmp_path):
-    plan = planned(tmp_path, SEG, "paddleseg")
-    assert "to_static_training=True" in plan.commands[1].argv
-    assert "to_static_training=True" not in plan.commands[0].argv
 
 
 def test_a_command_that_the_original_runs_first_is_told_and_not_run(tmp_path):

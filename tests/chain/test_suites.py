@@ -14,7 +14,7 @@ from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.load import detect_suite, load_plan
 from tipchain.chain.params import parse_params
-from tipchain.chain.plan import Find, Options
+from tipchain.chain.plan import Options
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.cli import main
 from tipchain.errors import ParamsError
@@ -70,6 +70,7 @@ def test_the_chain_of_each_suite(suite):
     assert [len(train), len(export)] == [1, 1]
     assert len(steps(found, "eval")) == (suite != "paddlegan")  # its sample has no eval program
     infer = steps(found, "infer")
+    assert all(command.leaves for command in (*train, *export, *infer))
     assert {command.on_gpu for command in infer} == {True, False}
     assert all(command.needs == (export[0].id,) for command in infer)
     (made,) = steps(found, "eval") if suite == "passl" else train  # there a classifier is trained to evaluate
@@ -79,12 +80,6 @@ def test_the_chain_of_each_suite(suite):
     assert {command.env["CUDA_VISIBLE_DEVICES"] for command in found.commands} == {"0"}
 
 
-@pytest.mark.parametrize(("mode", "epochs"), [(LITE, "5"), (WHOLE_TRAIN, "100"), (Mode.LITE_TRAIN_WHOLE_INFER, "5")])
-def test_clas_epochs(mode, epochs):
-    found = plan("paddleclas", mode=mode)
-    assert f"Global.epochs={epochs}" in steps(found, "train")[0].argv
-
-
 @pytest.mark.parametrize("name", ["GeneralRecognition_PPLCNet", "x_MetaBIN_ResNet50"])
 def test_clas_weights(name):
     found = plan("paddleclas", ("model_name", f"model_name:{name}"))
@@ -92,7 +87,7 @@ def test_clas_weights(name):
     weights = f"Global.pretrained_model={save}/RecModel/latest"
     assert weights in steps(found, "eval")[0].argv
     assert steps(found, "export")[0].argv == (
-        *("python3.7", "tools/export_model.py", "-c", "net.yaml"),
+        *("python3.7", "tools/export_model.py", "-c", "ppcls/configs/ResNet/demo.yaml"),
         *("-o", weights, "-o", f"Global.save_inference_dir={save}"),
     )
 
@@ -102,7 +97,7 @@ def test_clas_inference_runs_in_deploy_and_names_absolute_paths():
     for command in steps(found, "infer"):
         assert command.cwd == "deploy"
         assert f"Global.inference_model_dir=/w/{found.run}/norm_train_gpus_0_autocast_null_nodes_1" in command.argv
-        assert "Global.infer_imgs=../dataset/val" in command.argv  # the file's own, seen from deploy
+        assert "Global.infer_imgs=../dataset/val/1.JPEG" in command.argv  # the file's own, seen from deploy
 
 
 def test_a_relative_interpreter_is_found_from_deploy_too():
@@ -124,30 +119,16 @@ def test_clas_quantizes_and_infers_what_that_left():
     assert any("f.txt:34: kl_quant: is null" in note for note in nothing.notes)
 
 
-def test_clas_takes_a_device_for_each_leg():
-    found = plan("paddleclas", ("gpu_list", "gpu_list:-1|0"), ("-o Global.device", "-o Global.device:cpu|gpu"))
-    devices = [[word for word in command.argv if "Global.device" in word] for command in steps(found, "train")]
-    assert devices == [["Global.device=cpu"], ["Global.device=gpu"]]
-
-
 def test_panoptic_vars():
     found = plan("panopticseg", mode=WHOLE)
     folder = f"./{found.run}/whole_infer_export_0"
     assert found.commands[0].argv == (
-        *("python3.7", "tools/export.py", "--config=whole.yml", "--model_path=output/mask/model.pdparams"),
+        *("python3", "tools/export.py", "--config=configs/tipc/whole.yml", "--model_path=output/mask/model.pdparams"),
         *(f"--save_dir={folder}", "--input_shape", "-1", "3", "512", "512"),
     )
     assert all(f"--config={folder}/deploy.yaml" in command.argv for command in found.commands[1:])
     null = plan("panopticseg", ("infer_model", "infer_model:null"), mode=WHOLE)
     assert null.commands == ()
-
-
-def test_rec_multi_gpu():
-    found = plan("paddlerec", ("gpu_list", "gpu_list:0,1"))
-    (train,) = steps(found, "train")
-    assert train.argv[:5] == ("python", "-m", "paddle.distributed.launch", "--devices=0,1", "train.py")
-    assert train.launched
-    assert all(train.id in command.needs for command in [*steps(found, "eval"), *steps(found, "export")])
 
 
 def test_3d_trains_several_gpus_into_a_folder_and_passes_each_argument_once():
@@ -174,24 +155,19 @@ def test_passl_extracts_weights_trains_a_classifier_on_them_and_exports_it(chang
     rest = [command for command in found.commands if command.step not in ("train", "infer")]
     assert {command.step: ids[command.needs[0]] for command in rest} == needs
     save = f"./{found.run}/norm_train_gpus_0_autocast_null"
+    trained = f"{save}/contrast_linear"
     words = {command.step: command.argv for command in rest}
     if "other" in words:
         assert words["other"][2:] == (
-            *(f"{save}/contrast/latest.pd", "--prefix=backbone", f"--output={save}/contrast/ext.pd", "--remove_prefix"),
+            *(f"{trained}/latest.pd", "--prefix=backbone", f"--output={trained}/ext.pd", "--remove_prefix"),
         )
     if "eval" in words:
-        assert {f"--load={save}/contrast/ext.pd", f"output_dir={save}", "epochs=3"} <= set(words["eval"])
-    assert f"--export={save}/clas/latest.pd" in words["export"]
-    assert ("milestones=[1,]" in words["export"]) == ("eval" in words)
+        assert {f"--load={trained}/ext.pd", f"output_dir={save}", "epochs=3"} <= set(words["eval"])
+    assert f"--export={save}/contrast_clas/latest.pd" in words["export"]
+    assert ("lr_scheduler.milestones=[1,]" in words["export"]) == ("eval" in words)
     infer = steps(found, "infer")
     assert {command.cwd for command in infer} == {"deploy"}
     assert all(f"model_dir=../{save.removeprefix('./')}" in command.argv for command in infer)
-
-
-def test_passls_classifier_is_called_like_its_configuration_whatever_stands_behind_it():
-    tail = ("norm_export", "norm_export:tools/train.py -c configs/contrast/clas.yaml -o a=b")
-    (export,) = steps(plan("passl", tail), "export")
-    assert any(word.startswith("--export=") and word.endswith("/clas/latest.pd") for word in export.argv)
 
 
 @pytest.mark.parametrize("epochs", ["lite_train_lite_infer=3", "null"])
@@ -209,14 +185,14 @@ def test_a_training_alone_may_leave_files_with_the_ending_of_its_own():
     save = f"./{found.run}/norm_train_gpus_0_autocast_null"
     assert train.leaves[0].files == (f"{save}/**/*.pdparams", f"{save}/**/*.pd")
     extracted = steps(plan("passl", *alone[1:]), "train")[0].leaves[0].files
-    assert extracted[0] == f"{save}/contrast/latest.pd"
+    assert extracted[0] == f"{save}/contrast_linear/latest.pd"
 
 
 def test_passl_exports_without_training_with_the_keys_of_the_file():
     found = plan("passl", mode=WHOLE)
     (export,), infer = steps(found, "export"), steps(found, "infer")
     folder = f"{found.run}/whole_infer_export_0"
-    assert export.argv[4:] == ("--export=contrast_pretrained", "-o", f"save_inference_dir=./{folder}")
+    assert export.argv[4:] == ("--export=contrast_linear_pretrained", "-o", f"save_inference_dir=./{folder}")
     assert all(f"model_dir=../{folder}" in command.argv for command in infer)
     given = plan("passl", ("infer_export", "infer_export:False"), mode=WHOLE)
     assert not steps(given, "export")
@@ -250,21 +226,6 @@ def test_kl_index():
     assert steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
 
 
-@pytest.mark.parametrize(("suite", "other"), [("paddleseg", "iter_50"), ("medicalseg", "best_model")])
-def test_seg_name_is_settled_for_each_leg(suite, other):
-    changes = [("gpu_list", "gpu_list:0|0,1"), ("--device:gpu", "--device:gpu|gpu")]
-    if suite == "medicalseg":
-        changes.append(("train_model_name", "train_model_name:last/model.pdparams"))
-    found = plan(suite, *changes)
-    for gpus in ("0", "0,1"):
-        save = f"./{found.run}/norm_train_gpus_{gpus}_autocast_null"
-        name = "last" if suite == "medicalseg" else "best_model"
-        files = (f"{save}/{name}/model.pdparams", f"{save}/{other}/model.pdparams")
-        for step in ("eval", "export"):
-            command = next(one for one in steps(found, step) if f"gpus={gpus}]" in one.id)
-            assert command.finds == (Find(text=files[0], files=files),)
-
-
 def test_medicals_usual_name_stands_for_its_best_model():
     found = plan("medicalseg", ("train_model_name", "train_model_name:latest"))
     (export,) = steps(found, "export")
@@ -282,39 +243,6 @@ def test_seg_takes_the_last_iterations_model_for_no_name_but_the_best_ones():
     (leaves,) = train.leaves
     assert leaves.files == (f"./{found.run}/norm_train_gpus_0_autocast_null/best_modle/model.pdparams",)
     assert leaves.files[0] in "".join(export.argv)
-
-
-def test_clas_finds_its_weights_in_either_layout():
-    found = plan("paddleclas")
-    (export,) = steps(found, "export")
-    (find,) = export.finds
-    save = find.text.removesuffix("/ResNet/latest")
-    assert find.files == (
-        f"{save}/latest.pdparams",
-        f"{save}/latest",
-        f"{save}/ResNet/latest.pdparams",
-        f"{save}/ResNet/latest",
-    )
-    assert {f"{save}/latest.pdparams", f"{save}/ResNet/latest.pdparams"} <= {
-        file for one in steps(found, "train") for leaves in one.leaves for file in leaves.files
-    }
-
-
-def test_videos_last_epoch_stands_for_the_first():
-    (export,) = steps(plan("paddlevideo", mode=WHOLE_TRAIN), "export")
-    (find,) = export.finds
-    assert find.text.endswith("/ppTSM_epoch_00001.pdparams")
-    assert any(file.endswith("/ppTSM_epoch_*.pdparams") for file in find.files)
-    assert f"-p={find.text}" in export.argv
-
-
-def test_gans_pattern_is_settled_inside_the_run():
-    found = plan("paddlegan", ("eval:", "eval:tools/main.py --evaluate-only"))
-    for command in (*steps(found, "eval"), *steps(found, "export")):
-        (find,) = command.finds
-        assert find.files == (find.text,)
-        assert find.text == f"./{found.run}/norm_train_gpus_0_autocast_null/edvr*/*checkpoint.pdparams"
-        assert find.text in command.argv or f"pretrained_model={find.text}" in command.argv
 
 
 @pytest.mark.parametrize("name", ["../other/*.pdparams", "/data/*.pdparams", "~/x"])
@@ -386,23 +314,13 @@ def test_an_export_on_the_cpu_is_told_so(suite, device, mode, place, told):
     assert export.argv[place] == told
 
 
-def test_detections_checkpoint_is_looked_for_in_both_layouts():
-    found = plan("paddledetection")
-    (train,), (evaluate,) = steps(found, "train"), steps(found, "eval")
-    (leaves,) = train.leaves
-    folder = f"./{found.run}/norm_train_gpus_0_autocast_null"
-    places = (f"{folder}/model_final.pdparams", f"{folder}/yolo/model_final.pdparams")
-    assert leaves.files == places
-    assert evaluate.finds == (Find(text=places[1], files=places),)
-
-
 @pytest.mark.parametrize("suite", ["paddleseg", "medicalseg"])
 def test_seg_saves_results_on_the_gpu_too_and_each_legs_apart(suite):
     found = plan(suite)
     saved = [word for one in steps(found, "infer") for word in one.argv if word.startswith("--save_dir=")]
     run = f"./{found.run}"
     assert saved == [
-        f"--save_dir={run}/python_infer_cpu_usemkldnn_True_threads_1_precision_fp32_batchsize_1_results",
+        f"--save_dir={run}/python_infer_cpu_usemkldnn_True_threads_6_precision_fp32_batchsize_1_results",
         f"--save_dir={run}/python_infer_gpu_usetrt_False_precision_fp32_batchsize_1_results",
     ]
     legs = plan(suite, ("gpu_list", "gpu_list:0|1"), ("--device:gpu", "--device:gpu|gpu"))
@@ -458,15 +376,6 @@ def test_devices_of_every_leg(suite):
     assert {"--ips=192.168.0.1,192.168.0.2", f"{flag}4,5"} <= set(train["4,5"])
 
 
-@pytest.mark.parametrize("suite", ALL_BUT_OWN)
-def test_many_gpus_are_no_hosts_and_short_addresses_are(suite):
-    found = plan(suite, ("gpu_list", "gpu_list:0,1,2,3,4,5,6,7,8,9|a,b;0"))
-    many, hosts = (command.argv for command in steps(found, "train"))
-    assert "paddle.distributed.launch" in many
-    assert not any(word.startswith("--ips") for word in many)
-    assert "--ips=a,b" in hosts
-
-
 def test_detection_trains_without_a_gpu_on_the_cpu():
     (train,) = steps(plan("paddledetection", ("gpu_list", "gpu_list:-1")), "train")
     assert "use_gpu=False" in train.argv
@@ -494,10 +403,9 @@ def test_clas_never_reads_the_quant_flag_and_says_so():
 )
 def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite):
     words = ("-o", "Global.to_static=True") if suite == "paddleclas" else ("--to_static",)
-    text = SUITE_FILES[suite]
-    section = "=====to_static_train_benchmark_params=====\nto_static_train:--to_static\n"
-    if suite not in ("paddleclas", "paddledetection"):
-        text += section
+    text = SUITE_FILES[suite].partition("===========================to_static")[0]
+    if suite != "paddleclas":
+        text += "=====to_static_train_benchmark_params=====\nto_static_train:--to_static\n"
     text = edit(text, ("trainer:", "trainer:norm_train|to_static_train"))
     found = expand(build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w"))
     norm, static = (command.argv for command in steps(found, "train"))
@@ -533,11 +441,6 @@ def test_three_programs_infer_where_they_train():
     assert [one.on_gpu for one in three().commands] == [True] * 3
     assert [one.on_gpu for one in three(device="cpu").commands] == [False] * 3
     assert three(device="cpu").commands[-1].id == "infer[cpu]"
-
-
-def test_three_programs_have_nothing_to_infer_with_without_a_training():
-    plan = three(WHOLE)
-    assert not plan.commands
 
 
 @pytest.mark.parametrize("line", THREE.read_text(encoding="utf-8").splitlines()[1:])

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 from chain_samples import living, stub
 from misbehaving import BODIES, program
-from programs import completed
+from programs import await_, completed
 
 from tipchain.chain.process import call
 
@@ -34,25 +33,18 @@ echo $$ > child
 exec sleep 120"""
 
 
-def await_(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
-
-
 def test_a_killed_run_leaves_no_process(tmp_path):
     bystander = subprocess.Popen(["sleep", "120"], start_new_session=True)
     program = stub(tmp_path / "stub", BODY)
     parent = subprocess.Popen([sys.executable, "-c", PROGRAM, str(program)], cwd=tmp_path)
     try:
         child = tmp_path / "child"
-        assert await_(lambda: child.exists() and child.read_text() != "")
+        await_(lambda: child.exists() and child.read_text() != "")
         assert living(child)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-        assert await_(lambda: not living(child))
-        assert await_(lambda: not living(tmp_path / "grandchild"))
+        await_(lambda: not living(child))
+        await_(lambda: not living(tmp_path / "grandchild"))
         assert bystander.poll() is None
     finally:
         parent.kill()
@@ -92,16 +84,16 @@ def nested(tmp_path, timeout_s):
 def test_what_a_killed_run_within_a_run_started_is_ended_too(tmp_path):
     with nested(tmp_path, 100) as outer:
         child = tmp_path / "child"
-        assert await_(lambda: child.exists() and child.read_text() != "")
+        await_(lambda: child.exists() and child.read_text() != "")
         os.kill(outer.pid, signal.SIGKILL)
         outer.wait()
-        assert await_(lambda: not living(child))
-        assert await_(lambda: not living(tmp_path / "grandchild"))
+        await_(lambda: not living(child))
+        await_(lambda: not living(tmp_path / "grandchild"))
 
 
 def test_a_run_within_a_run_that_is_killed_for_its_time_leaves_nothing(tmp_path):
     with nested(tmp_path, 3) as outer:
-        assert await_((tmp_path / "child").exists)
+        await_((tmp_path / "child").exists)
         assert outer.communicate(timeout=60)[0] == "True\n"
         assert not living(tmp_path / "child")
         assert not living(tmp_path / "grandchild")
@@ -166,15 +158,11 @@ with ThreadPoolExecutor(len(BODIES)) as pool:
 
 def test_forty_children_that_misbehave_end_when_tipchain_is_killed(tmp_path):
     here = Path(__file__).parent
-    folder, end = tmp_path / "all", time.monotonic() + 60
+    folder = tmp_path / "all"
     parent = subprocess.Popen([sys.executable, "-c", KILLED, str(folder), str(here), str(here.parent)], cwd=tmp_path)
     try:
-        left = dict.fromkeys(BODIES)
-        while left and parent.poll() is None and time.monotonic() < end:
-            left = [name for name in left if not noted(place(folder, name))]
-            time.sleep(0.1)
-        assert not left
+        await_(lambda: all(noted(place(folder, name)) for name in BODIES))
     finally:
         parent.kill()
         parent.wait()
-    assert await_(lambda: not alive(folder), 10.0)
+    await_(lambda: not alive(folder), 10.0)

@@ -1,3 +1,7 @@
+"""``tipchain diff``, and ``tipchain judge`` of dumps that are judged again."""
+
+from __future__ import annotations
+
 import json
 import os
 import subprocess
@@ -49,15 +53,6 @@ def test_a_looser_tolerance_passes(dumps):
     assert main(["diff", *dumps("wrong"), "--threshold", "0.1"]) == 0
     assert main(["diff", *dumps("wrong"), "--rtol", "0", "--atol", "10"]) == 0
     assert main(["diff", *dumps("wrong"), "--method", "min"]) == 0
-
-
-def test_long_names_and_reasons_stay_within_80_columns(dumps, capsys):
-    name = "/".join(f"backbone.layer{n}.conv" for n in range(8))
-    paths = dumps({name: np.array([1.0, np.nan]), "b": np.zeros((2, 1))}, {name: np.ones(2), "b": np.zeros((1, 2))})
-    assert main(["diff", *paths]) == 1
-    out = capsys.readouterr().out
-    assert all(len(line) <= 80 for line in out.splitlines() if name not in line)
-    assert "NaN at different positions" in out.replace("\n         ", " ")
 
 
 def test_a_vacuous_check_is_a_warning(dumps, capsys):
@@ -212,3 +207,20 @@ def test_diff_itself_starts_no_threads_that_keep_it_on_one_core(dumps):
         [sys.executable, "-c", script, "diff", *dumps()], env=env, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "1"
+
+
+@pytest.mark.parametrize("case", ["gone.yaml", None])
+def test_default_tolerances_are_remarked_where_the_case_is_not_here(tmp_path, capsys, case):
+    for side in ("torch", "paddle"):
+        meta = {"side": side, "stage": "forward", **({"case": str(tmp_path / case)} if case else {})}
+        save_record(tmp_path / f"forward_{side}", {"logits": np.ones(3)}, meta=meta)
+    assert main(["judge", str(tmp_path)]) == 0
+    assert "the case that was run is not here: default tolerances" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_lines_of_a_reason_stay_lines(tmp_path, capsys):
+    save_record(tmp_path / "forward_torch", {"logits": np.ones(3)})
+    (tmp_path / "forward_paddle.npy").write_bytes(b"no dump")
+    assert main(["judge", str(tmp_path), "-v"]) == 1
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "found: a file that starts with b'no dum', not with b'\\x93NUMPY'" in lines

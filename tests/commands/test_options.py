@@ -1,19 +1,24 @@
-"""The options that commands share: one name for one thing."""
+"""The options that commands share, and what bash offers: one name for one thing; ``--root`` and ``-q``."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
+import shtab
+import yaml
 
-from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of
+from tipchain.cli import COMMANDS, FIRST, GROUPS, main, parser_of, whole_parser
 from tipchain.commands import doctor
 from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds, seconds_or_none
+from tipchain.core.files import ROOT_VARIABLE, find_root
+from tipchain.modes import STAGES, Mode
 
 SEVERAL = {
     "--device": "a chain's is its file's own if none is named",
@@ -56,14 +61,6 @@ def test_every_command_says_when_it_is_colored():
     for name in COMMANDS:
         for parser in leaves(parser_of(name)):
             assert "--color" in parser._option_string_actions, parser.prog
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1h 30m", 5400), ("0.5", 0.5), ("1.5h", 5400)],
-)
-def test_times_have_units(text, value):
-    assert seconds(text) == seconds_or_none(text) == value
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", "", "none"])
@@ -143,18 +140,6 @@ def test_an_option_that_is_close_is_named(words, meant, capsys):
     assert f", did you mean {meant}?\n  see tipchain " in capsys.readouterr().err
 
 
-def test_a_terminal_gets_errors_broken_between_words(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["algin"]) == 2
-    (first, second) = capsys.readouterr().err.splitlines()
-    assert len(second) > 80
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert main(["algin"]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert (lines[0], " ".join(line.strip() for line in lines[1:])) == (first, second.strip())
-
-
 @pytest.mark.parametrize(("when", "colored"), [("always", True), ("never", False), ("auto", False)])
 def test_color_is_as_asked(when, colored, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -188,3 +173,80 @@ def test_a_chains_mode_may_be_an_option(tmp_path, capsys):
         main(["plan", str(tmp_path / "p.txt"), *words])
         told.append(capsys.readouterr())
     assert told[0] == told[1]
+
+
+def test_the_root_is_where_it_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(ROOT_VARIABLE, "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "case.yaml").write_text("id: x\n")
+    assert main(["lint", "case.yaml", "--root", "none"]) == 2
+    assert "--root: no such folder: none" in capsys.readouterr().err
+    main(["lint", "case.yaml", "--root", "far"])
+    assert find_root(tmp_path / "case.yaml") == tmp_path / "far"
+
+
+def test_a_quiet_preparation_says_what_came_out_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(Path(__file__).resolve().parents[2])
+    words = ["prepare", "tests/cases/tiny/train_infer_python.txt", "lite_train_lite_infer"]
+    shown = []
+
+    def preparing(*_args, **_more):
+        print("much to say\nready")
+        return 0
+
+    monkeypatch.setattr("tipchain.commands.prepare.prepare_params", preparing)
+    for quiet in ([], ["-q"]):
+        assert main([*words, *quiet]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown == ["much to say\nready\n", "ready\n"]
+
+
+def test_a_quiet_night_says_what_came_out_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_tipc").mkdir()
+    commands = [{"id": "good", "argv": ["/bin/true"]}, {"id": "bad", "argv": ["/bin/false"]}]
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump({"commands": commands}))
+    assert main(["nightly", "run", "suite.yaml", "-q"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line == "1 of 2 items did not pass: bad[cpu]: exit 1"
+    assert main(["nightly", "resume", "suite.yaml", "--quiet"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+FILES = ("case.yaml", "notes.txt")
+ASKED = [
+    ([""], set(COMMANDS)),
+    (["ali"], {"align"}),
+    (["nightly", "sta"], {"status"}),
+    (["align", "--mode", ""], {mode.value for mode in Mode}),
+    (["align", "--only", ""], set(STAGES)),
+    (["align", "--color", "al"], {"always"}),
+    (["align", "ca"], {"case.yaml"}),
+    (["align", "--json", "no"], {"notes.txt"}),
+    (["align", "--out", "s"], {"scripts"}),
+    (["nightly", "run", "--exec"], {"--executor"}),
+    (["plan", "run", "--exec"], set()),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the script in ``scripts``, and two files."""
+    made = tmp_path_factory.mktemp("completion")
+    (made / "scripts").mkdir()
+    (made / "scripts" / "bash").write_text(shtab.complete(whole_parser(), shell="bash"))
+    for name in FILES:
+        (made / name).touch()
+    return made
+
+
+@pytest.mark.parametrize(("words", "offered"), ASKED, ids=lambda one: " ".join(one) if isinstance(one, list) else "")
+def test_what_is_offered(folder, words, offered):
+    program = (
+        'source scripts/bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_tipchain tipchain "${@: -1}" "${@: -2:1}";'
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    argv = ["bash", "-c", program, "bash", "tipchain", *words]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=True)
+    assert {line.rstrip("/ ") for line in done.stdout.split("\n") if line} == offered

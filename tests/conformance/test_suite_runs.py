@@ -208,8 +208,8 @@ def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
     assert sum(line.startswith("\x1b[33m Run successfully with command - ") for line in lines) == passed
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=str)
-def test_a_training_that_leaves_nothing_fails_in_every_suite(chain, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("chain", CHAINS[::4], ids=str)
+def test_a_training_that_leaves_nothing_fails(chain, tmp_path, monkeypatch, capsys):
     program = chain.train[0]
     trains = f'case " $* " in *" {program} "*) case " $* " in *"{chain.train[1]}="*) exit 0 ;; esac ;; esac'
     assert go(chain, tmp_path, monkeypatch, body=trains) == 1

@@ -14,7 +14,7 @@ from stage_records import recording_job
 
 import tipchain.cli
 import tipchain.core.blame
-from tipchain.core.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
+from tipchain.core.blame import UsersError, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.core.guard import guarded
 from tipchain.errors import ExitCode, did_you_mean
 from tipchain.frameworks.base import Trainer, check_batch, checking
@@ -32,15 +32,6 @@ from tipchain.frameworks.base import Trainer, check_batch, checking
 )
 def test_what_python_packages_and_tipchain_brought_is_not_the_users(file, own):
     assert is_users(file) is own
-
-
-def test_the_innermost_place_in_ones_own_files_is_blamed():
-    try:
-        json.loads("{")
-    except ValueError as error:
-        said = blame(error)
-    assert said.startswith(f"{__file__}:")
-    assert Path(said.partition(":")[0]).name == "test_blame.py"
 
 
 def raised(function, *args):
@@ -219,15 +210,6 @@ def test_the_side_is_told_by_the_framework_that_raised_or_whose_values_were_at_h
     assert one_line(error).startswith(f"{__file__}:")
     assert ("the reference (torch)" if name == "torch" else "the port (Paddle)") in one_line(error)
     assert side_of(raised(boom)) == ""
-
-
-def test_what_a_framework_raises_of_the_users_values_is_no_bug():
-    told = users_fault(framework_error())
-    assert told == "/x/site-packages/paddle/nn.py:1: ValueError: shapes"
-
-
-def framework_error():
-    return raised(framework("paddle").run)
 
 
 @pytest.mark.parametrize(

@@ -7,31 +7,13 @@ import os
 import pathlib
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tipchain.cli import main
-from tipchain.core.files import (
-    append,
-    atomic_write,
-    check_writable,
-    hold_run,
-    new_run,
-    prune,
-    replacing,
-    replacing_path,
-    run_header,
-)
+from tipchain.core.files import append, atomic_write, check_writable, hold_run, prune, replacing, replacing_path
 from tipchain.errors import UsageError
 from tipchain.parity.align import link
-
-
-def test_two_runs_never_share_a_folder(tmp_path):
-    with ThreadPoolExecutor(8) as pool:
-        runs = list(pool.map(lambda _: new_run(tmp_path), range(40)))
-    assert len(set(runs)) == 40
-    assert all(run.is_dir() for run in runs)
 
 
 def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
@@ -60,12 +42,6 @@ def test_records_of_several_processes_do_not_mix(tmp_path):
     assert len(lines) == 450
     for start in range(0, 450, 3):
         assert len(set(lines[start : start + 3])) == 1, "the three lines of a record stand together"
-
-
-def test_append_ends_every_record_with_a_newline(tmp_path):
-    append(tmp_path / "log", "one")
-    append(tmp_path / "log", "two\n")
-    assert (tmp_path / "log").read_text() == "one\ntwo\n"
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):
@@ -119,13 +95,6 @@ def test_a_file_put_where_it_already_stands_leaves_no_second_name(tmp_path):
     assert sorted(one.name for one in tmp_path.iterdir()) == ["best.npy", "dump.npy", "latest.npy"]
 
 
-def test_headers_are_comments(tmp_path):
-    header = run_header(new_run(tmp_path), {"mode": "lite", "empty": ""})
-    assert all(line.startswith("# ") for line in header.splitlines())
-    assert "mode=lite" in header
-    assert "empty=" not in header
-
-
 def make_run(out, name):
     run = out / "runs" / name
     run.mkdir(parents=True)
@@ -168,11 +137,6 @@ def test_a_run_whose_lock_cannot_be_had_is_no_traceback(tmp_path):
         hold_run(run)
     assert prune(tmp_path, keep=1) == 0
     assert (run / "a.pdparams").exists()
-
-
-def test_runs_sort_as_they_began(tmp_path):
-    made = [new_run(tmp_path).name for _ in range(20)]
-    assert made == sorted(set(made))
 
 
 @pytest.mark.parametrize(

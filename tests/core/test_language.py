@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,9 +230,8 @@ def test_the_option_wins_over_the_locale_and_json_and_junit_are_english(tmp_path
     files = [(tmp_path / name).read_bytes() for name in ("out.json", "out.xml")]
     assert not CHINESE.search(english)
     assert rows("en", *words, LC_ALL="zh_CN.UTF-8") == english
-    for chinese in (rows("zh", *words), rows(None, *words, LANG="zh_CN.UTF-8")):
-        assert "退出码" in chinese
-        assert [(tmp_path / name).read_bytes() for name in ("out.json", "out.xml")] == files
+    assert "退出码" in rows(None, *words, LANG="zh_CN.UTF-8")
+    assert [(tmp_path / name).read_bytes() for name in ("out.json", "out.xml")] == files
 
 
 def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
@@ -355,15 +353,6 @@ def left_english(text: str) -> list[str]:
     return [one[0] for one in untranslated.ENGLISH.finditer(untranslated.CALL.sub("", text))]
 
 
-EQUAL = """\
-记录的数值未超过阈值：3 个阶段，最接近允许值的阶段为 forward，为允许值的 3%；未
-比较两个模型
-
-PASS   forward  1 项检查，为允许值的 3%
-PASS   data     1 项检查
-PASS   loss     1 项检查，相等
-
-3 项通过，用时 83.2 秒，退出码 0"""
 UNEQUAL = """\
 模型不一致：`stem.bn`：`epsilon` 为 0.001，参考实现为 1e-05
   位置  nets/port.py:34: self.bn = nn.BatchNorm2D(64, epsilon=1e-3)
@@ -388,7 +377,6 @@ def test_an_alignment_in_chinese(chinese):
     from tipchain.explain.findings import SourceLine
     from tipchain.report.terminal import render_ending
 
-    assert render_ending(aligned()) == EQUAL
     cause = replace(
         CAUSE,
         message="`stem.bn`: its `epsilon` is 0.001, the reference's 1e-05",
@@ -405,11 +393,6 @@ def test_an_alignment_in_chinese(chinese):
         *failed, diagnoses=(cause,), notes=("judged by torch's own rounding, 1 gradients: stem.conv.weight",)
     )
     assert render_ending(report) == UNEQUAL
-    said = say(reason)
-    assert (
-        said
-        == "超出允许值 · 40 个中有 3 个超出 · 平均差 5.3 · 差异最大处为 (1, 9)：期望 17.4，实际 0.43 · 允许相对容差 rtol 1e-05，绝对容差 atol 1e-08"
-    )
 
 
 def test_a_printed_report_of_live_models_is_in_chinese_and_the_stored_text_is_not(chinese):
@@ -521,10 +504,3 @@ def test_a_terminals_width(monkeypatch, columns, terminal, width):
     monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(fileno=lambda: 1))
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
-
-
-@pytest.mark.parametrize("text", ["", " a  b ", "a" * 30, "a b", "a\tb", "a\nb"])
-@pytest.mark.parametrize("first", ["", "  "])
-def test_a_line_that_fits_is_what_wrapping_makes_of_it(text, first):
-    wide = 40
-    assert in_rows(text, wide, first) == (textwrap.wrap(text, wide, initial_indent=first) or [first])

@@ -201,10 +201,3 @@ def test_the_stages_time_left_rests_on_an_earlier_run():
     assert stages.left() is None
     assert stages.took == {"forward": 25.0, "loss": 1.0, "train": 31.0}
     assert Stages(("forward", "new"), {"forward": 20.0}, clock).left() is None
-
-
-def test_the_line_has_what_is_left_of_the_whole(terminal):
-    progress = Progress(terminal, clock=Clock())
-    progress.left = lambda: 90.0
-    progress.stage("forward", 1, 3)
-    assert terminal.getvalue() == " 0:00  [1/3] forward, about 1:30 left"

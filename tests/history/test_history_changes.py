@@ -1,14 +1,15 @@
-"""Two nights side by side, and what changed since the last comparable one: literals for each rule."""
+"""Two nights side by side, which numbers count as moved, and what changed since the last comparable one: literals for each rule."""
 
 from __future__ import annotations
 
 import math
-import subprocess
 
 import pytest
 from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
+from programs import git
 
-from tipchain.history.changes import Changes, changes, last_comparable
+from tipchain.core.quantities import FigureKind, figure_kind
+from tipchain.history.changes import Changes, changes, has_moved, last_comparable
 from tipchain.history.entries import find_entry
 from tipchain.history.render import changes_json, changes_text, first_text
 from tipchain.history.schema import CommandFacts
@@ -113,11 +114,6 @@ def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_
         [(night(at, **host), [item("a", seconds=100.0 + 400 * (at == 1), **host)]) for at, host in enumerate(hosts)],
     )
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
-
-
-def test_another_run_to_compare_with(history, tmp_path):
-    fill(history, [(night(0), [item("a", FAIL)]), (night(1), [item("a")]), (night(2), [item("a")])])
-    assert told(history, tmp_path, against="suite-000")[1:] == ["FAIL -> PASS  a"]
 
 
 def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
@@ -226,12 +222,6 @@ def test_the_first_of_each_kind_are_told_and_the_rest_is_counted(history, tmp_pa
     assert not [line for line in whole if "more" in line]
 
 
-def git(folder, *words: str) -> str:
-    name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
-    done = subprocess.run(["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def test_the_commits_between(history, tmp_path):
     git(tmp_path, "init", "-q")
     hashes = []
@@ -285,3 +275,48 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
     document = changes_json(changed(history, tmp_path))["explanations"]
     assert [(one["item"], one["cause"]["code"]) for one in document] == [("a", "epsilon")]
     assert document[0]["suspects"] == [f"{hashes[2]} Step 2", "changes that are not committed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("seconds", FigureKind.TIME),
+        ("total_s", FigureKind.TIME),
+        ("batch_cost_s", FigureKind.TIME),
+        ("inference_ms", FigureKind.TIME),
+        ("avg_ips", FigureKind.SPEED),
+        ("qps", FigureKind.SPEED),
+        ("gpu_util", FigureKind.SPEED),
+        ("cpu_rss_mb", FigureKind.MEMORY),
+        ("top1", FigureKind.METRIC),
+        ("loss", FigureKind.METRIC),
+        ("map50", FigureKind.METRIC),
+        ("max_abs", FigureKind.METRIC),
+    ],
+)
+def test_figures_are_of_a_kind(name, kind):
+    assert figure_kind(name) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "moved"),
+    [
+        ("seconds", 100.0, 126.0, True),
+        ("seconds", 100.0, 124.0, False),
+        ("seconds", 1.0, 2.5, False),  # 1.5 s more, not 2
+        ("inference_ms", 1.0, 2.5, True),
+        ("batch_cost_s", 0.05, 0.08, True),
+        ("avg_ips[images/s]", 100.0, 70.0, True),
+        ("gpu_util", 10.0, 25.0, False),
+        ("cpu_rss_mb", 100.0, 150.0, False),
+        ("top1", 0.9, 0.895, False),
+        ("top1", 0.9, 0.89, True),
+        ("top1", 0.5, math.nan, True),
+        ("top1", math.nan, 0.5, True),
+        ("top1", math.nan, math.nan, False),
+        ("top1", math.inf, math.inf, False),
+        ("top1", 1.0, math.inf, True),
+    ],
+)
+def test_a_number_moves_by_more_than_it_may(name, before, after, moved):
+    assert has_moved(name, before, after) is moved

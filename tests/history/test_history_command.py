@@ -9,9 +9,12 @@ from dataclasses import replace
 
 import pytest
 from history_samples import FAIL, PASS, cause, item, judged, night, night_folder, report, trained
+from run_samples import CAUSE
 
 from tipchain.cli import main
+from tipchain.core.json_text import as_json
 from tipchain.core.language import columns
+from tipchain.explain.findings import SourceLine
 from tipchain.history.entries import list_entries
 from tipchain.history.store import History, place_of
 
@@ -141,17 +144,8 @@ def test_causes_are_shown(causes, capsys):
 
 
 def test_the_causes_of_a_report_come_into_the_history(project, capsys):
-    found = {
-        "code": "epsilon",
-        "port_path": "body.1.bn",
-        "message": "eps is wrong",
-        "evidence": "",
-        "explained": 0.5,
-        "fix": "pass `epsilon=1`",
-        "stage": "forward",
-        "place": {"file": "port.py", "line": 7, "code": "x"},
-        "explains": ["forward/logits"],
-    }
+    place = SourceLine(file="port.py", line=7, code="x")
+    found = as_json(replace(CAUSE, code="epsilon", explains=("forward/logits",), place=place))
     first = {**found, "code": "momentum", "explains": []}
     (project / "report.json").write_text(json.dumps({**report(), "diagnoses": [first, found]}))
     out(capsys, "add", str(project / "report.json"))

@@ -20,7 +20,7 @@ from tipchain.core.files import project_above
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history.entries import find_entry, items_of, list_entries
 from tipchain.history.ingest import read_source
-from tipchain.history.schema import Base, CauseFacts, TablesVersion
+from tipchain.history.schema import Base, TablesVersion
 from tipchain.history.store import History, place_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -194,14 +194,6 @@ def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
     assert (entry.finished, entry.counts) == (False, {PASS: 1})
     added = history.add(night(0), [judged("a", {"x": PASS}), judged("b", {"x": PASS})])
     assert (added, rows(history)["verdicts"]) == (1, 2)
-
-
-def test_keys_of_other_tables_are_watched(history):
-    history.add(night(0), [item("a")])
-    with pytest.raises(sa.exc.IntegrityError), history.engine.begin() as connection:
-        connection.execute(
-            sa.insert(CauseFacts).values(item_run_id=99, rank=0, stage="", code="", layer="", message="")
-        )
 
 
 def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):

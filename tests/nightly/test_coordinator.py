@@ -1,17 +1,19 @@
-"""Nights: order, records, what is settled, resuming, retries, disks that cannot be written."""
+"""Nights: their folders, order, records, what is settled, resuming, retries, disks that cannot be written."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import stat
-import time
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from stub_nights import Quiet, begin, command, local, run_night, work_of
 
+from tipchain.core import files as module
 from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended, RunningItem
@@ -33,8 +35,6 @@ from tipchain.nightly.nights import (
     write_record,
 )
 from tipchain.report.model import RunReport, report_json
-
-ROOT = os.geteuid() == 0
 
 
 class Fake:
@@ -158,12 +158,6 @@ def test_dumps_of_what_passed_can_be_dropped(tmp_path, keep):
     assert Path("/etc/passwd").exists()
 
 
-def test_an_interrupted_item_has_not_ended(tmp_path):
-    executor = Fake({"a": [{"interrupted": True}]})
-    night, result, _ = run_night(tmp_path, command("a"), executor=executor)
-    assert (result.left, night.finished, night.record("a[cpu]")) == (1, False, None)
-
-
 def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
     items = [command(name, f"echo {name} >> ran") for name in "abc"]
     night, lock = begin(tmp_path, *items)
@@ -196,16 +190,6 @@ def test_what_was_damaged_or_is_another_nights_runs_again(tmp_path):
     run_night(tmp_path, night=night)
     assert (tmp_path / "ran").read_text() == "x\nx\n"
     assert [record.outcome for record in night.records()] == [Outcome.PASS] * 2
-
-
-def test_a_second_coordinator_is_refused(tmp_path):
-    night, lock = begin(tmp_path, command("a"))
-    with pytest.raises(UsageError, match=f"still being run, by process {os.getpid()} on "):
-        hold(night.folder)
-    assert holder(night.folder).startswith(f"process {os.getpid()} on ")
-    os.close(lock)
-    assert holder(night.folder) == ""
-    os.close(hold(night.folder))
 
 
 def test_looking_who_holds_a_night_hinders_nobody(tmp_path):
@@ -260,14 +244,6 @@ def test_a_sink_is_given_the_finished_night_and_may_fail(tmp_path):
     assert view.lines == ["the night was not handed on: ConnectionError: the database is down"]
 
 
-def test_what_a_sink_takes_is_not_the_nights_time(tmp_path):
-    night, _ = begin(tmp_path, command("a"))
-    coordinator = Coordinator(night, Fake(), Quiet(), sink=lambda folder: time.sleep(0.5))
-    coordinator.run()
-    told = json.loads((night.folder / FINISHED).read_text())["seconds"]
-    assert coordinator.state().seconds == pytest.approx(told, abs=0.01)
-
-
 def fail_to_write(monkeypatch, after, times=10**6):
     """Let the disk be full after so many records, for so many more."""
     count = [0]
@@ -314,25 +290,6 @@ def test_an_item_that_fails_for_want_of_room_has_not_ended(tmp_path, monkeypatch
     assert (result.left, night.record("a[cpu]"), result.problem) == (1, None, "probe: No space left on device")
 
 
-@pytest.mark.skipif(ROOT, reason="root writes everywhere; tests/nightly/test_nightly_command.py has it as nobody")
-def test_a_folder_that_becomes_read_only(tmp_path):
-    night, _ = begin(tmp_path, command("a"))
-    night.folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    _, result, _ = run_night(tmp_path, night=night)
-    assert "Permission denied" in result.problem
-
-
-def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
-    import tipchain.nightly.executor as module
-
-    real, jumps = time.time, iter(range(0, 10**9, 3600))
-    monkeypatch.setattr(module.time, "time", lambda: real() - next(jumps))
-    night, result, view = run_night(tmp_path, command("a", "sleep 0.3"), command("b"))
-    assert result.counts == {Outcome.PASS: 2}
-    assert all(record.seconds > 0 for record in night.records())
-    assert all((state.seconds or 0) >= 0 and (state.left_s or 0) >= 0 for state in view.states)
-
-
 def test_the_time_that_is_left(tmp_path):
     items = [command(name) for name in "abcd"]
     night, _ = begin(tmp_path, *items)
@@ -347,3 +304,64 @@ def test_the_time_that_is_left(tmp_path):
     assert view.states[0].left_s == pytest.approx((20 + 2 * 15) / 2)
     assert view.states[1].left_s == pytest.approx(2 * 1 / 2)
     assert view.states[-1].left_s == 0
+
+
+MANY = 16
+
+
+def at_once(do):
+    """Call ``do`` in many threads at the same moment; return what each returned, None for one that was refused."""
+    barrier = threading.Barrier(MANY)
+
+    def one(number):
+        barrier.wait()
+        try:
+            return do(number)
+        except UsageError:
+            return None
+
+    with ThreadPoolExecutor(MANY) as pool:
+        return list(pool.map(one, range(MANY)))
+
+
+def test_of_many_coordinators_that_come_at_once_one_holds_the_night(tmp_path):
+    night, lock = begin(tmp_path, command("a"))
+    for _ in range(20):
+        os.close(lock)
+        (lock,) = [one for one in at_once(lambda _: hold(night.folder)) if one is not None]
+        assert holder(night.folder)
+    os.close(lock)
+
+
+def test_nights_that_begin_at_once_have_folders_of_their_own(tmp_path):
+    found = at_once(lambda _: begin(tmp_path, command("a"))[0])
+    assert len({night.folder for night in found}) == MANY
+    assert len({night.token for night in found}) == MANY
+    assert nights_below(tmp_path / "nights") == sorted((night.folder for night in found), reverse=True)
+
+
+def test_names_sort_as_nights_began_though_the_clock_is_set_back(tmp_path, monkeypatch):
+    times = [
+        datetime.fromisoformat(one)
+        for one in ("2026-10-25T02:59:59.999999", "2026-10-25T02:10:00", "2026-01-01T00:00:00")
+    ]
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return times[0]
+
+    monkeypatch.setattr(module, "datetime", Clock)
+    (tmp_path / "nights" / "99999999-999999-00000").mkdir(parents=True)  # no time of a clock
+    (tmp_path / "nights" / "notes").mkdir()
+    began = []
+    while times:
+        night, lock = begin(tmp_path, command("a"))
+        os.close(lock)
+        assert named_night(tmp_path / "nights") == night
+        assert night.started.startswith(f"{times[0]:%Y-%m-%dT%H:%M}")
+        began.append(night.name)
+        del times[0]
+    assert began == ["20261025-025959-f423f", "20261025-030000-00000", "20261025-030000-00001"]
+    times.append(datetime.fromisoformat("2026-10-25T03:00:01.000005"))
+    assert begin(tmp_path, command("a"))[0].name == "20261025-030001-00005", "the clock is right again"

@@ -6,39 +6,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain_samples import TEMPLATE
+from chain_samples import TEMPLATE, kind_sample
 
 from tipchain.core.json_text import as_json, parse_as
 from tipchain.errors import ManifestError, Outcome
-from tipchain.modes import CHAIN_MODES, Mode
-from tipchain.nightly import expand as module
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs, NightPlan
 from tipchain.nightly.manifest import load_manifest, missing_data
 
 LITE = "lite_train_lite_infer"
-PTQ = """===========================ptq_params===========================
-model_name:hrnet_KL
-python:python3.7
-##
---model_dir:models/hrnet
-##
---config:configs/hrnet.yml
---batch_num:1
---batch_size:2
-##
-trainer:PTQ
-PTQ:deploy/slim/quant/ptq.py
-##
-===========================infer_params===========================
-inference:deploy/python/infer.py
---device:cpu|gpu
---batch_size:1
---config:quant_model/deploy.yaml
---image_path:demo.png
---benchmark:True
-"""
+PTQ = kind_sample("ptq_infer_python", "paddleseg")
 
 
 def plan_of(folder, text, **options):
@@ -239,31 +217,6 @@ def test_wrong_cases_are_errors_of_their_items(tmp_path):
     assert good.reason == ""
     (item,) = plan_of(tmp_path, "cases: [{case: good.yaml, modes: [whole_infer], stages: [forward, lr]}]").items
     assert item.reason == "good.yaml: the case has no stage lr"
-
-
-def test_a_file_is_planned_once_for_each_mode(tmp_path, monkeypatch):
-    import tipchain.chain.load as loading
-
-    params(tmp_path, "a/t.txt")
-    modes, original = [], loading.load_plan
-    monkeypatch.setattr(
-        loading, "load_plan", lambda path, mode, **more: modes.append(mode) or original(path, mode, **more)
-    )
-    wanted = [mode for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER]
-    names = ", ".join(mode.value for mode in wanted)
-    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{names}], devices: [cpu, gpu], repeats: 4}}]")
-    assert len(plan.items) == 32
-    assert modes == wanted
-
-
-def test_data_folders_are_looked_at_once(tmp_path, monkeypatch):
-    looked = []
-    monkeypatch.setattr(module, "missing_data", lambda path, holds: looked.append(path) or "gone")
-    params(tmp_path, "a/t.txt")
-    params(tmp_path, "b/t.txt")
-    plan = plan_of(tmp_path, "data: {d: {path: x}}\nchains: [{params: '*/t.txt', modes: [whole_infer], data: d}]")
-    assert [item.reason for item in plan.items] == ["data 'd': gone"] * 2
-    assert looked == [tmp_path / "x"]
 
 
 def make(folder, *names):

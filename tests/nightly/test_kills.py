@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from chain_samples import living
+from programs import await_
 from stub_nights import tipchain, write_manifest
 
 from tipchain.chain import warden
@@ -125,16 +126,11 @@ def test_items_of_a_killed_coordinator_end_and_run_again_alone(tmp_path):
     script += "[ -e go ] || sleep 60"
     write_manifest(tmp_path, commands=[{"id": "a", "argv": ["/bin/sh", "-c", script]}])
     process = begin(tmp_path, "run")
-    end = time.monotonic() + 20
-    while not ((tmp_path / "child").exists() and (tmp_path / "child").read_text()) and time.monotonic() < end:
-        time.sleep(0.02)
+    await_(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
     assert living(tmp_path / "pid")
     process.kill()
     process.communicate()
-    while (living(tmp_path / "pid") or living(tmp_path / "child")) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not living(tmp_path / "pid")
-    assert not living(tmp_path / "child")
+    await_(lambda: not living(tmp_path / "pid") and not living(tmp_path / "child"))
     (tmp_path / "go").touch()
     done = tipchain("resume", "suite.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -98,7 +98,6 @@ def test_names_have_defaults(tmp_path):
         ("chains: []", None, "names nothing to run"),
         ("commands:\n  - {id: a, argv: [x], timout: 3s}", 2, "did you mean 'timeout'"),
         ("commands:\n  - id: a\n    argv: x y", 3, "no shell reads it"),
-        ("commands:\n  - id: a b\n    argv: [x]", 2, "is not a word"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {timeout: soon}", 3, "90s, 30m or 2h"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {memory: 4}", 3, "512MiB or 4GiB"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {resources: {GPU: 1}}", 3, "have keys of their own"),
@@ -106,9 +105,7 @@ def test_names_have_defaults(tmp_path):
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {repeats: 0}", 3, "is too small"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {devices: [cqu]}", 3, "did you mean 'cpu'"),
         ("commands:\n  - {id: a, argv: [x]}\ndefaults: {env: {a-b: 1}}", 3, "not a variable's name"),
-        ("commands:\n  - {id: a, argv: [x]}\ndefaults: {env: {A: [1]}}", 3, "is not a text"),
         ("chains:\n  - params: a.txt", 2, "is missing"),
-        ("chains:\n  - params: []\n    modes: [whole_infer]", 2, "is empty"),
         ("chains:\n  - {params: a, modes: [whole_infer], data: x}", 2, "is not known"),
         ("data: {x: {path: y, holds: ../z}}\ncommands: [{id: a, argv: [x]}]", 1, "leads out of the folder"),
         ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "is not a word"),
@@ -131,17 +128,7 @@ def test_a_manifest_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [
-        ("90s", 90),
-        ("30m", 1800),
-        ("2h", 7200),
-        ("1.5h", 5400),
-        ("1d", 86400),
-        (12, 12),
-        ("2h30m", 9000),
-        ("2h 07m", 7620),
-        ("1d 2h 3m 4s", 93784),
-    ],
+    [("90s", 90), ("1.5h", 5400), ("1d", 86400), (12, 12), ("2h 07m", 7620), ("1d 2h 3m 4s", 93784)],
 )
 def test_times(text, seconds):
     assert parse_seconds(text) == seconds

@@ -185,13 +185,6 @@ def test_what_is_in_two_shares_is_told(tmp_path):
     assert whole.part_with(ITEMS[2]).night.part.share == 2
 
 
-def test_a_dashboard_of_nights_that_were_cut_well_passes(tmp_path, capsys):
-    make(tmp_path, 0, cuts=(OTHER_CUT, CUT, CUT))
-    make(tmp_path, 1)
-    assert main(["nightly", "dashboard", str(tmp_path), "--html", str(tmp_path / "page.html")]) == 0
-    assert "cut" not in capsys.readouterr().err
-
-
 def test_shares_of_different_commits_under_one_id_are_told(tmp_path):
     for number in (1, 2):
         share_of_night(

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 from chain_samples import TEMPLATE
+from programs import await_
 from stub_nights import tipchain, write_manifest
 
 from tipchain.cli import main
@@ -130,22 +127,6 @@ def test_last_failed(inside, capsys):
     assert "nothing failed when it last ran" in capsys.readouterr().err
 
 
-def test_shards_are_the_whole(inside, capsys):
-    write_manifest(inside, commands=[{**GOOD, "repeats": 7}])
-    found = []
-    for number in range(1, 4):
-        assert nightly("plan", "suite.yaml", "--json", "-", "--shard", f"{number}/3") == 0
-        found += [one["id"] for one in json.loads(capsys.readouterr().out)["items"]]
-    assert len(found) == len(set(found)) == 7
-
-
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
-
-
 def start(folder, *words, **more):
     argv = [sys.executable, "-m", "tipchain", "nightly", *words]
     return subprocess.Popen(argv, cwd=folder, text=True, **more)
@@ -161,7 +142,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
     process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
     try:
-        wait_for(lambda: running(tmp_path))
+        await_(lambda: running(tmp_path))
         (night,) = nights(tmp_path)
         done = tipchain("status", "suite.yaml", cwd=tmp_path)
         assert done.returncode == 0
@@ -194,7 +175,7 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
 def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
     process = start(tmp_path, "run", "suite.yaml", stdout=subprocess.PIPE)
-    wait_for(lambda: running(tmp_path))
+    await_(lambda: running(tmp_path))
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -213,64 +194,11 @@ def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
     assert [record.attempt for record in night.records()] == [1, 2]
 
 
-def test_a_live_table_on_a_terminal(tmp_path):
-    write_manifest(tmp_path, commands=[GOOD, SLOW])
-    master, slave = pty.openpty()
-    process = start(tmp_path, "run", "suite.yaml", stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"})
-    os.close(slave)
-    text, end = b"", time.monotonic() + 20
-    while not (b"slow[cpu]  working" in text and b"1 running" in text) and time.monotonic() < end:
-        if select.select([master], [], [], 0.2)[0]:
-            text += os.read(master, 4096)
-    (tmp_path / "go").touch()
-    while True:
-        try:
-            chunk = os.read(master, 4096)
-        except OSError:
-            break
-        if not chunk:
-            break
-        text += chunk
-    assert process.wait(60) == 0
-    shown = text.decode()
-    assert "[1/2] PASS" in shown
-    assert "1 of 2 ended, 1 passed, 1 running" in shown
-    last = shown.rsplit("\x1b[2K", 1)[1]
-    assert "2 of 2 items passed" in last, "the lines of what ran are gone"
-
-
 def test_a_folder_that_cannot_be_made(inside, capsys):
     write_manifest(inside, commands=[GOOD])
     (inside / "file").touch()
     assert nightly("run", "suite.yaml", "--out", "file/below") == 2
     assert "cannot make a night's folder below" in capsys.readouterr().err
-
-
-AS_NOBODY = """
-import os, sys
-from tipchain.cli import main
-from pathlib import Path
-from tipchain.core import blame
-from tipchain.report import ci
-from tipchain.nightly import origin, nights
-origin.fingerprint(Path.cwd())
-assert main(["nightly", "plan", "suite.yaml"]) == 0  # what is imported may be root's alone
-os.setgroups([]); os.setgid(65534); os.setuid(65534)
-sys.exit(main(["nightly", *sys.argv[1:]]))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_read_only_folder_is_one_clear_message(tmp_path):
-    write_manifest(tmp_path, commands=[GOOD])
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(0o755)
-    argv = [sys.executable, "-c", AS_NOBODY, "run", "suite.yaml"]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "cannot make a night's folder below" in done.stderr
-    assert "Permission denied" in done.stderr
 
 
 LIMITED = """

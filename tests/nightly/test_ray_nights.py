@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed")
 
-from chain_samples import TEMPLATE
+from chain_samples import PROGRAM, TEMPLATE
+from programs import await_
 from ray_cluster import RayCluster, free_port
 from stub_nights import begin, command, run_night, tipchain, write_manifest
 
@@ -28,27 +28,6 @@ NODES = 2
 PASSED = {**report_json(RunReport()), "exit_code": 0}
 WITH_REPORT = f"import json, sys; json.dump({PASSED}, open(sys.argv[1], 'w'))"
 DUMP = "import os, sys; os.makedirs(f'{sys.argv[1]}/work'); open(f'{sys.argv[1]}/work/a.npy', 'wb').write(bytes(range(256)) * 40000)"
-SCRIPTS = {
-    "train.py": """\
-import argparse, pathlib
-parser = argparse.ArgumentParser()
-parser.add_argument("--output-dir", type=pathlib.Path)
-folder = parser.parse_known_args()[0].output_dir
-folder.mkdir(parents=True, exist_ok=True)
-(folder / "best.pdparams").write_bytes(b"weights " * 1000)
-print("loss: 1.5")
-""",
-    "eval.py": "print('acc: 0.5')\n",
-    "export.py": """\
-import argparse, pathlib
-parser = argparse.ArgumentParser()
-parser.add_argument("--save-dir", type=pathlib.Path)
-folder = parser.parse_known_args()[0].save_dir
-for name in ("inference.pdmodel", "inference.pdiparams", "inference.json"):
-    (folder / name).write_bytes(b"model")
-""",
-    "infer.py": "print('class_id: 8, prob: 0.9')\n",
-}
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +51,8 @@ def write_suite(folder: Path) -> None:
     params = folder / "test_tipc/configs/net/train_infer_python.txt"
     params.parent.mkdir(parents=True)
     params.write_text(TEMPLATE)
-    for name, text in SCRIPTS.items():
-        (folder / name).write_text(text)
+    for name in ("train.py", "eval.py", "export.py", "infer.py"):
+        (folder / name).write_text(PROGRAM)
     shell = ["/bin/sh", "-c"]
     commands = [
         {"id": "pass", "argv": [*shell, "pwd; echo fine"], "repeats": 3},
@@ -144,13 +123,6 @@ def start(folder: Path, *words: str, **environment: str) -> subprocess.Popen[str
     )
 
 
-def wait_until(condition, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.05)
-
-
 def processes(word: str) -> list[int]:
     """Return the living processes that have a word in their command line."""
     found = []
@@ -181,11 +153,11 @@ def write_waiting(folder: Path, count: int, seconds: float = 1.0, *, held: bool 
 def test_a_killed_coordinator_takes_its_items_with_it_and_the_rest_runs_later(tmp_path, cluster):
     write_waiting(tmp_path, 5)
     process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
-    wait_until(lambda: sum(ran(tmp_path).values()) >= 1)
+    await_(lambda: sum(ran(tmp_path).values()) >= 1)
     process.kill()
     process.communicate()
     before = {record.id: record for record in latest(tmp_path).records()}
-    wait_until(lambda: not processes(".ran"))
+    await_(lambda: not processes(".ran"))
     done = ran(tmp_path)
     resumed = tipchain("resume", "suite.yaml", cwd=tmp_path, env={**os.environ, "RAY_ADDRESS": cluster.address})
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
@@ -201,7 +173,7 @@ def test_an_interrupt_ends_items_on_their_nodes(tmp_path, cluster):
     script = "trap 'echo asked > asked; exit' INT; echo > begun; while :; do sleep 0.1; done"
     write_manifest(tmp_path, commands=[{"id": "a", "argv": ["/bin/sh", "-c", script]}])
     process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
-    wait_until((tmp_path / "begun").exists)
+    await_((tmp_path / "begun").exists)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.communicate()
@@ -233,7 +205,7 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
 def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
     write_waiting(tmp_path, 6, held=True)  # however long a kill takes, what it meets has not ended
     process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
-    wait_until(lambda: len(list(tmp_path.glob("*.ran"))) >= NODES)
+    await_(lambda: len(list(tmp_path.glob("*.ran"))) >= NODES)
     cluster.kill(1)
     (tmp_path / "go").touch()
     out = process.communicate(timeout=90)[0]
@@ -256,9 +228,9 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster, exe
     gone = command("gone", needs=Needs(resources={"precious": 1.0}))
     cluster.add(precious=1.0)
     night, _ = begin(tmp_path, never, odd, gone, command("fine"))
-    wait_until(lambda: not executor.wait(0.2) and executor.impossible(gone) == "")
+    await_(lambda: not executor.wait(0.2) and executor.impossible(gone) == "")
     cluster.kill(-1)
-    wait_until(lambda: not executor.wait(0.2) and executor.slots == NODES)
+    await_(lambda: not executor.wait(0.2) and executor.slots == NODES)
     _, result, _ = run_night(tmp_path, executor=executor, night=night)
     found = {record.id: (record.outcome, record.reason) for record in night.records()}
     assert found["never[cpu]"] == (Outcome.SKIP, "needs tpu: 1, no node of the Ray cluster has that")
@@ -305,11 +277,11 @@ def test_the_end_of_a_cluster_ends_the_night_which_goes_on_elsewhere(tmp_path, c
     commands = [{"id": f"i{n}", "argv": ["/bin/sh", "-c", wait, f"i{n}"]} for n in range(3)]
     write_manifest(tmp_path, commands=commands)
     process = start(tmp_path, "run", "suite.yaml", "--executor", "ray", RAY_ADDRESS=cluster.address)
-    wait_until(lambda: len(recorded(tmp_path)) == 2)
+    await_(lambda: len(recorded(tmp_path)) == 2)
     cluster.kill(0)
     out = process.communicate(timeout=60)[0]
     assert process.returncode == 1, out
-    wait_until(lambda: not processes(".ran"))  # the nodes end about when the coordinator does
+    await_(lambda: not processes(".ran"))  # the nodes end about when the coordinator does
     (tmp_path / "go").touch()
     resumed = tipchain("resume", "suite.yaml", "--executor", "local", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr

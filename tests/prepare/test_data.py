@@ -1,3 +1,5 @@
+"""The data that tipchain makes: digits, whole or not there, and nobody's else."""
+
 from __future__ import annotations
 
 import errno
@@ -7,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +17,7 @@ import pytest
 
 from tipchain.errors import DataError
 from tipchain.prepare import data
-from tipchain.prepare.data import check_data, prepare_data
+from tipchain.prepare.data import check_data, choose_images, encode_png, load_scans, prepare_data, split_whole
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +125,6 @@ def cut_manifest(folder):
 def half_make(folder):
     lose_manifest(folder)
     shutil.rmtree(folder / "val")
-
-
-def empty(folder):
-    shutil.rmtree(folder)
-    folder.mkdir()
 
 
 @pytest.mark.parametrize(
@@ -279,3 +277,51 @@ def test_without_scikit_learn_it_says_how_to_get_it(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"scikit-learn(.|\n)*tipchain\[cases\]"):
         prepare_data(tmp_path, "lite")
     assert neighbours(folder_of(tmp_path)) == []
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_scans()
+
+
+def test_the_whole_data_is_every_digit_once_and_stratified(digits):
+    _, labels = digits
+    splits = split_whole(labels)
+    assert (len(splits["train"]), len(splits["val"])) == (1437, 360)
+    assert sorted([*splits["train"], *splits["val"]]) == list(range(1797))
+    whole = Counter(labels)
+    for label, count in Counter(labels[number] for number in splits["val"]).items():
+        assert abs(count - whole[label] * 360 / 1797) < 1
+
+
+def test_the_lite_data_is_balanced(digits):
+    _, labels = digits
+    images = choose_images("lite", labels)
+    for split in ("train", "val"):
+        chosen = [image for image in images if image.path.startswith(split)]
+        assert Counter(image.label for image in chosen) == dict.fromkeys(range(10), 2)
+
+
+def test_lite_training_images_are_never_evaluated_on_in_any_mode(digits):
+    _, labels = digits
+    lite, whole = choose_images("lite", labels), choose_images("whole", labels)
+    assert {image.path for image in lite} <= {image.path for image in whole}
+
+
+def test_the_choice_is_the_same_on_every_machine(digits):
+    _, labels = digits
+    images = choose_images("lite", labels)
+    assert [image.number for image in images[:6]] == [831, 1745, 726, 1688, 860, 1499]
+
+
+def test_a_png_holds_the_scans_values(digits, tmp_path):
+    import numpy as np
+    from PIL import Image
+
+    scans, _ = digits
+    (tmp_path / "a.png").write_bytes(encode_png(scans[7]))
+    with Image.open(tmp_path / "a.png") as image:
+        assert (image.size, image.mode) == ((8, 8), "L")
+        pixels = np.asarray(image)
+    assert np.array_equal(np.rint(pixels / 255 * 16), scans[7])
+    assert encode_png(scans[7]) == (tmp_path / "a.png").read_bytes()

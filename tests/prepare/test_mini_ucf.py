@@ -131,10 +131,3 @@ def test_folders_of_data_sets_and_what_is_not_made_here(tmp_path):
         check_data(tmp_path / "whole_ucf")
     with pytest.raises(UsageError, match="'own' is not made here, only digits, mini_ucf"):
         prepare_data(tmp_path, "lite", "own")
-
-
-@pytest.mark.nightly
-def test_the_whole_videos(tmp_path):
-    folder = prepare_data(tmp_path, "whole", "mini_ucf")
-    check_data(folder)
-    assert len(list((folder / "rawframes").glob("*/v_*"))) == 600

@@ -1,28 +1,16 @@
+"""Data of the user's own: what is checked, and how the case says which they are."""
+
 from __future__ import annotations
 
 import shutil
 
 import pytest
+from chain_samples import DEMO_ALIGNMENT, DEMO_CASE, DEMO_HEAD
 from video_samples import write_ucf
 
 from tipchain.cli import main
 from tipchain.errors import DataError
-from tipchain.prepare.data import check_own_data
-
-CASE = """\
-id: demo
-sides:
-  torch: {model: "demo:model", dataset: "demo:data"}
-  paddle: {model: "demo:model", dataset: "demo:data"}
-stages: [data]
-"""
-PARAMS = """\
-===demo_params===
-model_name:demo
-===alignment_params===
-alignment:configs/demo.yaml
-steps:02
-"""
+from tipchain.prepare.data import check_image_folder, check_own_data
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +28,11 @@ def prepare(tmp_path, monkeypatch):
     """Run ``tipchain prepare --data-only`` on a case with the given last lines."""
     (tmp_path / "configs").mkdir()
     (tmp_path / "test_tipc").mkdir()
-    (tmp_path / "test_tipc/p.txt").write_text(PARAMS)
+    (tmp_path / "test_tipc/p.txt").write_text(DEMO_HEAD + DEMO_ALIGNMENT)
     monkeypatch.chdir(tmp_path)
 
     def run(lines, *options):
-        (tmp_path / "configs/demo.yaml").write_text(CASE + lines)
+        (tmp_path / "configs/demo.yaml").write_text(DEMO_CASE + lines)
         return main(["prepare", "test_tipc/p.txt", "lite_train_lite_infer", "--data-only", *options])
 
     return run
@@ -117,3 +105,38 @@ def test_a_dry_run_names_the_data_set(prepare, capsys):
 def test_a_data_set_that_is_not_known(prepare, capsys):
     assert prepare("data: {set: mini_ufc}\n") == 2
     assert "did you mean 'mini_ucf'?" in capsys.readouterr().err
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for split in ("train", "val"):
+        for name in ("dog", "cat"):
+            (tmp_path / split / name).mkdir(parents=True)
+            (tmp_path / split / name / "1.JPEG").write_bytes(b"")
+    return tmp_path
+
+
+def test_classes_are_sorted(folder):
+    (folder / "train/.cache").mkdir()
+    assert check_image_folder(folder) == ("cat", "dog")
+
+
+def test_a_missing_folder(tmp_path):
+    with pytest.raises(DataError, match="no such data folder"):
+        check_image_folder(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("moves", "message"),
+    [
+        ({"val": "validation"}, "val: is missing"),
+        ({"train/cat": "cat", "train/dog": "dog"}, "train: has no class folders"),
+        ({"train/dog": "train/bird", "val/cat": "val/fish"}, "train only: bird, cat; val only: dog, fish"),
+        ({"val/cat/1.JPEG": "val/cat/1.txt"}, "val/cat: has no image"),
+    ],
+)
+def test_what_lacks_a_part_is_refused(folder, moves, message):
+    for old, new in moves.items():
+        (folder / old).rename(folder / new)
+    with pytest.raises(DataError, match=message):
+        check_image_folder(folder)

@@ -30,13 +30,6 @@ def test_the_names_of_the_original_are_there():
         assert callable(getattr(utils, name))
 
 
-def test_add_copies():
-    logger, array = ReprodLogger(), np.zeros(2)
-    logger.add("a", array)
-    array[0] = 5
-    assert logger.data["a"][0] == 0
-
-
 def test_add_takes_numpy_scalars_and_nested_dicts(tmp_path):
     logger, inner = ReprodLogger(), {"b": np.float32(2), "c": {"d": np.arange(2)}}
     logger.add("a", inner)
@@ -194,16 +187,6 @@ def test_nothing_compared_is_a_failure(tmp_path):
     passed, lines = report({"a": np.zeros((0, 2))}, {"a": np.zeros((0, 2))}, tmp_path)
     assert not passed
     assert "\tnothing was compared: empty" in lines
-
-
-def test_numpy_scalars_and_nested_dicts_are_reported(tmp_path):
-    passed, lines = report(
-        {"n": {"x": np.float32(1), "mean": np.zeros(1), "max": np.zeros(1), "min": np.zeros(1)}},
-        {"n": {"x": np.float32(1), "mean": np.zeros(1), "max": np.zeros(1), "min": np.zeros(1)}},
-        tmp_path,
-    )
-    assert passed
-    assert lines[:3] == ["n", "\tx: ", "\t\tmean diff: check passed: True, value: 0.0"]
 
 
 def test_a_failure_in_an_early_tensor_is_not_forgotten(tmp_path):

@@ -9,10 +9,6 @@ lock = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(lock)
 
 
-def test_what_all_pythons_agree_on_is_one_line():
-    assert lock.merge({(3, 10): {"a": "1"}, (3, 11): {"a": "1"}}) == ["a==1"]
-
-
 def test_what_they_differ_in_has_markers():
     versions = {(3, 10): {"a": "1"}, (3, 11): {"a": "2"}, (3, 12): {"a": "3"}, (3, 13): {"a": "3"}}
     assert lock.merge(versions) == [
@@ -35,11 +31,6 @@ def test_torchs_cuda_packages_are_left_out():
     needs = ["filelock", "nvidia-cudnn-cu13==9", "cuda-toolkit[cublas]==13", "triton==3.7.1; x", 'optree; extra == "o"']
     torch = [{"metadata": {"requires_dist": needs}}]
     assert lock._plain_needs(torch) == ["filelock"]
-
-
-def test_a_local_build_is_locked_by_its_public_version():
-    report = [{"metadata": {"name": "Py_Torch", "version": "2.13.0+cpu"}}]
-    assert lock._versions(report) == {"py-torch": "2.13.0"}
 
 
 def test_the_projects_needs_come_without_the_frameworks():

@@ -111,7 +111,7 @@ def assert_same_state(one, other):
 
 
 def test_training_prints_and_saves(data, tmp_path, capsys):
-    assert train(data, tmp_path, "--epochs", "1", "--print-freq", "2") == 0
+    assert train(data, tmp_path, "--epochs", "1", "--print-freq", "2", "--num-workers", "2") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [re.match(r"\[\w+\]\[Epoch 1(/1\]\[Iter \d/5)?\]", line).group() for line in lines] == [
         "[Train][Epoch 1/1][Iter 2/5]",
@@ -124,12 +124,6 @@ def test_training_prints_and_saves(data, tmp_path, capsys):
     names = ["best_model.pdparams", "latest.json", "latest.pdopt", "latest.pdparams"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert json.loads((tmp_path / "latest.json").read_text())["epoch"] == 1
-
-
-def test_training_learns(data, tmp_path, capsys):
-    assert train(data, tmp_path, "--epochs", "8", "--lr", "0.003", "--num-workers", "2") == 0
-    losses = [float(line.rsplit("loss: ", 1)[1]) for line in capsys.readouterr().out.splitlines() if "[Eval]" in line]
-    assert losses[-1] < losses[0] - 0.2
 
 
 def test_resume_is_exact(data, trained, tmp_path):
@@ -398,15 +392,6 @@ class Rows(paddle.io.Dataset):
         return np.full(4, index, np.float32), index % 2, f"row {index}"
 
 
-class Steps(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.inner = paddle.nn.Linear(1, 2)
-
-    def forward(self, rows):
-        return self.inner(rows.t().unsqueeze(-1))  # [step, sample, class]
-
-
 class Pairs(paddle.nn.Layer):
     def __init__(self):
         super().__init__()
@@ -523,9 +508,9 @@ def test_two_processes_train_one_model(data, tmp_path):
     assert read_state(tmp_path / "out/latest.pdopt")["LR_Scheduler"]["last_lr"] == pytest.approx(0.0005)
 
 
-def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
+def test_a_resumed_run_does_not_scale_the_rate_twice(trained, monkeypatch):
     from tipchain.paddle_tools import train as program
-    from tipchain.paddle_tools.checkpoint import Position
+    from tipchain.paddle_tools.checkpoint import load_position
     from tipchain.paddle_tools.train import read_settings
     from tipchain.parity.case import load_case
 
@@ -538,20 +523,8 @@ def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
     assert settings("--lr", "0.00125").rate == 0.00125
     first = settings("--lr", "0.00125", "--lr-scaling", "linear")
     assert first.rate == pytest.approx(0.01)
-    position = Position(
-        case="tiny",
-        epoch=1,
-        iteration=0,
-        step=5,
-        best=None,
-        metric={},
-        seed=0,
-        batch_size=4,
-        amp_level="O0",
-        learning_rate=first.learning_rate,
-        devices=8,
-        lr_scaling=first.lr_scaling,
-    )
+    saved = load_position(trained / "latest")
+    position = replace(saved, learning_rate=first.learning_rate, devices=8, lr_scaling=first.lr_scaling)
     assert settings(position=position).rate == pytest.approx(0.01)
     with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
         program._check_resumable(position, replace(position, lr_scaling="none"))
