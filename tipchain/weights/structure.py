@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
-from operator import itemgetter
+from operator import and_, itemgetter
 from typing import Literal
 
 from tipchain.facts.settings import OWN_KIND
@@ -403,7 +404,7 @@ class _Scope:
         # The words in their names, and the ranks of the numbers, put nodes together one to one.
         groups, port_groups = _grouped(labels), _grouped(port_labels)
         words: dict[_Node, _Node] = {}
-        for one, other in _alike_words(list(groups), list(port_groups)):
+        for one, other in _alike_words(groups, port_groups):
             members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
             ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
             if ranked and len(members) == len(port_members):
@@ -458,41 +459,35 @@ def _grouped(labels: Mapping[Path, _Node]) -> dict[tuple[str, ...], list[tuple[t
 
 
 def _alike_words(
-    torch: Sequence[tuple[str, ...]], paddle: Sequence[tuple[str, ...]]
+    torch: Collection[tuple[str, ...]], paddle: Collection[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Yield the sets of words that belong together: equal ones, else the most alike."""
+    """Yield the words of names that belong together: equal ones, else those that are each other's most alike."""
     if len(torch) == len(paddle) == 1:
-        yield torch[0], paddle[0]
+        yield from zip(torch, paddle, strict=True)
         return
     same = set(torch) & set(paddle)
-    yield from ((words, words) for words in torch if words in same)
-    telling, port_telling = (_telling([words for words in side if words not in same], side) for side in (torch, paddle))
+    yield from ((words, words) for words in same)
+    telling, port_telling = (
+        {words: _telling(words, side) for words in side if words not in same} for side in (torch, paddle)
+    )
     scores = {
-        (one, other): _likeness_of_words(told, port_told)
-        for one, (told, initials) in telling.items()
-        for other, (port_told, port_initials) in port_telling.items()
-        if initials & port_initials
+        (one, other): _likeness_of_words(words, port_words)
+        for one, words in telling.items()
+        for other, port_words in port_telling.items()
     }
     best: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
     for pair, score in scores.items():
         for side in (0, 1):
             best[side, pair[side]].append(score)
-    tops = {key: sorted(found)[-2:] for key, found in best.items()}
+    tops = {key: max(found) if found.count(max(found)) == 1 else None for key, found in best.items()}
     for (one, other), score in scores.items():
-        sides = tops[0, one], tops[1, other]
-        if score > 0 and all(top[-1] == score and top[:-1] != [score] for top in sides):
+        if score and tops[0, one] == tops[1, other] == score:
             yield one, other
 
 
-def _telling(
-    names: Sequence[tuple[str, ...]], side: Sequence[tuple[str, ...]]
-) -> dict[tuple[str, ...], tuple[Counter[str], set[str]]]:
-    """Return the words that not all names of a side have, and their beginnings."""
-    shared = Counter(side[0]) if names else Counter[str]()
-    for words in side:
-        shared &= Counter(words)
-    telling = {words: Counter(words) - shared for words in names}
-    return {words: (words_left, {word[0] for word in words_left}) for words, words_left in telling.items()}
+def _telling(words: tuple[str, ...], side: Collection[tuple[str, ...]]) -> Counter[str]:
+    """Return the words of a name that not all names of its side have."""
+    return Counter(words) - reduce(and_, map(Counter, side))
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
