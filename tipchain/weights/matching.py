@@ -653,7 +653,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
-    found = [f"names: {one.key}: {one.message}{one.hint}" for one in unknown_names(names, torch_model, paddle_model)]
+    found = [f"names: {one.key}: {one.message}" for one in unknown_names(names, torch_model, paddle_model)]
     state, seen = paddle_model.state_dict(), dict[str, str]()
     for old, new in names.items():
         target = Target.parse(new)
