@@ -426,16 +426,15 @@ class _Matching:
                 if len(set(squeezed(slot.shape))) == 1:
                     plain = Target(names=(_own_name(*self.port[pair.actual]),))
                     likely[slot.name] = str(plain), (str(replace(plain, turned=True)),)
-        problems += self._torn([pair for pair in found.pairs if pair.expected in targets])
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, taken, likely)
         pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
         names, moved = self._resolve(pairs, targets)
-        by_name = {self.torch[pair.expected][1].name: pair for pair in pairs}
+        partners = {pair.expected: self.port[pair.actual][1] for pair in pairs}
         slots = {
-            slot.name: replace(targets[leaf].apply(self.port[by_name[slot.name].actual][1]), name=slot.name)
+            slot.name: replace(targets[leaf].apply(partners[leaf]), name=slot.name)
             for leaf, (_, slot) in self.torch.items()
-            if slot.name in by_name
+            if leaf in partners
         }
         first = {self.ties.get(name, name): name for name in reversed(slots)}
         others = [slot.name for _, slot in self.torch.values() if slot.name not in slots]
@@ -492,19 +491,6 @@ class _Matching:
         ]
         skeleton = _skeleton(rest, likely, [leaf.name for leaf in (*self.torch, *self.port)])
         return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
-
-    def _torn(self, pairs: Sequence[LeafPair]) -> Iterator[str]:
-        """Name the layers that would exchange tensors between two of the port's layers."""
-        images: dict[str, set[str]] = defaultdict(set)
-        for pair in pairs:
-            if not pair.expected.again and not pair.actual.again:
-                images[self.torch[pair.expected][0].path].add(self.port[pair.actual][0].path)
-        divided = {path: ports for path, ports in images.items() if len(ports) > 1}
-        for path, ports in divided.items():
-            for other, others in divided.items():
-                if other != path and ports & others:
-                    yield f"ambiguous: {path} would be divided between {', '.join(sorted(ports))}, as {other} would"
-                    break
 
     def _resolve(
         self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
