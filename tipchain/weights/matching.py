@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
@@ -234,21 +233,12 @@ def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Return pairs of names by the numbers they share, and torch's names."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for name, port in pairs:
         (one, numbers), (other, others) = _pattern(name), _pattern(port)
         repeated = numbers and others and others == numbers * (len(others) // len(numbers))
-        key = (one, other) if repeated or numbers == others else (name, port)
-        groups.setdefault(key, []).append(name)
-    return {
-        (key if len(names) > 1 else (names[0], _filled(key[1], _pattern(names[0])[1]))): names
-        for key, names in groups.items()
-    }
-
-
-def _filled(pattern: str, numbers: Sequence[str]) -> str:
-    numbers_left = itertools.cycle(numbers)
-    return re.sub(r"\*", lambda _: next(numbers_left), pattern) if numbers else pattern
+        groups[(one, other) if repeated or numbers == others else (name, port)].append((name, port))
+    return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
 
 
 def _grouped(lines: Iterable[str]) -> Iterator[str]:
