@@ -178,16 +178,9 @@ class _Tensor:
 
 
 def _rebuilt(
-    _: StreamReader,
-    storage: Streamed,
-    offset: Streamed,
-    shape: Streamed,
-    strides: Streamed,
-    _grad: Streamed,
-    _hooks: Streamed,
-    metadata: Streamed = None,
+    _: StreamReader, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, *more: Streamed
 ) -> _Tensor:
-    if metadata:
+    if any(more[2:]):  # behind whether it takes gradients, and its hooks
         raise Refused("a tensor that is still to be conjugated or negated")
     return _Tensor(storage, offset, shape, strides)
 
