@@ -40,6 +40,13 @@ def test_names_decide_whatever_the_order():
         assert not found.doubts
 
 
+def test_names_that_all_agree_decide_whatever_the_classes():
+    """Which norm is of the user's own class is the other one in the port."""
+    torch = [leaf("a", "own", (4,)), leaf("b", "LayerNorm", (4,))]
+    pairs, _ = match(torch, [leaf("a", "LayerNorm", (4,)), leaf("b", "own", (4,))])
+    assert pairs == {"a": "a", "b": "b"}
+
+
 def test_numbers_are_ranks_where_names_differ():
     torch = [leaf("blocks.fc2"), leaf("blocks.fc1")]
     pairs, _ = match(torch, [leaf("body.linear_0"), leaf("body.linear_1")])
