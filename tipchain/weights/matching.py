@@ -53,8 +53,6 @@ WIDTH = 80
 LINES = 30
 """Lines of a refusal: they fit on a screen beside the command."""
 _NUMBER = re.compile(r"(?<![\w/-])\d+(?![\w/-])")
-SHOWN = 8
-"""Lines of a refusal that name faults; one a kind of problem, and there are fewer kinds."""
 
 
 class UnmatchedError(WeightsError):
@@ -78,7 +76,7 @@ class UnmatchedError(WeightsError):
         first = _rows(self._shown)
         hint = None
         if self.skeleton:
-            room = len(self.skeleton) if in_full else LINES - len(first) - 4
+            room = len(self.skeleton) if in_full else max(LINES - len(first) - 4, 1)
             shown = self.skeleton[:room]
             more = [f"    # and {len(self.skeleton) - room} more"] if len(self.skeleton) > room else []
             hint = "\n".join(["say which is which (--names, a case's weights:, names= and ignore=):", *shown, *more])
@@ -123,19 +121,15 @@ def _problems(found: Structure) -> Iterator[str]:
             yield f"ambiguous: {name} may be {partners}: {doubt.why}"
 
 
-def _first_of_each(problems: Sequence[str]) -> Iterator[str]:
+def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
     """Yield the first problem of each kind, and how many more there are."""
-    counts = Counter(text.partition(": ")[0] for text in problems)
-    seen: set[str] = set()
+    groups: dict[str, list[str]] = defaultdict(list)
     for text in problems:
-        kind = text.partition(": ")[0]
-        if kind not in seen and len(seen) < SHOWN:
-            seen.add(kind)
-            yield text
-            if counts[kind] > 1:
-                yield f"… and {counts[kind] - 1} more that are {kind}"
-    if len(counts) > len(seen):
-        yield f"… and {sum(counts.values()) - sum(counts[kind] for kind in seen)} more problems"
+        groups[text.partition(": ")[0]].append(text)
+    for kind, (first, *more) in groups.items():
+        yield first
+        if more:
+            yield f"… and {len(more)} more that are {kind}"
 
 
 def _rows(problems: Iterable[str]) -> list[str]:
