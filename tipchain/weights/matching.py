@@ -101,11 +101,16 @@ def kind_text(kind: str) -> str:
 
 
 def _unlike(structure: Structure) -> Structure:
-    """Leave out unmatched tensors of equal name, kind and shape: their containers are at fault."""
-    key, sides = attrgetter("path", "kind", "shape"), (structure.unknown, structure.missing)
-    both = set(map(key, structure.unknown)) & set(map(key, structure.missing))
-    unknown, missing = ([leaf for leaf in side if key(leaf) not in both] for side in sides)
-    return replace(structure, unknown=unknown, missing=missing) if unknown or missing or structure.doubts else structure
+    """Pair unmatched tensors of equal name, kind and shape, where others are at fault."""
+    key = attrgetter("path", "kind", "shape")
+    twins = {key(leaf): leaf for leaf in structure.missing}
+    alike = {leaf: twins[key(leaf)] for leaf in structure.unknown if key(leaf) in twins}
+    unknown = [leaf for leaf in structure.unknown if leaf not in alike]
+    missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
+    if not (unknown or missing or structure.doubts):
+        return structure
+    pairs = [LeafPair(expected=leaf, actual=twin, evidence="name") for leaf, twin in alike.items()]
+    return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
 
 
 def _problems(found: Structure) -> Iterator[str]:
@@ -138,10 +143,9 @@ def _rows(problems: Iterable[str]) -> list[str]:
 
 
 def _skeleton(
-    whole: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
+    found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
 ) -> Iterator[str]:
     """Yield YAML that settles the open tensors by order or by shape; ``every`` tensor's name stands for a layer that is kept."""
-    found = _unlike(whole)
     entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
@@ -149,10 +153,8 @@ def _skeleton(
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
-    alike = {leaf.name for leaf in (*whole.unknown, *whole.missing)} - alone
-    halves = {name.rpartition(".")[0] for name in alike}
-    torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened} | halves)
-    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened} | halves)
+    torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
+    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
     free = dict(port_layers)
     lone = []
     for name, shapes in torch_layers.items():
@@ -473,7 +475,7 @@ class _Matching:
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
-        skeleton = _skeleton(rest, likely, [leaf.name for leaf in (*self.torch, *self.port)])
+        skeleton = _skeleton(_unlike(rest), likely, [leaf.name for leaf in (*self.torch, *self.port)])
         return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
 
     def _resolve(
