@@ -105,9 +105,8 @@ def test_unknown_paths_are_told_with_file_line_and_key(here, capsys):
     (here / "names.yaml").write_text("left: first\nright: secnod\n")
     assert locate("names.yaml") == 2
     said = capsys.readouterr().err
-    assert "names.yaml:2: right: the Paddle model has no 'secnod'" in said
+    assert "names.yaml:2: right: the Paddle model has no 'secnod', did you mean 'second'?" in said
     assert "expected: a tensor of the Paddle model, or a layer" in said
-    assert "such as second" in said
 
 
 def test_names_are_added_to_those_of_a_case(tmp_path):
@@ -116,9 +115,8 @@ def test_names_are_added_to_those_of_a_case(tmp_path):
     file.write_text("square: square\nhead.weight: head.weight\n")
     assert open_case(case, MODE, names=read_names(file))["names"].items() >= read_names(file).names.items()
     file.write_text("square: square\n\nhaed: head\n")
-    with pytest.raises(InputError, match=r"names.yaml:3: haed: the torch model has no 'haed'") as caught:
+    with pytest.raises(InputError, match=r"names.yaml:3: haed: the torch model has no 'haed', did you mean 'head'"):
         open_case(case, MODE, names=read_names(file))
-    assert "such as head" in str(caught.value)
     file.write_text("square: head\nhead: square\n")
     with pytest.raises(WeightsError):  # the weights are converted by the same names
         open_case(case, MODE, names=read_names(file))
@@ -134,7 +132,7 @@ def models():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"0.wieght": "0.weight"}, r"torch model has no '0.wieght'\n  expected: .*, such as 0.weight"),
+        ({"0.wieght": "0.weight"}, r"torch model has no '0.wieght', did you mean '0.weight'"),
         ({"0.weight": "0.weight + 0.nothing"}, r"the Paddle model has no '0.nothing'"),
         ({"0": "2"}, r"'0': '2' of the Paddle model holds no tensors"),
     ],

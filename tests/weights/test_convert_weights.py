@@ -57,7 +57,7 @@ def test_all_misfits_are_listed(models):
         "missing: head.bias",
         "unknown: heat.bias, did you mean 'head.bias'?",
         "shape: square.bias is [5], the torch model has [128]",
-        "dtype: features.1.bias is torch.float64",
+        "dtype: features.1.bias is float64",
         "names: nowhere: the torch model has no 'nowhere'",
     ):
         assert part in text

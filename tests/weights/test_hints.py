@@ -208,7 +208,8 @@ def test_the_names_of_a_refusal_can_be_pasted(both, nn, copy):
     error = refused(torch, paddle)
     hints = yaml.safe_load("\n".join(error.skeleton))
     assert set(hints["names"]) == {"h.*.qkv.weight", "h.*.qkv.bias"}
-    copy(torch, paddle, **hints)
+    told = str(copy(torch, paddle, **hints))
+    assert told == "matched by structure: h.0.proj -> layers.0.out_proj (and 2 more like it)"
     expected = torch.h[2].qkv.weight.detach().numpy()
     np.testing.assert_array_equal(paddle.layers[2].k_proj.weight.numpy(), expected[:, 4:8])
     torch.pooler, paddle.extra = nn.t.Linear(9, 9), nn.p.Linear(3, 9)

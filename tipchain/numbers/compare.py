@@ -397,22 +397,13 @@ def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
 
 def _integer_gaps(e: Array, a: Array) -> Array:
     """Return the exact ``|e - a|`` of integers, rounded once to float64."""
-    unsigned = [array.dtype.kind != "i" for array in (e, a)]
-    if all(unsigned):
-        left, right = e.astype(np.uint64), a.astype(np.uint64)
-        return (np.maximum(left, right) - np.minimum(left, right)).astype(np.float64)
-    if not any(unsigned):
-        left, right = e.astype(np.int64), a.astype(np.int64)
-        # Modulo 2**64 the difference of two int64 is right as an unsigned number.
-        gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
-        return gaps.astype(np.float64)
-    signed, natural = (e, a.astype(np.uint64)) if e.dtype.kind == "i" else (a, e.astype(np.uint64))
-    signed = signed.astype(np.int64)
-    bits = signed.view(np.uint64)
-    apart = natural - bits  # for negative numbers: natural + |signed|, modulo 2**64
-    below = np.maximum(natural, bits) - np.minimum(natural, bits)
-    carried = np.where(apart < natural, 2.0**64, 0.0)
-    return np.where(signed < 0, apart.astype(np.float64) + carried, below.astype(np.float64))
+    signs = {array.dtype.kind == "i" for array in (e, a)}
+    if len(signs) > 1:
+        return np.abs(e.astype(np.longdouble) - a.astype(np.longdouble)).astype(np.float64)
+    left, right = (array.astype(np.int64 if True in signs else np.uint64) for array in (e, a))
+    # Modulo 2**64 the difference of two int64 is right as an unsigned number.
+    gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
+    return gaps.astype(np.float64)
 
 
 def largest(array: object) -> float:

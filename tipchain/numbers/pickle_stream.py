@@ -17,6 +17,7 @@ import re
 import reprlib
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import prod
 from os import fstat
 from pathlib import Path
@@ -77,31 +78,25 @@ class Refused(Exception):  # noqa: N818  (readers of files turn it into an error
     """A part of the stream that no dict of arrays needs."""
 
 
+@dataclass(slots=True, eq=False)
 class Global:
     """A name that the stream mentions; never imported."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class _Dtype:
     """A dtype whose byte order may still follow."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: np.dtype[np.generic]) -> None:
-        self.value = value
+    value: np.dtype[np.generic]
 
 
+@dataclass(slots=True, eq=False)
 class StreamedArray:
     """An array whose contents may still follow; a list for a 0-d object array."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value: Streamed = None
+    value: Streamed = None
 
 
 def map_file(path: Path) -> Bytes:

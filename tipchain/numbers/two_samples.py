@@ -246,29 +246,21 @@ def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[flo
 
 
 def runs_needed(variances: tuple[float, float], difference: float, margin: float) -> int | None:
-    """Return the fewest runs a side that answer with probability `POWER` at an assumed true difference, or None."""
-    counts = range(2, MOST_RUNS + 1)
-    place = bisect_left(counts, POWER, key=lambda count: _chance(variances, count, difference, margin))
-    return counts[place] if place < len(counts) else None
+    """Return the fewest runs a side that answer with probability `POWER` at an assumed true difference, or None.
 
-
-def _chance(variances: tuple[float, float], count: int, difference: float, margin: float) -> float:
-    """Return the probability of an answer from ``count`` runs, by the noncentral t distribution.
-
-    Source: K. F. Phillips 1990, doi 10.1007/BF01063556.
+    Source: S. A. Julious 2004, doi 10.1002/sim.1783.
     """
-    error, freedom = _welch(variances, (count, count))
-    away = abs(difference)
-    if not error > 0:
-        return float(away != margin)
-    from scipy import special
 
-    quantile = _quantile(freedom, 1 - ALPHA)
-    if away >= margin:
-        return float(1 - special.nctdtr(freedom, (away - margin) / error, quantile))
-    below = special.nctdtr(freedom, (away - margin) / error, -quantile)
-    above = special.nctdtr(freedom, (away + margin) / error, quantile)
-    return float(max(0.0, below - above))
+    def answers(count: int) -> bool:
+        error, freedom = _welch(variances, (count, count))
+        # Without a difference the interval may reach over the margin at either end.
+        chance = POWER if difference else (1 + POWER) / 2
+        reach = _quantile(freedom, 1 - ALPHA) + _quantile(freedom, chance) if error else 0.0
+        return error * reach < abs(margin - abs(difference))
+
+    counts = range(2, MOST_RUNS + 1)
+    place = bisect_left(counts, True, key=answers)
+    return counts[place] if place < len(counts) else None
 
 
 def _quantile(freedom: float, probability: float) -> float:

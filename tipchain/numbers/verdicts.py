@@ -12,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.language import escaped
@@ -23,15 +25,7 @@ from tipchain.numbers.tolerance import Tolerance
 
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""
-_KINDS = (
-    ("complex", "complex"),
-    ("clongdouble", "complex"),
-    ("float", "float"),
-    ("longdouble", "float"),
-    ("uint", "integer"),
-    ("int", "integer"),
-    ("bool", "boolean"),
-)
+_KINDS = {"c": "complex", "f": "float", "i": "integer", "u": "integer", "b": "boolean"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +178,11 @@ def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
 
 @lru_cache(maxsize=64)
 def _kind(dtype: str) -> str:
-    return next((kind for prefix, kind in _KINDS if dtype.startswith(prefix)), "")
+    """Return the kind of numbers that a dtype's name stands for, "" if none."""
+    try:
+        return _KINDS.get(np.dtype(dtype).kind, "")
+    except TypeError:  # no dtype of NumPy's
+        return ""
 
 
 def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:

@@ -18,7 +18,6 @@ from tipchain.weights.files import (
     read_paddle_file,
     read_torch_state,
     tensor_of,
-    torch_misfits,
     write_paddle_file,
     write_torch_file,
 )
@@ -43,7 +42,7 @@ class Converted:
 
 
 def to_paddle(
-    torch_model: object,
+    torch_model: Model,
     state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
@@ -62,7 +61,9 @@ def to_paddle(
         WeightsError: unknown or missing keys, tensors that could not be matched, or shapes or dtypes that do not fit;
             all of them are listed.
     """
-    match = _match(torch_model, paddle_model, names, ignore, torch_misfits(torch_model, state))
+    match = _match(
+        torch_model, paddle_model, names, ignore, misfits(state, torch_model.state_dict(), "the torch model")
+    )
     problems: list[str] = []
     result: dict[str, Array] = {}
     for name, slot in match.slots.items():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -30,6 +30,7 @@ from tipchain.numbers.pickle_stream import (
     finished,
     map_file,
 )
+from tipchain.weights.sides import dtype_name
 
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 
@@ -64,6 +65,27 @@ def refuse_other_layout(path: Path, layout: str) -> None:
         )
 
 
+@contextmanager
+def _reading(path: Path, whose: str, expected: str, hint: str) -> Iterator[None]:
+    """Turn what may go wrong when a weight file is read into one error that names the file.
+
+    Raises:
+        WeightsError: missing, unreadable, or no complete weight file.
+    """
+    from safetensors import SafetensorError
+
+    if not path.is_file():
+        raise WeightsError("no such weight file", file=path, hint=hint)
+    try:
+        yield
+    except OSError as error:
+        raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
+    except (Refused, SafetensorError, BadZipFile, NotImplementedError, *DAMAGED) as error:
+        raise WeightsError(
+            f"is no complete {whose} weight file", file=path, found=first_line(error), expected=expected
+        ) from error
+
+
 def read_torch_state(path: Path) -> dict[str, Tensor]:
     """Return the state dict of a torch or ``.safetensors`` file, on the CPU.
 
@@ -73,11 +95,8 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
         WeightsError: missing, truncated, foreign, or holding more than tensors; nothing in it is run.
     """
     import torch
-    from safetensors import SafetensorError
 
-    if not path.is_file():
-        raise WeightsError("no such weight file", file=path, hint=TORCH_HINT)
-    try:
+    with _reading(path, "torch", "tensors by name, written by torch.save(model.state_dict(), ...)", TORCH_HINT):
         if path.suffix == SAFETENSORS:
             from safetensors.torch import load_file
 
@@ -85,13 +104,6 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
             state: Json = load_file(path)
         else:
             state = _read_archive(path)
-    except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
-        raise WeightsError(
-            "is no complete torch weight file",
-            file=path,
-            found=first_line(error),
-            expected="tensors by name, written by torch.save(model.state_dict(), ...)",
-        ) from error
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
@@ -127,19 +139,10 @@ _STORAGES = MappingProxyType(
         "BoolStorage": "bool",
         "ComplexFloatStorage": "complex64",
         "ComplexDoubleStorage": "complex128",
-        "UntypedStorage": "uint8",
     }
 )
-"""Source: ``torch.storage._storage_type_to_dtype_map``."""
-_BITS = MappingProxyType(
-    {
-        **{name: name for name in _STORAGES.values()},
-        "bfloat16": "int16",
-        "complex32": "int32",
-        **{name: name for name in ("uint16", "uint32", "uint64")},
-        **{f"float8_{kind}": "uint8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
-    }
-)
+"""Source: ``torch.storage._storage_type_to_dtype_map``, without the dtypes that Paddle lacks."""
+_BITS = MappingProxyType({**{name: name for name in _STORAGES.values()}, "bfloat16": "int16"})
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
 _MAGIC = 0x1950A86A20F9469CFC6C
 """The beginning of files before torch 1.6: torch.serialization.MAGIC_NUMBER."""
@@ -164,8 +167,6 @@ class _Tensor:
     offset: Streamed
     shape: Streamed
     strides: Streamed
-    dtype: str
-    metadata: Streamed
 
     def __post_init__(self) -> None:
         numbers = (self.offset, *self.strides) if isinstance(self.strides, tuple) else (None,)
@@ -176,6 +177,14 @@ class _Tensor:
         count_of(self.shape)
 
 
+def _rebuilt(
+    _: StreamReader, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, *more: Streamed
+) -> _Tensor:
+    if any(more[2:]):  # behind whether it takes gradients, and its hooks
+        raise Refused("a tensor that is still to be conjugated or negated")
+    return _Tensor(storage, offset, shape, strides)
+
+
 class _TorchStream(StreamReader):
     """The names of a dump, and those of torch's tensors. Source: ``torch._weights_only_unpickler``."""
 
@@ -184,12 +193,7 @@ class _TorchStream(StreamReader):
             **StreamReader.names,
             **{
                 f"torch._utils {name}": name
-                for name in (
-                    "_rebuild_tensor_v2",
-                    "_rebuild_tensor_v3",
-                    "_rebuild_parameter",
-                    "_rebuild_parameter_with_state",
-                )
+                for name in ("_rebuild_tensor_v2", "_rebuild_parameter", "_rebuild_parameter_with_state")
             },
             **{f"{module} {name}": name for module in ("torch", "torch.storage") for name in _STORAGES},
             **{f"torch {name}": name for name in _BITS},
@@ -203,12 +207,7 @@ class _TorchStream(StreamReader):
     calls = MappingProxyType(
         {
             **StreamReader.calls,
-            "_rebuild_tensor_v2": lambda _, storage, offset, shape, strides, _grad, _hooks, metadata=None: _Tensor(
-                storage, offset, shape, strides, getattr(storage, "dtype", ""), metadata
-            ),
-            "_rebuild_tensor_v3": lambda _, storage, offset, shape, strides, _grad, _hooks, dtype, metadata=None: (
-                _Tensor(storage, offset, shape, strides, dtype.name, metadata)
-            ),
+            "_rebuild_tensor_v2": _rebuilt,
             "_rebuild_parameter": lambda _, tensor, *_more: tensor,
             "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
             "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
@@ -216,9 +215,8 @@ class _TorchStream(StreamReader):
         }
     )
 
-    def __init__(self, data: Bytes, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
+    def __init__(self, data: Bytes, start: int = 0) -> None:
         super().__init__(data, start)
-        self.byte_order = byte_order
         self.storages: dict[str, tuple[int, int]] = {}
         self.mentioned: dict[str, str] = {}
 
@@ -250,9 +248,9 @@ class _TorchStream(StreamReader):
         if storage.key not in self.storages:
             raise Refused(f"a tensor whose storage {brief(storage.key)} is not in the file")
         start, stop = self.storages[storage.key]
-        bits = np.dtype(_BITS[tensor.dtype]).newbyteorder(self.byte_order)
+        bits = np.dtype(_BITS[storage.dtype])
         size = bits.itemsize
-        first = start + storage.start * np.dtype(_BITS[storage.dtype]).itemsize + tensor.offset * size
+        first = start + (storage.start + tensor.offset) * size
         if 0 in tensor.shape:
             array = np.zeros(tensor.shape, bits)
         else:
@@ -263,12 +261,7 @@ class _TorchStream(StreamReader):
                 raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
             strides = tuple(step * size for step in tensor.strides)
             array = np.ndarray(tensor.shape, bits, self.data, first, strides)
-        if not bits.isnative:
-            array = array.astype(bits.newbyteorder("="))
-        made = torch.from_numpy(array).view(getattr(torch, tensor.dtype))
-        metadata = tensor.metadata if isinstance(tensor.metadata, dict) else {}
-        made = made.conj() if metadata.get("conj") else made
-        return made.neg() if metadata.get("neg") else made
+        return torch.from_numpy(array).view(getattr(torch, storage.dtype))
 
 
 def _read_archive(path: Path) -> Streamed:
@@ -300,9 +293,10 @@ def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
     if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
         raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
     top = pickled.removesuffix("data.pkl")
-    order = bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))])
+    if bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))]) == b"big":
+        raise Refused("a file that was written on a big-endian machine")
     start, stop = entries[pickled]
-    stream = _TorchStream(data, start, ">" if order == b"big" else "<")
+    stream = _TorchStream(data, start)
     root = stream.read()
     if stream.at > stop:
         raise Refused("a pickle stream that goes on behind its entry")
@@ -321,23 +315,14 @@ def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
-    """Say how ``state`` differs from the torch model's own state dict."""
-    return misfits(state, torch_model.state_dict(), "the torch model", lambda tensor: str(tensor.dtype))
+def _dtype(tensor: Tensor) -> str:
+    """Return a dtype's name; numpy has no bfloat16, of which Paddle uses the bits."""
+    name = dtype_name(tensor)
+    return "bfloat16" if name == "uint16" else name
 
 
-def _paddle_dtype(tensor: Tensor) -> str:
-    name = str(tensor.dtype).rpartition(".")[2]
-    return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
-
-
-def misfits(
-    state: Mapping[str, Tensor],
-    wanted: Mapping[str, Tensor],
-    whose: str = "the model",
-    dtype_of: Callable[[Tensor], str] = _paddle_dtype,
-) -> list[str]:
-    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict or another's."""
+def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], whose: str = "the model") -> list[str]:
+    """Say how the arrays of ``state`` differ from ``wanted``, the state dict of a model."""
     differences = [f"missing: {name} {list(one.shape)}" for name, one in wanted.items() if name not in state]
     for name, one in state.items():
         if name not in wanted:
@@ -346,8 +331,8 @@ def misfits(
             differences.append(f"no array: {name} is a {type(one).__name__}")
         elif list(one.shape) != list(wanted[name].shape):
             differences.append(f"shape: {name} is {list(one.shape)}, {whose} has {list(wanted[name].shape)}")
-        elif dtype_of(one) != dtype_of(wanted[name]):
-            differences.append(f"dtype: {name} is {dtype_of(one)}, {whose} has {dtype_of(wanted[name])}")
+        elif _dtype(one) != _dtype(wanted[name]):
+            differences.append(f"dtype: {name} is {_dtype(one)}, {whose} has {_dtype(wanted[name])}")
     return differences
 
 
@@ -408,7 +393,7 @@ def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> N
             for name, tensor in whole.items()
             if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
         )
-        return [*wrong, *torch_misfits(model, written)]
+        return [*wrong, *misfits(written, whole, "the torch model")]
 
     _verified(path, write)
 
@@ -467,23 +452,10 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         WeightsError: missing, truncated, no dict, or holding anything but arrays, numbers and text;
             nothing in the file is run.
     """
-    try:
+    with _reading(path, "Paddle", "a file written by paddle.save", PADDLE_HINT):
         if path.suffix == SAFETENSORS:
             return _read_safetensors(path)
         state = _PaddleStream(map_file(path)).read_whole()
-    except WeightsError:
-        raise
-    except FileNotFoundError as error:
-        raise WeightsError("no such weight file", file=path, hint=PADDLE_HINT) from error
-    except OSError as error:
-        raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
-    except (Refused, *DAMAGED) as error:
-        raise WeightsError(
-            "is no complete Paddle weight file",
-            file=path,
-            found=first_line(error),
-            expected="a file written by paddle.save",
-        ) from error
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
     state.pop(NAME_TABLE, None)
@@ -495,12 +467,9 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
 
 
 def _read_safetensors(path: Path) -> dict[str, object]:
-    from safetensors import SafetensorError, deserialize
+    from safetensors import deserialize
 
-    try:
-        tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
-    except SafetensorError as error:
-        raise Refused(first_line(error)) from error
+    tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
     refuse_other_layout(path, "pd")
     for name, tensor in tensors.items():
         if tensor["dtype"] not in _SAFE_DTYPES:
@@ -532,7 +501,7 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
 def view_of(tensor: Tensor) -> Array:
     """Return a Paddle tensor's values, many uncopied, bfloat16 as its bits (uint16)."""
     large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
-    if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
+    if large and dtype_name(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
         return shared
     values: Array = tensor.numpy()

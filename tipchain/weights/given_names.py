@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from tipchain.errors import InputError, UsageError, suggestion
 from tipchain.framework_types import Model
 from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
-NEAR = 3
-"""Existing names that a message about an unknown one shows."""
 FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
 LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
 SIDES = "torch", "Paddle"
@@ -27,7 +24,6 @@ class UnknownName:
     key: str
     message: str
     expected: str
-    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +88,17 @@ def read_names(path: Path) -> NameMap:
     )
 
 
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of a name with ``*`` for any name between dots."""
+    return re.compile(r"([^.]+)".join(re.escape(part) for part in name.split("*")))
+
+
 def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
     """Return names with each ``*`` replaced by torch's names, first by first."""
     expanded: dict[str, str] = {}
     existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
     for key, value in names.items():
-        pattern = re.compile(r"([^.]+)".join(re.escape(part) for part in key.split("*")))
-        matches = [match for name in existing if (match := pattern.fullmatch(name))] if "*" in key else []
+        matches = [match for name in existing if (match := _pattern(key).fullmatch(name))] if "*" in key else []
         if not matches:
             expanded[key] = value
         for match in matches:
@@ -108,22 +108,22 @@ def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
     return expanded
 
 
-def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: object, port: object) -> dict[str, str]:
+def with_ignored(names: Mapping[str, str], ignore: Collection[str], reference: object, port: object) -> dict[str, str]:
     """Return names, ``*`` replaced, with the layers or tensors to ignore that only one of the models has.
 
     Raises:
         UsageError: neither model has one of them.
     """
     expanded = expand_names(names, reference)
-    patterns = [re.compile(r"[^.]+".join(re.escape(part) for part in one.split("*"))) for one in ignore]
-    existing = (_torch_names(reference), _paddle_names(port)) if patterns else ({}, {})
-    for one, pattern in zip(ignore, patterns, strict=True):
-        reference_names, port_names = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
+    existing = (_torch_names(reference), _paddle_names(port)) if ignore else ({}, {})
+    for one in ignore:
+        reference_names, port_names = (
+            [name for name in side if name and _pattern(one).fullmatch(name)] for side in existing
+        )
         if not reference_names and not port_names:
-            near = _near(one, existing[0]) + _near(one, existing[1])
-            such = f", such as {', '.join(near)}" if near else ""
+            near = suggestion(one, {**existing[0], **existing[1]})
             raise UsageError(
-                f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}"
+                f"ignore: neither model has {one!r}{near}\n  expected: a layer or tensor that one of them has"
             )
         expanded.update(dict.fromkeys(reference_names, NOT_IN_PORT))
         expanded.update((f"({name})", name) for name in port_names)
@@ -166,23 +166,13 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
             continue
         for side, name in ((0, key), *((1, one) for one in Target.parse(value).names)):
             if name not in existing[side]:
-                model, close = SIDES[side], _near(name, existing[side])
-                near = f", such as {', '.join(close)}" if close else ""
-                unknown.append(
-                    UnknownName(
-                        key=key,
-                        message=f"{name!r} of the {model} model holds no tensors"
-                        if name in layers[side]
-                        else f"the {model} model has no {name!r}",
-                        expected=f"a tensor of the {model} model, or a layer that holds some where the other one's does{near}",
-                        hint=suggestion(name, existing[side]),
-                    )
-                )
+                model, near = SIDES[side], suggestion(name, existing[side])
+                message = f"the {model} model has no {name!r}{near}"
+                if name in layers[side]:
+                    message = f"{name!r} of the {model} model holds no tensors"
+                expected = f"a tensor of the {model} model, or a layer that holds some where the other one's does"
+                unknown.append(UnknownName(key=key, message=message, expected=expected))
     return unknown
-
-
-def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:
-    return tuple(difflib.get_close_matches(name, [one for one in existing if one], n=NEAR))
 
 
 def _torch_names(model: Model) -> dict[str, None]:

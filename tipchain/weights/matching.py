@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from operator import attrgetter
 from os import PathLike
@@ -54,8 +53,6 @@ WIDTH = 80
 LINES = 30
 """Lines of a refusal: they fit on a screen beside the command."""
 _NUMBER = re.compile(r"(?<![\w/-])\d+(?![\w/-])")
-SHOWN = 8
-"""Lines of a refusal that name faults; one a kind of problem, and there are fewer kinds."""
 
 
 class UnmatchedError(WeightsError):
@@ -79,7 +76,7 @@ class UnmatchedError(WeightsError):
         first = _rows(self._shown)
         hint = None
         if self.skeleton:
-            room = len(self.skeleton) if in_full else LINES - len(first) - 4
+            room = len(self.skeleton) if in_full else max(LINES - len(first) - 4, 1)
             shown = self.skeleton[:room]
             more = [f"    # and {len(self.skeleton) - room} more"] if len(self.skeleton) > room else []
             hint = "\n".join(["say which is which (--names, a case's weights:, names= and ignore=):", *shown, *more])
@@ -104,11 +101,16 @@ def kind_text(kind: str) -> str:
 
 
 def _unlike(structure: Structure) -> Structure:
-    """Leave out unmatched tensors of equal name, kind and shape: their containers are at fault."""
-    key, sides = attrgetter("path", "kind", "shape"), (structure.unknown, structure.missing)
-    both = set(map(key, structure.unknown)) & set(map(key, structure.missing))
-    unknown, missing = ([leaf for leaf in side if key(leaf) not in both] for side in sides)
-    return replace(structure, unknown=unknown, missing=missing) if unknown or missing or structure.doubts else structure
+    """Pair unmatched tensors of equal name, kind and shape, where others are at fault."""
+    key = attrgetter("path", "kind", "shape")
+    twins = {key(leaf): leaf for leaf in structure.missing}
+    alike = {leaf: twins[key(leaf)] for leaf in structure.unknown if key(leaf) in twins}
+    unknown = [leaf for leaf in structure.unknown if leaf not in alike]
+    missing = [leaf for leaf in structure.missing if leaf not in alike.values()]
+    if not (unknown or missing or structure.doubts):
+        return structure
+    pairs = [LeafPair(expected=leaf, actual=twin, evidence="name") for leaf, twin in alike.items()]
+    return replace(structure, pairs=[*structure.pairs, *pairs], unknown=unknown, missing=missing)
 
 
 def _problems(found: Structure) -> Iterator[str]:
@@ -124,19 +126,15 @@ def _problems(found: Structure) -> Iterator[str]:
             yield f"ambiguous: {name} may be {partners}: {doubt.why}"
 
 
-def _first_of_each(problems: Sequence[str]) -> Iterator[str]:
+def _first_of_each(problems: Iterable[str]) -> Iterator[str]:
     """Yield the first problem of each kind, and how many more there are."""
-    counts = Counter(text.partition(": ")[0] for text in problems)
-    seen: set[str] = set()
+    groups: dict[str, list[str]] = defaultdict(list)
     for text in problems:
-        kind = text.partition(": ")[0]
-        if kind not in seen and len(seen) < SHOWN:
-            seen.add(kind)
-            yield text
-            if counts[kind] > 1:
-                yield f"… and {counts[kind] - 1} more that are {kind}"
-    if len(counts) > len(seen):
-        yield f"… and {sum(counts.values()) - sum(counts[kind] for kind in seen)} more problems"
+        groups[text.partition(": ")[0]].append(text)
+    for kind, (first, *more) in groups.items():
+        yield first
+        if more:
+            yield f"… and {len(more)} more that are {kind}"
 
 
 def _rows(problems: Iterable[str]) -> list[str]:
@@ -145,10 +143,9 @@ def _rows(problems: Iterable[str]) -> list[str]:
 
 
 def _skeleton(
-    whole: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
+    found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]], every: Iterable[str]
 ) -> Iterator[str]:
     """Yield YAML that settles the open tensors by order or by shape; ``every`` tensor's name stands for a layer that is kept."""
-    found = _unlike(whole)
     entries: dict[str, tuple[str, tuple[str, ...]]] = dict(likely)
     for doubt in found.doubts:
         for name, port in zip(doubt.expected, doubt.actual, strict=False):
@@ -156,10 +153,8 @@ def _skeleton(
     opened, port_opened = ({_layer(leaf) for leaf in leaves} for leaves in (found.unknown, found.missing))
     layers = [(_layer(pair.expected), _layer(pair.actual)) for pair in found.pairs]
     alone = {leaf.name for leaf in (*found.unknown, *found.missing)}
-    alike = {leaf.name for leaf in (*whole.unknown, *whole.missing)} - alone
-    halves = {name.rpartition(".")[0] for name in alike}
-    torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened} | halves)
-    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened} | halves)
+    torch_layers = _whole_layers(found.unknown, {one for one, other in layers if other not in port_opened})
+    port_layers = _whole_layers(found.missing, {other for one, other in layers if one not in opened})
     free = dict(port_layers)
     lone = []
     for name, shapes in torch_layers.items():
@@ -234,46 +229,21 @@ def _pattern(name: str) -> tuple[str, tuple[str, ...]]:
 
 def _patterns(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], list[str]]:
     """Return pairs of names by the numbers they share, and torch's names."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for name, port in pairs:
         (one, numbers), (other, others) = _pattern(name), _pattern(port)
         repeated = numbers and others and others == numbers * (len(others) // len(numbers))
-        key = (one, other) if repeated or numbers == others else (name, port)
-        groups.setdefault(key, []).append(name)
-    return {
-        (key if len(names) > 1 else (names[0], _filled(key[1], _pattern(names[0])[1]))): names
-        for key, names in groups.items()
-    }
+        groups[(one, other) if repeated or numbers == others else (name, port)].append((name, port))
+    return {key if len(members) > 1 else members[0]: [name for name, _ in members] for key, members in groups.items()}
 
 
-def _filled(pattern: str, numbers: Sequence[str]) -> str:
-    numbers_left = itertools.cycle(numbers)
-    return re.sub(r"\*", lambda _: next(numbers_left), pattern) if numbers else pattern
-
-
-def _counted(what: str, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line for each pair, or for all that differ in numbers alone."""
-    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for one, other in pairs:
-        groups.setdefault((_pattern(one)[0], _pattern(other)[0]), []).append((one, other))
-    lines = []
-    for key, members in groups.items():
-        same = all(_pattern(one)[1] == _pattern(other)[1] for one, other in members)
-        one, other = key if same and len(members) > 1 else members[0]
-        more = f" ({len(members)} times)" if same else f" (and {len(members) - 1} more like it)"
-        line = f"{what}: {one or '(the model)'} -> {other or '(the model)'}"
-        lines.append(line + (more if len(members) > 1 else ""))
-    return lines
-
-
-def _alike(sentences: Iterable[str]) -> Iterator[str]:
-    """Yield sentences, once where only the numbers of their names differ."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for text in sentences:
-        name = text.partition(" ")[0]
-        groups.setdefault((_pattern(name)[0], text[len(name) :]), []).append(text)
-    for (name, rest), members in groups.items():
-        yield members[0] if len(members) == 1 else f"{name}{rest} ({len(members)} times)"
+def _grouped(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, the first alone of those that differ in numbers alone."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        groups[_NUMBER.sub("*", line)].append(line)
+    for first, *more in groups.values():
+        yield f"{first} (and {len(more)} more like it)" if more else first
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -282,60 +252,11 @@ def _alike(sentences: Iterable[str]) -> Iterator[str]:
 Way = Literal["out, in", "in, out"]
 
 
-class OwnMatrices:
-    """The square matrices of both models' own layers, and their use.
-
-    Attributes:
-        assumed: what could not be told, of matrices that both models keep in classes of their own.
-    """
-
-    def __init__(self, torch_model: Model, paddle_model: Model) -> None:
-        self.models = torch_model, paddle_model
-        self.assumed: list[str] = []
-
-    def turned(self, torch: tuple[LayerTensors, TensorSlot], paddle: tuple[LayerTensors, TensorSlot]) -> bool | None:
-        """Tell whether one square matrix is the other's transpose, None if unknown.
-
-        What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
-        """
-        way, port_way = self._way(0, *torch), self._way(1, *paddle)
-        if way is not None and port_way is not None:
-            return way != port_way
-        (layer, slot), (port_layer, _) = torch, paddle
-        if layer.kind == port_layer.kind == OWN_KIND:
-            self.assumed.append(
-                f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
-            )
-            return False
-        return None
-
-    def joined(self, torch: TensorSlot, paddle: TensorSlot) -> bool | None:
-        """Tell whether joined axes are transposed too, None where joining does not do."""
-        flat, other = squeezed(torch.shape), squeezed(paddle.shape)
-        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
-        ways = [turned for turned in ways if not turned or len(other) == 2]
-        if not ways:
-            return None
-        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
-        self.assumed.append(
-            f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
-        )
-        return ways[0]
-
-    def _way(self, side: int, layer: LayerTensors, slot: TensorSlot) -> Way | None:
-        if layer.kind != OWN_KIND:
-            return "out, in"
-        model = self.models[side]
-        layers = dict(model.named_sublayers(include_self=True) if side else model.named_modules())
-        found = layers.get(layer.path)
-        if found is None or list(found.children()):
-            return None  # what holds other layers is no matrix of its own
-        name = slot.parts[0].names[0] if slot.parts else slot.name
-        return _applied(found, name.rpartition(".")[2], side)
-
-
-def _applied(layer: Model, leaf: str, side: int) -> Way | None:
-    """Return how a layer's copy multiplies by its matrix, else None."""
+def _applied(model: Model, path: str, leaf: str, side: int) -> Way | None:
+    """Return how a copy of a model's layer multiplies by its matrix, else None."""
+    layer = dict(model.named_sublayers(include_self=True) if side else model.named_modules()).get(path)
+    if layer is None or list(layer.children()):
+        return None  # what holds other layers is no matrix of its own
     rng, framework = np.random.default_rng(0), import_module(("torch", "paddle")[side])
     tensor = framework.to_tensor if side else framework.from_numpy
     try:
@@ -400,15 +321,18 @@ class Match:
     assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(
-            [
-                *_counted("matched by structure", self.by_structure),
-                *_counted("matched by order of declaration alone", self.by_order),
-                *(f"assumed: {text}" for text in _alike(self.assumed)),
-                *(f"kept: {text}: only the port has it" for text in _alike(self.kept)),
-                *(f"left behind: {text}: the port has none" for text in _alike(self.left)),
-            ]
-        )
+        pairs = {"matched by structure": self.by_structure, "matched by order of declaration alone": self.by_order}
+        lines = [
+            *(
+                f"{how}: {one or '(the model)'} -> {other or '(the model)'}"
+                for how, some in pairs.items()
+                for one, other in some
+            ),
+            *(f"assumed: {text}" for text in self.assumed),
+            *(f"kept: {name}: only the port has it" for name in self.kept),
+            *(f"left behind: {name}: the port has none" for name in self.left),
+        ]
+        return "\n".join(_grouped(lines))
 
 
 def match_models(
@@ -422,35 +346,25 @@ def match_models(
     Raises:
         UnmatchedError: something could not be matched; all of it is listed, of both models.
     """
-    return _Matching(torch_model, paddle_model, names or {}, tuple(ignore)).match()
+    return _Matching(torch_model, paddle_model, names or {}, ignore).match()
 
 
-@dataclass(slots=True)
 class _Matching:
-    """One pair of models on the way to a match."""
+    """One pair of models on the way to a match.
 
-    torch_model: Model
-    paddle_model: Model
-    given: Mapping[str, str]
-    ignore: tuple[str, ...]
-    names: dict[str, str] = field(init=False)
-    torch: list[LayerTensors] = field(init=False)
-    left: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    assumed: list[str] = field(default_factory=list)
-    again: set[str] = field(default_factory=set)
+    Attributes:
+        names: Paddle's name by torch's, as given, with what is ignored.
+        torch, port: the leaves of both models with their layers and slots.
+        left, kept, assumed: as `Match` has them.
+    """
 
-    def match(self) -> Match:
-        """Return the match, by names alone if they leave nothing."""
-        self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
-        layers = torch_layers(self.torch_model)
-        refuse(_bad_names(self.names, self.torch_model, self.paddle_model))
-        self.torch = _without_left(layers, self.names)
-        here = {slot.name for layer in self.torch for slot in layer.slots}
-        self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
-        ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
-        self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
-        paddle = self._paddle(self.names)
+    def __init__(
+        self, torch_model: Model, paddle_model: Model, names: Mapping[str, str], ignore: Iterable[str]
+    ) -> None:
+        self.models = torch_model, paddle_model
+        self.names = with_ignored(names, tuple(ignore), torch_model, paddle_model)
+        refuse(_bad_names(self.names, torch_model, paddle_model))
+        torch, paddle = matchable_layers(torch_model, paddle_model, self.names)
         refuse(
             [
                 f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
@@ -461,88 +375,84 @@ class _Matching:
             ]
         )
         first: dict[int, str] = {}
-        ties = {
-            name: first.setdefault(id(tensor), name)
-            for name, tensor in self.torch_model.state_dict(keep_vars=True).items()
-        }
-        named = _Named.of(self.torch, paddle, ties)
-        if not named.left and all(self._is_settled(name, *one) for name, one in named.slots.items()):
-            return self._result(named)
-        opened = to_open(self.torch, paddle)
-        if opened:
-            paddle = self._paddle(self.names, opened)
-        return self._by_structure(paddle, ties)
+        tensors = torch_model.state_dict(keep_vars=True)
+        self.ties = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
+        self.torch, self.port = torch_leaves(torch, self.names, self.ties), paddle_leaves(paddle, self.names)
+        here = {slot.name for _, slot in self.torch.values()}
+        every = [slot.name for layer in torch_layers(torch_model) for slot in layer.slots]
+        self.left = [name for name in every if name not in here]
+        ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
+        self.kept = [name for name in paddle_model.state_dict() if _is_below(name, ignored)]
+        self.zeros = tuple(slot for layer in paddle for slot in layer.slots if slot.fixed)
+        self.assumed: list[str] = []
 
-    def _paddle(self, names: Mapping[str, str], opened: frozenset[str] = frozenset()) -> list[LayerTensors]:
-        """Return Paddle's layers without the tensors that only the port has."""
-        layers = paddle_layers(self.paddle_model, {**names, **{f"({one})": one for one in self.kept}}, opened)
-        return _without_kept(layers)
-
-    def _is_settled(self, name: str, slot: TensorSlot, port_kind: str, kind: str, shape: tuple[int, ...]) -> bool:
-        """Tell whether names settle the layout of a tensor."""
-        flat = squeezed(shape)
-        sure = name in self.names or kind == port_kind != OWN_KIND or len(set(flat)) != 1 or len(flat) != 2
-        return slot.shape == shape and sure
-
-    def _by_structure(self, paddle: Sequence[LayerTensors], ties: Mapping[str, str]) -> Match:
-        reference, port = torch_leaves(self.torch, self.names, ties), paddle_leaves(paddle, self.names)
-        given = {slot.name: leaf for leaf, (_, slot) in port.items() if slot.name in self.names}
+    def match(self) -> Match:
+        """Return the match."""
+        given = {slot.name: leaf for leaf, (_, slot) in self.port.items() if slot.name in self.names}
         settled = [
             LeafPair(expected=leaf, actual=given[slot.name], evidence="given")
-            for leaf, (_, slot) in reference.items()
+            for leaf, (_, slot) in self.torch.items()
             if slot.name in given
         ]
         taken = {leaf for pair in settled for leaf in (pair.expected, pair.actual)}
-        structure = match_by_structure(
-            [leaf for leaf in reference if leaf not in taken], [leaf for leaf in port if leaf not in taken]
+        found = match_by_structure(
+            [leaf for leaf in self.torch if leaf not in taken], [leaf for leaf in self.port if leaf not in taken]
         )
-        # Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes.
-        constant = [
-            leaf
-            for leaf in structure.missing
-            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(port[leaf][1])
-        ]
-        self.kept += [_own_name(*port[leaf]) for leaf in constant]
-        structure.missing = [leaf for leaf in structure.missing if leaf not in constant]
-        constant = [leaf for leaf in structure.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [reference[leaf][1].name for leaf in constant]
-        structure.unknown = [leaf for leaf in structure.unknown if leaf not in constant]
-        layouts = OwnMatrices(self.torch_model, self.paddle_model)
-        targets: dict[str, Target] = {}
+        self._leave_constants(found)
+        targets: dict[Leaf, Target] = {}
         problems: list[str] = []
         likely: dict[str, tuple[str, tuple[str, ...]]] = {}
-        for pair in (*settled, *structure.pairs):
-            mine, its = reference[pair.expected], port[pair.actual]
-            layout = _layout(mine, its, layouts, given=pair.evidence == "given")
-            if isinstance(layout, str):
-                if pair.expected.again and pair.actual.again:  # their first layers decide
-                    self.again.add(mine[1].name)
-                else:
-                    problems.append(layout)
-                    if len(set(squeezed(mine[1].shape))) == 1:
-                        plain = Target(names=(_own_name(*its),))
-                        likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
-            else:
-                targets[mine[1].name] = layout
-        known = [pair for pair in structure.pairs if reference[pair.expected][1].name in targets]
-        problems += _torn(known, reference, port)
-        self.assumed += layouts.assumed
-        if problems or structure.doubts or structure.unknown or structure.missing:
-            raise self._refusal(problems, structure, reference, port, taken, likely)
-        pairs = [pair for pair in (*settled, *structure.pairs) if reference[pair.expected][1].name in targets]
-        resolved, moved = self._resolve(pairs, reference, port, targets)
-        self.torch = without(self.torch, lambda slot: slot.name in self.left)
-        named = _Named.of(self.torch, self._paddle(resolved), ties, self.again)
-        refuse(named.left)
-        self.names = resolved
-        return self._result(named, moved, tuple(structure.by_order))
+        for pair in (*settled, *found.pairs):
+            layout = self._layout(pair)
+            if not isinstance(layout, str):
+                targets[pair.expected] = layout
+            elif not (pair.expected.again and pair.actual.again):  # of those, the first layers decide
+                problems.append(layout)
+                slot = self.torch[pair.expected][1]
+                if len(set(squeezed(slot.shape))) == 1:
+                    plain = Target(names=(_own_name(*self.port[pair.actual]),))
+                    likely[slot.name] = str(plain), (str(replace(plain, turned=True)),)
+        if problems or found.doubts or found.unknown or found.missing:
+            raise self._refusal(problems, found, taken, likely)
+        pairs = [pair for pair in (*settled, *found.pairs) if pair.expected in targets]
+        names, moved = self._resolve(pairs, targets)
+        partners = {pair.expected: self.port[pair.actual][1] for pair in pairs}
+        slots = {
+            slot.name: replace(targets[leaf].apply(partners[leaf]), name=slot.name)
+            for leaf, (_, slot) in self.torch.items()
+            if leaf in partners
+        }
+        first = {self.ties.get(name, name): name for name in reversed(slots)}
+        others = [slot.name for _, slot in self.torch.values() if slot.name not in slots]
+        return Match(
+            slots=slots,
+            tied={name: first[self.ties[name]] for name in others if self.ties.get(name) in first},
+            zeros=self.zeros,
+            names={**names, **{f"({one})": one for one in self.kept}, **dict.fromkeys(self.left, NOT_IN_PORT)},
+            by_structure=moved,
+            by_order=tuple(found.by_order),
+            kept=tuple(self.kept),
+            left=tuple(self.left),
+            assumed=tuple(self.assumed),
+        )
+
+    def _leave_constants(self, found: Structure) -> None:
+        """Leave alone what is a constant of one side: buffers of the port's, norms' frozen 1 and 0, integers of torch's own classes."""
+        constant = [
+            leaf
+            for leaf in found.missing
+            if (leaf.buffer and leaf.path[-1] not in STATISTICS) or _is_neutral(self.port[leaf][1])
+        ]
+        self.kept += [_own_name(*self.port[leaf]) for leaf in constant]
+        found.missing = [leaf for leaf in found.missing if leaf not in constant]
+        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [self.torch[leaf][1].name for leaf in constant]
+        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _refusal(
         self,
         problems: Sequence[str],
         found: Structure,
-        torch: Held,
-        paddle: Held,
         taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
     ) -> UnmatchedError:
@@ -554,78 +464,130 @@ class _Matching:
             port_holding = {one.path[:-1] for one, _, _ in kept}
             holding = {leaf.path[:-1] for _, pieces, _ in kept for leaf in pieces}
             rest = match_by_structure(
-                [leaf for leaf in torch if leaf not in taken and leaf.path[:-1] not in holding],
-                [leaf for leaf in paddle if leaf not in taken and leaf.path[:-1] not in port_holding],
+                [leaf for leaf in self.torch if leaf not in taken and leaf.path[:-1] not in holding],
+                [leaf for leaf in self.port if leaf not in taken and leaf.path[:-1] not in port_holding],
             )
         for one, pieces, turned in packed:
-            names = tuple(_own_name(*paddle[piece]) for piece in pieces)
-            likely[torch[one][1].name] = str(Target(names=names, turned=turned)), ()
+            names = tuple(_own_name(*self.port[piece]) for piece in pieces)
+            likely[self.torch[one][1].name] = str(Target(names=names, turned=turned)), ()
         holders = [
-            f"packed: {paddle[one][0].path} seems to hold {', '.join(torch[piece][0].path for piece in pieces)} in one, "
+            f"packed: {self.port[one][0].path} seems to hold {', '.join(self.torch[piece][0].path for piece in pieces)} in one, "
             f"which names cannot say: keep them apart in the port, or joined in the reference"
             for one, pieces, _ in kept
         ]
-        skeleton = _skeleton(rest, likely, [leaf.name for leaf in (*torch, *paddle)])
+        skeleton = _skeleton(_unlike(rest), likely, [leaf.name for leaf in (*self.torch, *self.port)])
         return UnmatchedError([*problems, *holders, *_problems(_unlike(rest if kept else found))], skeleton)
 
     def _resolve(
-        self, pairs: Sequence[LeafPair], torch: Held, paddle: Held, targets: Mapping[str, Target]
+        self, pairs: Sequence[LeafPair], targets: Mapping[Leaf, Target]
     ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
         """Return names of all pairs, whole layers where possible, and those that differ."""
         by_layer: dict[str, list[LeafPair]] = defaultdict(list)
         for pair in pairs:
-            by_layer[torch[pair.expected][0].path].append(pair)
+            by_layer[self.torch[pair.expected][0].path].append(pair)
         resolved: dict[str, str] = dict(self.names)
         moved = []
         for path, own in by_layer.items():
-            layers = {paddle[pair.actual][0].path: paddle[pair.actual][0] for pair in own}
+            layers = {self.port[pair.actual][0].path: self.port[pair.actual][0] for pair in own}
             layer = next(iter(layers.values()))
-            slots = [(torch[pair.expected][1], paddle[pair.actual][1]) for pair in own]
+            slots = [(self.torch[pair.expected][1], self.port[pair.actual][1], targets[pair.expected]) for pair in own]
             whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
-            if whole and all(mine.leaf == its.leaf and targets[mine.name].plain for mine, its in slots):
+            if whole and all(mine.leaf == its.leaf and target.plain for mine, its, target in slots):
                 resolved[path] = layer.path
                 resolved.update(
                     (mine.name, join(layer.path, mine.leaf))
-                    for mine, its in slots
+                    for mine, _, _ in slots
                     if mine.name != join(path, mine.leaf)
                 )
                 if path != layer.torch_path and any(pair.evidence != "given" for pair in own):
                     moved.append((path, layer.path))
                 continue
-            for pair in own:
-                mine, its = torch[pair.expected][1], paddle[pair.actual][1]
-                target = targets[mine.name]
+            for pair, (mine, its, target) in zip(own, slots, strict=True):
+                name = target
                 if mine.name in self.names:
                     given = Target.parse(self.names[mine.name])
-                    target = replace(given, turned=given.turned != target.turned, shape=target.shape or given.shape)
+                    name = replace(given, turned=given.turned != target.turned, shape=target.shape or given.shape)
                 elif len(its.parts) > 1:
-                    target = Target(names=tuple(part.names[0] for part in its.parts))
-                resolved[mine.name] = str(target)
-                if pair.evidence != "given" and (mine.name != its.name or not targets[mine.name].plain):
-                    moved.append((mine.name, str(targets[mine.name])))
+                    name = Target(names=tuple(part.names[0] for part in its.parts))
+                resolved[mine.name] = str(name)
+                if pair.evidence != "given" and (mine.name != its.name or not target.plain):
+                    moved.append((mine.name, str(target)))
+        whole_walk = {layer.path for layer in paddle_layers(self.models[1], self.names)}
+        if not moved and whole_walk.issuperset(layer.path for layer, _ in self.port.values()):
+            # Names alone tell, and no packed layer was opened.
+            resolved = {old: new for old, new in resolved.items() if old != new or old in self.names}
         return resolved, tuple(moved)
 
-    def _result(
-        self, named: _Named, moved: tuple[tuple[str, str], ...] = (), by_order: tuple[tuple[str, str], ...] = ()
-    ) -> Match:
-        """Return the match that names make, now that they leave nothing."""
-        slots = {name: slot for name, (slot, *_) in named.slots.items()}
-        return Match(
-            slots=slots,
-            tied=named.tied,
-            zeros=named.zeros,
-            names={
-                **self.names,
-                **{name: slot.parts[0].names[0] for name, slot in slots.items() if slot.name != name},
-                **{f"({one})": one for one in self.kept},
-                **dict.fromkeys(self.left, NOT_IN_PORT),
-            },
-            by_structure=moved,
-            by_order=by_order,
-            kept=tuple(self.kept),
-            left=tuple(self.left),
-            assumed=tuple(self.assumed),
+    # Layouts
+
+    def _layout(self, pair: LeafPair) -> Target | str:
+        """Return how the port keeps a tensor of torch's, or why that is open."""
+        given = pair.evidence == "given"
+        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
+        plain = Target(names=(_own_name(port, its),))
+        if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
+            return plain
+        flat, other = squeezed(slot.shape), squeezed(its.shape)
+        kinds = {layer.kind, port.kind} - {OWN_KIND}
+        matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
+        turned: bool | None = flat != other
+        across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
+        problem = ""
+        if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
+            problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
+        elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
+            turned = self._joined(slot, its)
+        elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
+            turned = None
+        elif matrix and flat == flat[::-1] and not given:
+            turned = self._turned(pair)
+            if turned is None:
+                problem = (
+                    f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
+                    f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
+                )
+        if turned is None:
+            problem = (
+                problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+            )
+        elif turned and len(other) != 2:
+            problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
+        if problem:
+            return problem
+        stored = its.shape[::-1] if turned else its.shape
+        return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)
+
+    def _turned(self, pair: LeafPair) -> bool | None:
+        """Tell whether one square matrix is the other's transpose, None if unknown.
+
+        What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
+        """
+        (layer, slot), (port, its) = self.torch[pair.expected], self.port[pair.actual]
+        ways = [
+            "out, in" if one.kind != OWN_KIND else _applied(self.models[side], one.path, name.rpartition(".")[2], side)
+            for side, (one, name) in enumerate(((layer, slot.name), (port, its.parts[0].names[0])))
+        ]
+        if None not in ways:
+            return ways[0] != ways[1]
+        if layer.kind == port.kind == OWN_KIND:
+            self.assumed.append(
+                f"{slot.name} {list(slot.shape)} is square, and of a class of its own in both models: taken as it is"
+            )
+            return False
+        return None
+
+    def _joined(self, torch: TensorSlot, paddle: TensorSlot) -> bool | None:
+        """Tell whether joined axes are transposed too, None where joining does not do."""
+        flat, other = squeezed(torch.shape), squeezed(paddle.shape)
+        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
+        ways = [turned for turned in ways if not turned or len(other) == 2]
+        if not ways:
+            return None
+        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
+        self.assumed.append(
+            f"{torch.name} {list(torch.shape)} is {list(paddle.shape)} in the port: taken as the same {how}"
         )
+        return ways[0]
 
 
 def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
@@ -638,14 +600,6 @@ def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) 
     return kept
 
 
-def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
-    return without(layers, lambda slot: only_in_torch(slot.name, names))
-
-
-def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
-    return without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
-
-
 def matchable_layers(
     torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
@@ -654,7 +608,10 @@ def matchable_layers(
     also = to_open(torch, port)
     if also:
         port = paddle_layers(paddle_model, names, opened | also)
-    return _without_left(torch, names), _without_kept(port)
+    return (
+        without(torch, lambda slot: only_in_torch(slot.name, names)),
+        without(port, lambda slot: slot.name.startswith(NOT_IN_TORCH)),
+    )
 
 
 def _is_below(name: str, paths: Iterable[str]) -> bool:
@@ -668,7 +625,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model) -> list[str]:
-    found = [f"names: {one.key}: {one.message}{one.hint}" for one in unknown_names(names, torch_model, paddle_model)]
+    found = [f"names: {one.key}: {one.message}" for one in unknown_names(names, torch_model, paddle_model)]
     state, seen = paddle_model.state_dict(), dict[str, str]()
     for old, new in names.items():
         target = Target.parse(new)
@@ -679,49 +636,6 @@ def _bad_names(names: Mapping[str, str], torch_model: Model, paddle_model: Model
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """The tensors that names alone put together.
-
-    Attributes:
-        slots: Paddle's slot, both kinds and torch's shape by torch's name.
-        tied: the name in ``slots`` of the same tensor, by torch's name.
-        left: problems: the tensors that names leave unmatched, Paddle's first.
-        zeros: constant zeros of Paddle's that torch does not have.
-    """
-
-    slots: Mapping[str, tuple[TensorSlot, str, str, tuple[int, ...]]]
-    tied: Mapping[str, str]
-    left: Sequence[str]
-    zeros: tuple[TensorSlot, ...]
-
-    @classmethod
-    def of(
-        cls,
-        torch: Sequence[LayerTensors],
-        paddle: Sequence[LayerTensors],
-        ties: Mapping[str, str],
-        without: Container[str] = (),
-    ) -> _Named:
-        """Put together the tensors of both models, but for those ``without``."""
-        ours, theirs = ([(layer, slot) for layer in side for slot in layer.slots] for side in (torch, paddle))
-        named = {slot.name: (slot, layer.kind) for layer, slot in reversed(theirs)}
-        both = ((layer, slot, named.get(slot.name) or named.get(join(layer.path, slot.leaf))) for layer, slot in ours)
-        slots = {
-            slot.name: (*port, layer.kind, slot.shape)
-            for layer, slot, port in both
-            if port is not None and slot.name not in without
-        }
-        first = {ties.get(name, name): name for name in reversed(slots)}
-        others = [slot.name for _, slot in ours if slot.name not in slots]
-        tied = {name: first[ties[name]] for name in others if ties.get(name) in first}
-        used = {id(slot) for slot, *_ in slots.values()}
-        free = [(layer, slot) for layer, slot in theirs if id(slot) not in used]
-        left = [f"only in the port: {tell(*one)}" for one in free if not one[1].fixed and not one[1].again]
-        left += [f"only in torch: {tell(*one)}" for one in ours if one[1].name not in slots and one[1].name not in tied]
-        return cls(slots, tied, left, tuple(slot for _, slot in free if slot.fixed))
 
 
 def _is_neutral(slot: TensorSlot) -> bool:
@@ -805,57 +719,3 @@ def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
     """Return the port's name of a tensor below its layer."""
     names = slot.parts[0].names
     return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
-
-
-def _torn(pairs: Sequence[LeafPair], torch: Held, paddle: Held) -> Iterator[str]:
-    """Name the layers that would exchange tensors between two of the port's layers."""
-    images: dict[str, set[str]] = defaultdict(set)
-    for pair in pairs:
-        if not pair.expected.again and not pair.actual.again:
-            images[torch[pair.expected][0].path].add(paddle[pair.actual][0].path)
-    divided = {path: ports for path, ports in images.items() if len(ports) > 1}
-    for path, ports in divided.items():
-        for other, others in divided.items():
-            if other != path and ports & others:
-                yield f"ambiguous: {path} would be divided between {', '.join(sorted(ports))}, as {other} would"
-                break
-
-
-# Layouts
-
-
-def _layout(
-    torch: tuple[LayerTensors, TensorSlot], paddle: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
-) -> Target | str:
-    """Return how the port keeps a tensor of torch's, or why that is open."""
-    (layer, slot), (port, its) = torch, paddle
-    plain = Target(names=(_own_name(port, its),))
-    if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
-        return plain
-    flat, other = squeezed(slot.shape), squeezed(its.shape)
-    kinds = {layer.kind, port.kind} - {OWN_KIND}
-    matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
-    turned: bool | None = flat != other
-    across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
-    problem = ""
-    if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
-        problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
-    elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
-        turned = known.joined(slot, its)
-    elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
-        turned = None
-    elif matrix and flat == flat[::-1] and not given:
-        turned = known.turned(torch, paddle)
-        if turned is None:
-            problem = (
-                f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
-                f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
-            )
-    if turned is None:
-        problem = problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
-    elif turned and len(other) != 2:
-        problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
-    if problem:
-        return problem
-    stored = its.shape[::-1] if turned else its.shape
-    return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)

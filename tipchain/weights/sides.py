@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -235,7 +235,7 @@ def torch_layers(model: object) -> list[LayerTensors]:
 
 def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     stored = storage_of(module, "torch") or OWN
-    tensors = dict(_torch_tensors(module))
+    tensors = dict(_own_tensors(module))
     from torch.nn.parameter import Parameter, is_lazy
 
     for leaf, (_, tensor) in tensors.items():
@@ -248,7 +248,7 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
             )
     inside = dict(module._modules)  # noqa: SLF001
     if stored.kind == "MultiheadAttention":  # its out_proj is one of its tensors
-        tensors.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
+        tensors.update({f"out_proj.{leaf}": found for leaf, found in _own_tensors(inside.pop("out_proj"))})
     if hasattr(module, "parametrizations"):
         for leaf, tensor in inside.pop("parametrizations").state_dict(keep_vars=True).items():
             tensors[f"parametrizations.{leaf}"] = "parameter" if isinstance(tensor, Parameter) else "buffer", tensor
@@ -269,17 +269,16 @@ def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
             yield from _walk_torch(child, join(path, name))
 
 
-def _own_tensors(layer: Model, hidden: Container[str]) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
+def _own_tensors(layer: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
+    """Yield the parameters and persistent buffers that a layer of either framework itself holds."""
+    hidden = ("_non_persistent_buffers_set", "_non_persistable_buffer_names_set")  # torch's, Paddle's
+    passing = {leaf for name in hidden for leaf in getattr(layer, name, ())}
     for leaf, tensor in layer._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, ("parameter", tensor)
     for leaf, tensor in layer._buffers.items():  # noqa: SLF001
-        if tensor is not None and leaf not in hidden:
+        if tensor is not None and leaf not in passing:
             yield leaf, ("buffer", tensor)
-
-
-def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
-    return _own_tensors(module, module._non_persistent_buffers_set)  # noqa: SLF001
 
 
 # The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.
@@ -304,8 +303,6 @@ def paddle_layers(
     joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
     if joined:
         layers = _join_slots(layers, joined)
-    if all(target.plain for target in targets.values()):
-        return layers
     return [
         replace(
             layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
@@ -331,11 +328,14 @@ class _PaddleWalk:
         self, layer: Model, path: str, torch_path: str, skip: frozenset[int] = frozenset()
     ) -> Iterator[LayerTensors]:
         """Yield the layer at ``path`` and those inside, without the tensors in ``skip``."""
-        stored = storage_of(layer, "paddle")
-        packed = packed_tensors(layer)
+        stored, packed, own_skip = storage_of(layer, "paddle"), packed_tensors(layer), skip
         if packed is not None:
-            kind, tensors = packed
-            if not self._opened(path, [one.tensors for one in tensors]):
+            stored, (kind, tensors) = OWN, packed
+            if self._opened(path, [one.tensors for one in tensors]):
+                # The layer has names of its own for tensors of the layers inside.
+                inside = (tensor for child in layer.children() for tensor in child.state_dict().values())
+                own_skip = skip.union(map(id, inside))
+            else:
                 slots = [
                     self._slot(
                         torch_path,
@@ -348,27 +348,13 @@ class _PaddleWalk:
                     for one in tensors
                 ]
                 yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
-                skip |= {id(tensor) for one in tensors for tensor in one.tensors}
-            else:  # the layer's own names for tensors of the layers inside
-                inside = {id(tensor) for child in layer.children() for tensor in child.state_dict().values()}
-                yield from self._inside(layer, path, torch_path, skip, OWN)
-                skip |= inside
-                yield self._plain(layer, path, torch_path, OWN, skip)
-                return
-            stored = OWN
-        yield self._plain(layer, path, torch_path, stored, skip)
-        yield from self._inside(layer, path, torch_path, skip, stored or OWN)
-
-    def _inside(
-        self, layer: Model, path: str, torch_path: str, skip: frozenset[int], stored: Storage
-    ) -> Iterator[LayerTensors]:
-        torch_names = {paddle: torch for torch, paddle in stored.children.items()}
+                own_skip = skip = skip.union(id(tensor) for one in tensors for tensor in one.tensors)
+        yield self._plain(layer, path, torch_path, stored, own_skip)
+        torch_names = {paddle: torch for torch, paddle in (stored or OWN).children.items()}
         for name, child in layer._sub_layers.items():  # noqa: SLF001
             if child is not None:
-                here = join(path, name)
-                there = join(torch_path, torch_names.get(name, name))
-                there = self.inverse.get(here, there)
-                yield from self.layers(child, here, there, skip)
+                here, there = join(path, name), join(torch_path, torch_names.get(name, name))
+                yield from self.layers(child, here, self.inverse.get(here, there), skip)
 
     def _opened(self, path: str, tensors: Sequence[tuple[object, ...]]) -> bool:
         """Tell whether a name goes inside a layer, or to a piece of a tensor."""
@@ -393,7 +379,6 @@ class _PaddleWalk:
         self, layer: Model, path: str, torch_path: str, stored: Storage | None, skip: frozenset[int]
     ) -> LayerTensors:
         """Return the tensors that the layer at ``path`` itself holds."""
-        hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
         if stored is None:
             kind, stored = f"{UNSUPPORTED}{type(layer).__name__}", OWN
         else:
@@ -401,7 +386,7 @@ class _PaddleWalk:
         fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
         leaves = {paddle: torch for torch, paddle in stored.renamed.items()}
         slots = []
-        for own, (tensor_kind, tensor) in _own_tensors(layer, hidden):
+        for own, (tensor_kind, tensor) in _own_tensors(layer):
             if id(tensor) in skip:
                 continue
             leaf = leaves.get(own, own)

@@ -8,8 +8,7 @@ models have the framework's own layer, the same kind of layer. Below a pair of c
 2. What is the only one of its content belongs to the only one of the other side.
 3. Names tell alike ones apart, where they do so one to one: equal names, equal words or short forms of them (``q`` for
    ``query``), numbers by rank.
-4. A container that was opened keeps its leaves together: what others in it belong to decides about the rest.
-5. Order of declaration is the weakest evidence. It decides only where no name says otherwise, and where nothing that is
+4. Order of declaration is the weakest evidence. It decides only where no name says otherwise, and where nothing that is
    known already was declared in another order around it; such pairs are marked.
 
 What is not certain is not matched. Frameworks and values play no part here.
@@ -19,11 +18,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from functools import reduce
 from math import prod
-from operator import itemgetter
+from operator import and_, itemgetter
 from typing import Literal
 
 from tipchain.facts.settings import OWN_KIND
@@ -122,6 +121,9 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     structure = Structure()
     for scope in dict.fromkeys(leaf.scope for leaf in (*torch, *paddle)):
         torch_leaves, port_leaves = ([leaf for leaf in side if leaf.scope == scope] for side in (torch, paddle))
+        if named := _all_named_alike(torch_leaves, port_leaves):
+            structure.pairs += named
+            continue
         keys = _keys(torch_leaves, port_leaves)
         one, other = (_forest([leaf for leaf in side if leaf in keys], keys) for side in (torch_leaves, port_leaves))
         _match_nodes(one, other, "content", structure)
@@ -205,7 +207,7 @@ def joins(shape: Shape, other: Shape) -> bool:
     return not sizes
 
 
-LEVELS = 5
+LEVELS = 4
 """Levels of likeness."""
 
 
@@ -218,13 +220,12 @@ def _likeness(leaf: Leaf) -> tuple[Key, ...]:
     """
     flat = squeezed(leaf.shape)
     either = tuple(sorted(flat)) if len(flat) == 2 else flat
-    own = leaf.path[-1]
+    own, exact = leaf.path[-1], (leaf.kind, leaf.path[-1], leaf.shape, leaf.integer)
     return (
-        (leaf.kind, own, leaf.shape, leaf.integer),
-        (leaf.kind, own if leaf.kind != OWN_KIND else "", flat, leaf.integer, leaf.buffer),
+        exact,
         ("named", own, either, leaf.integer),
         ("shaped", either, leaf.integer, leaf.buffer),
-        ("joined", own, prod(flat), leaf.integer) if leaf.kind == OWN_KIND else (leaf.kind, own, leaf.shape),
+        ("joined", own, prod(flat), leaf.integer) if leaf.kind == OWN_KIND else exact,
     )
 
 
@@ -246,6 +247,18 @@ def _keys(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> dict[Leaf, Key]:
     mine, its = ({_likeness(leaf)[0] for leaf in side} for side in rest)
     keys.update((leaf, key) for side in rest for leaf in side if (key := _likeness(leaf)[0]) in mine & its)
     return keys
+
+
+def _all_named_alike(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> list[LeafPair]:
+    """Return the pairs of equal names, none unless each leaf has a partner that it may belong to."""
+    named = {leaf.path: leaf for leaf in paddle}
+    partners = [(leaf, named.get(leaf.path)) for leaf in torch]
+    pairs = [
+        LeafPair(expected=leaf, actual=partner, evidence="name")
+        for leaf, partner in partners
+        if partner is not None and not set(_likeness(leaf)).isdisjoint(_likeness(partner))
+    ]
+    return pairs if len(pairs) == len(torch) == len(paddle) else []
 
 
 # The tree
@@ -317,65 +330,53 @@ def _match_nodes(torch: list[_Node], paddle: list[_Node], evidence: Evidence, fo
 class _Scope:
     """Two containers' nodes, opened as far as their contents differ."""
 
-    def __init__(self, torch: Sequence[_Node], paddle: Sequence[_Node], depths: Sequence[int]) -> None:
+    def __init__(self, torch: list[_Node], paddle: list[_Node], depths: Sequence[int]) -> None:
         self.depths = depths
-        self.opened: tuple[list[_Node], list[_Node]] = ([], [])
-        self.sides = self._open(list(torch), list(paddle))
+        self.sides = torch, paddle
         self.decided: dict[_Node, tuple[_Node, Evidence]] = {}  # Paddle's node by torch's
-        self.taken: set[_Node] = set()
         self.doubts: list[Doubt] = []
-        self.inside = self._holders(0), self._holders(1)
-        self._lists = [self._numbers(side) for side in (0, 1)]
-
-    def _open(self, torch: list[_Node], paddle: list[_Node]) -> tuple[list[_Node], list[_Node]]:
-        """Open the largest containers whose contents differ in number."""
-        sides = (torch, paddle)
-        while True:
-            mine, its = (Counter(node.content for node in side) for side in sides)
-            uneven = [
-                [node for node in side if node.children and mine[node.content] != its[node.content]] for side in sides
-            ]
-            if not any(uneven):
-                return sides
-            most = max(len(node.leaves) for side in uneven for node in side)
-            for number, side in enumerate(sides):
-                largest = {node for node in uneven[number] if len(node.leaves) == most}
-                self.opened[number].extend(node for node in side if node in largest)
-                side[:] = [inner for node in side for inner in (node.children if node in largest else [node])]
 
     def decide(self) -> None:
         """Decide about every class of nodes with the same content."""
-        pending = []
+        self._open()
         # Nodes of both sides by their content.
         classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
         for number, side in enumerate(self.sides):
             for node in side:
                 classes[node.content][number].append(node)
+        pending = []
         for torch, paddle in classes.values():
             if len(torch) == len(paddle) == 1:
-                self._take(torch[0], paddle[0], "content")
+                self.decided[torch[0]] = paddle[0], "content"
             elif torch and paddle:
-                pending.append((torch, paddle, self._by_names(torch, paddle)))
-        for torch, paddle, told in pending:
-            if isinstance(told, str):
-                self._doubt(torch, paddle, told)
-            else:
-                for one, other in told.items():
-                    self._take(one, other, "name")
-        self._refuse_moved()
-        rest = [(torch, paddle) for torch, paddle, told in pending if not isinstance(told, str)]
-        while rest:
-            known = len(self.decided)
-            partners = self._partners()
-            rest = [part for torch, paddle in rest for part in self._together(torch, paddle, partners)]
-            if rest and len(self.decided) == known:
-                rest.sort(key=lambda part: len(part[0]))
-                self._by_order(*rest.pop(0))
-        self._refuse_torn()
+                partners = self._by_names(torch, paddle)
+                if partners is None:
+                    self._doubt(torch, paddle, "equal names and numbers contradict each other")
+                    continue
+                self.decided.update((one, (other, "name")) for one, other in partners.items())
+                taken = set(partners.values())
+                pending.append(
+                    ([node for node in torch if node not in partners], [node for node in paddle if node not in taken])
+                )
+        for torch, paddle in sorted(pending, key=lambda part: len(part[0])):
+            self._by_order(torch, paddle)
 
-    def _take(self, one: _Node, other: _Node, evidence: Evidence) -> None:
-        self.decided[one] = other, evidence
-        self.taken.add(other)
+    def _open(self) -> None:
+        """Open the largest containers whose contents differ in number."""
+        while True:
+            mine, its = (Counter(node.content for node in side) for side in self.sides)
+            uneven = [
+                node
+                for side in self.sides
+                for node in side
+                if node.children and mine[node.content] != its[node.content]
+            ]
+            if not uneven:
+                return
+            most = max(len(node.leaves) for node in uneven)
+            largest = {node for node in uneven if len(node.leaves) == most}
+            for side in self.sides:
+                side[:] = [inner for node in side for inner in (node.children if node in largest else [node])]
 
     def _doubt(self, torch: Sequence[_Node], paddle: Sequence[_Node], why: str) -> None:
         self.doubts.append(
@@ -387,202 +388,45 @@ class _Scope:
             )
         )
 
-    # Names
-
-    def _label(self, node: _Node, side: int) -> Path:
-        return node.path[self.depths[side] :]
-
-    def _numbers(self, side: int) -> dict[Path, set[str]]:
-        """Return the numbers that stand for nodes, by the list that holds them."""
-        numbers: dict[Path, set[str]] = defaultdict(set)
-        for node in self.sides[side]:
-            label = self._label(node, side)
-            for depth, segment in enumerate(label):
-                if segment.isdigit():
-                    numbers[label[:depth]].add(segment)
-        return numbers
-
-    def _is_name(self, label: Path) -> bool:
-        """Tell whether both lists have the same numbers, which then are names."""
-        torch, paddle = self._lists
-        return all(
-            torch[label[:depth]] == paddle[label[:depth]] for depth, segment in enumerate(label) if segment.isdigit()
+    def _by_names(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> dict[_Node, _Node] | None:
+        """Return the pairs that names tell, None where they contradict each other."""
+        labels, port_labels = (
+            {node.path[depth:]: node for node in side} for side, depth in zip((torch, paddle), self.depths, strict=True)
         )
-
-    def _by_names(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> dict[_Node, _Node] | str:
-        """Return the pairs that names tell, or why they contradict each other."""
-        labels = {node: self._label(node, 0) for node in torch}
-        port_labels = {node: self._label(node, 1) for node in paddle}
-        named = {label: node for node, label in port_labels.items() if self._is_name(label)}
-        equal = {node: named[label] for node, label in labels.items() if label in named}
-        if len(equal) == len(torch) == len(paddle):
-            return equal
+        if labels.keys() == port_labels.keys():
+            return {node: port_labels[label] for label, node in labels.items()}
+        # A number is a position in a list, which another layer in it shifts.
+        equal = {
+            node: port_labels[label]
+            for label, node in labels.items()
+            if label in port_labels and not any(part.isdigit() for part in label)
+        }
         # The words in their names, and the ranks of the numbers, put nodes together one to one.
         groups, port_groups = _grouped(labels), _grouped(port_labels)
         words: dict[_Node, _Node] = {}
-        for one, other in _alike_words(list(groups), list(port_groups)):
+        for one, other in _alike_words(groups, port_groups):
             members, port_members = (sorted(group, key=itemgetter(0)) for group in (groups[one], port_groups[other]))
             ranked = all(len({numbers for numbers, _ in side}) == len(side) for side in (members, port_members))
             if ranked and len(members) == len(port_members):
                 words.update((mine, its) for (_, mine), (_, its) in zip(members, port_members, strict=True))
         partners = {**words, **equal}
-        if len(set(partners.values())) < len(partners) or any(
-            words.get(one, other) is not other for one, other in equal.items()
-        ):
-            return "equal names and numbers contradict each other"
-        return partners
-
-    # Containers that were opened
-
-    def _holders(self, side: int) -> dict[_Node, list[_Node]]:
-        opened = {one.path: one for one in self.opened[side]}
-        return {
-            node: [opened[part] for stop in range(len(node.path)) if (part := node.path[:stop]) in opened]
-            for node in self.sides[side]
-        }
-
-    def _partners(self) -> list[tuple[_Node, _Node]]:
-        """Return opened containers, smallest first, whose decided nodes all belong to each other's."""
-        votes: Counter[tuple[_Node, _Node]] = Counter()
-        totals: Counter[_Node] = Counter()
-        inside, port_inside = self.inside
-        for node, (image, _) in self.decided.items():
-            holders, port_holders = inside[node], port_inside[image]
-            totals.update((*holders, *port_holders))
-            votes.update(product(holders, port_holders))
-        agreed = [(one, other) for (one, other), count in votes.items() if count == totals[one] == totals[other]]
-        return sorted(agreed, key=lambda pair: sum(len(node.leaves) for node in pair))
-
-    def _together(
-        self, torch: Sequence[_Node], paddle: Sequence[_Node], partners: Sequence[tuple[_Node, _Node]]
-    ) -> list[tuple[list[_Node], list[_Node]]]:
-        """Divide a class by the containers already matched, and decide single pairs."""
-        mine = [node for node in torch if node not in self.decided]
-        its = [node for node in paddle if node not in self.taken]
-        inside, port_inside = self.inside
-        parts = []
-        for one, other in partners:
-            within = [node for node in mine if one in inside[node]]
-            port_within = [node for node in its if other in port_inside[node]]
-            if not within or len(within) != len(port_within):
-                continue
-            if len(within) == 1:
-                self._take(within[0], port_within[0], "content")
-            elif len(within) < len(mine):
-                parts.append((within, port_within))
-            else:
-                continue
-            mine = [node for node in mine if node not in within]
-            its = [node for node in its if node not in port_within]
-        if mine and its:
-            parts.append((mine, its))
-        return parts
-
-    def _refuse_torn(self) -> None:
-        """Take back pairs that tear a container which fits another as a whole."""
-        torn, port_torn = self._torn(0), self._torn(1)
-        for one, mine in torn.items():
-            other = next((other for other in port_torn if other.content == one.content), None)
-            if other is None or not all(node in self.decided for node in mine):
-                continue
-            images = [self.decided.pop(node)[0] for node in mine]
-            self.taken.difference_update(images)
-            why = f"{one.own_name} would be divided, though {other.own_name} holds the same"
-            self._doubt(mine, images, why)
-
-    def _torn(self, side: int) -> dict[_Node, list[_Node]]:
-        """Return the opened containers whose nodes do not all go into a single one."""
-        images = {one: other for one, (other, _) in self.decided.items()}
-        if side:
-            images = {other: one for one, other in images.items()}
-        torn = {}
-        for container in self.opened[side]:
-            mine = [node for node in self.sides[side] if container in self.inside[side][node]]
-            containers = [self.inside[1 - side][images[node]] for node in mine if node in images]
-            if not any(
-                one.content == container.content and all(one in some for some in containers)
-                for one in self.opened[1 - side]
-            ):
-                torn[container] = mine
-        return torn
-
-    # Order of declaration
+        contradict = any(words.get(one, other) is not other for one, other in equal.items())
+        return None if contradict or len(set(partners.values())) < len(partners) else partners
 
     def _by_order(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> None:
+        """Decide by order of declaration, unless something that is known was declared in another order."""
         if len(torch) != len(paddle):
             return  # some are unknown, or missing: which is not known either
-        several, reason = len(torch) > 1, ""
+        pairs, several = list(zip(torch, paddle, strict=True)), len(torch) > 1
+        known = [(near, image) for near, (image, how) in self.decided.items() if how != "order"]
         if several and self.doubts:
-            reason = f"{self.doubts[0].expected[0]} beside it is uncertain, too"
-        elif several:
-            reason = self._order_is_doubtful(torch, paddle)
-        pairs = list(zip(torch, paddle, strict=True))
-        nears = (self._crossed(one, other, "kinds" if several else "keys") for one, other in pairs)
-        if not reason and (near := next(filter(None, nears), None)):
-            reason = f"the two models declare it and {near.own_name} in different orders"
-        if reason:
-            self._doubt(torch, paddle, reason)
+            self._doubt(torch, paddle, f"{self.doubts[0].expected[0]} beside it is uncertain, too")
             return
-        for one, other in pairs:
-            self._take(one, other, "order" if several else "content")
-
-    def _order_is_doubtful(self, torch: Sequence[_Node], paddle: Sequence[_Node]) -> str:
-        for side, nodes in enumerate((torch, paddle)):
-            words = [_words(self._label(node, side)) for node in nodes]
-            numbers = [number for _, number in words]
-            if len({tuple(one) for one, _ in words}) == 1 and numbers != sorted(numbers):
-                return "they are declared in another order than they are numbered"
-        known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
-        for nodes, places in ((torch, known), (paddle, [(image, place) for place, image in known])):
-            for node in nodes:  # does it lie between two that the other side has exchanged?
-                before = [image for place, image in places if place < node.start]
-                after = [image for place, image in places if place >= node.start]
-                if before and after and max(before) > min(after):
-                    return "the two models declare their layers in different orders around them"
-        return ""
-
-    def _crossed(self, one: _Node, other: _Node, by: Literal["kinds", "keys"]) -> _Node | None:
-        """Return a node declared across a pair that holds the same keys, or, by kinds, a layer of the same kind."""
-        kinds, keys = {leaf.kind for leaf in one.leaves}, {key for key, _ in one.content}
-        for near, (image, how) in self.decided.items():
-            crosses = (one.start < near.start) != (other.start < image.start)
-            if not crosses or near is one or (by == "kinds" and how == "order"):
-                continue
-            if {key for key, _ in near.content} == keys and not self._moves_with(one, other, near, image):
-                return near
-            if by == "kinds" and not kinds.isdisjoint(leaf.kind for leaf in near.leaves):
-                return near
-        return None
-
-    def _moves_with(self, one: _Node, other: _Node, near: _Node, image: _Node) -> bool:
-        """Tell whether another pair of equal names lies around ``near`` in both models."""
-        places = one.start < near.start, other.start < image.start
-        return any(
-            (node.start < near.start, its.start < image.start) == places
-            for node, (its, how) in self.decided.items()
-            if how == "name" and node not in (one, near) and node.content != near.content
-        )
-
-    def _refuse_moved(self) -> None:
-        """Take back pairs whose leaves seem to have moved between containers."""
-        named, port_named = (
-            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)
-        )
-        for one, (other, how) in list(self.decided.items()):
-            label, port_label = self._label(one, 0), self._label(other, 1)
-            words, port_words = (Counter(_words(name)[0]) for name in (label, port_label))
-            if how != "content" or label == port_label or words & port_words:
-                continue
-            reason = ""
-            twin = named.get(port_label) if words and port_words else None
-            if label in port_named and twin is not None and dict(twin.content).keys() & dict(one.content).keys():
-                reason = f"the port has another {'.'.join(label)}, and torch another {'.'.join(port_label)}"
-            elif near := self._crossed(one, other, "keys"):
-                reason = f"the two models declare it and {near.own_name} in different orders"
-            if reason:
-                del self.decided[one]
-                self.taken.discard(other)
-                self._doubt([one], [other], reason)
+        for near, image in known:
+            if any((one.start < near.start) != (other.start < image.start) for one, other in pairs):
+                self._doubt(torch, paddle, f"the two models declare it and {near.own_name} in different orders")
+                return
+        self.decided.update((one, (other, "order" if several else "content")) for one, other in pairs)
 
 
 # Words in names
@@ -605,51 +449,45 @@ def _words(label: Path) -> tuple[list[str], tuple[int, ...]]:
     )
 
 
-def _grouped(labels: Mapping[_Node, Path]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:
+def _grouped(labels: Mapping[Path, _Node]) -> dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]]:
     """Return nodes with the numbers in their names, by the words in them."""
     groups: dict[tuple[str, ...], list[tuple[tuple[int, ...], _Node]]] = defaultdict(list)
-    for node, label in labels.items():
+    for label, node in labels.items():
         words, numbers = _words(label)
         groups[tuple(words)].append((numbers, node))
     return groups
 
 
 def _alike_words(
-    torch: Sequence[tuple[str, ...]], paddle: Sequence[tuple[str, ...]]
+    torch: Collection[tuple[str, ...]], paddle: Collection[tuple[str, ...]]
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Yield the sets of words that belong together: equal ones, else the most alike."""
+    """Yield the words of names that belong together: equal ones, else those that are each other's most alike."""
     if len(torch) == len(paddle) == 1:
-        yield torch[0], paddle[0]
+        yield from zip(torch, paddle, strict=True)
         return
     same = set(torch) & set(paddle)
-    yield from ((words, words) for words in torch if words in same)
-    telling, port_telling = (_telling([words for words in side if words not in same], side) for side in (torch, paddle))
+    yield from ((words, words) for words in same)
+    telling, port_telling = (
+        {words: _telling(words, side) for words in side if words not in same} for side in (torch, paddle)
+    )
     scores = {
-        (one, other): _likeness_of_words(told, port_told)
-        for one, (told, initials) in telling.items()
-        for other, (port_told, port_initials) in port_telling.items()
-        if initials & port_initials
+        (one, other): _likeness_of_words(words, port_words)
+        for one, words in telling.items()
+        for other, port_words in port_telling.items()
     }
     best: dict[tuple[int, tuple[str, ...]], list[float]] = defaultdict(list)
     for pair, score in scores.items():
         for side in (0, 1):
             best[side, pair[side]].append(score)
-    tops = {key: sorted(found)[-2:] for key, found in best.items()}
+    tops = {key: max(found) if found.count(max(found)) == 1 else None for key, found in best.items()}
     for (one, other), score in scores.items():
-        sides = tops[0, one], tops[1, other]
-        if score > 0 and all(top[-1] == score and top[:-1] != [score] for top in sides):
+        if score and tops[0, one] == tops[1, other] == score:
             yield one, other
 
 
-def _telling(
-    names: Sequence[tuple[str, ...]], side: Sequence[tuple[str, ...]]
-) -> dict[tuple[str, ...], tuple[Counter[str], set[str]]]:
-    """Return the words that not all names of a side have, and their beginnings."""
-    shared = Counter(side[0]) if names else Counter[str]()
-    for words in side:
-        shared &= Counter(words)
-    telling = {words: Counter(words) - shared for words in names}
-    return {words: (words_left, {word[0] for word in words_left}) for words, words_left in telling.items()}
+def _telling(words: tuple[str, ...], side: Collection[tuple[str, ...]]) -> Counter[str]:
+    """Return the words of a name that not all names of its side have."""
+    return Counter(words) - reduce(and_, map(Counter, side))
 
 
 def _likeness_of_words(words: Counter[str], port_words: Counter[str]) -> float:
