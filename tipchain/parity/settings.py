@@ -407,14 +407,12 @@ class DataSettings:
     Attributes:
         batch_size: samples per batch.
         max_batches: the data stage records at most this many batches.
-        transform_samples: the data stage records the output of each named transform for this many samples.
         set: the data set that ``tipchain prepare`` makes or checks.
         args: more arguments of both dataset builders.
     """
 
     batch_size: int = _whole(4, least=1)
     max_batches: int = _whole(100, least=1)
-    transform_samples: int = _whole(2, least=1)
     set: str = _choice(tuple(DATA_SETS), DIGITS)
     args: Args = _mapping(Reader.args)
 
