@@ -68,30 +68,6 @@ def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
     return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
 
 
-def count_classes(output: Array, label: Array) -> tuple[Array, Array] | None:
-    """Return how many samples of each class were classified right, and how many there are, int64 ``[c]`` each.
-
-    Args:
-        output: logits ``[n, c]``.
-        label: class numbers ``[n]``.
-
-    Returns:
-        None where these are no such arrays of at least two classes, or a class number is none of the ``c``.
-    """
-    if (
-        output.ndim != 2
-        or output.dtype.kind != "f"
-        or output.shape[1] < 2
-        or label.shape != output.shape[:1]
-        or label.dtype.kind not in "iu"
-        or not ((label >= 0) & (label < output.shape[1])).all()
-    ):
-        return None
-    classes = output.shape[1]
-    right = label[output.argmax(axis=1) == label]
-    return np.bincount(right, minlength=classes), np.bincount(label, minlength=classes)
-
-
 def _numbers(found: object, metric: Metric) -> dict[str, float]:
     if not isinstance(found, Mapping) or not found:
         raise UsersError(
