@@ -101,7 +101,6 @@ def test_mistakes_are_named(tmp_path, change, line, words):
         ("outputs: [a, a]\n", ["different names"]),
         ("init: {seeds: 1}\n", ["init.seeds", "is too small"]),
         ("init: {alpha: 0.5}\n", ["init.alpha", "is too large"]),
-        ("train_data: {drop_last: 3}\n", ["true or false"]),
         ("distributed: {batch_size: 5}\n", ["distributed.batch_size: cannot be shared equally"]),
         ("inference: {batch_sizes: [4]}\n", ["inference.batch_sizes: are not two or more different sizes"]),
         ("inference: {batch_sizes: [1, true]}\n", ["are not two or more different sizes"]),

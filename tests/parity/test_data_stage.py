@@ -56,7 +56,6 @@ FIRST_OF = {
     "dtype": (lambda: record(IMAGES.astype(np.float64)), "dtype: float32 expected, float64 actual"),
     "label": (lambda: record(labels=np.where(np.arange(20) == 7, 9, LABELS)), "first at sample 7 (val/3/7.png): label: expected 3, actual 9"),
     "reversed order": (lambda: record(IMAGES[::-1], LABELS[::-1], NAMES[::-1]), "first at sample 0 (val/0/0.png): order: the port has the reference's sample 19 (val/9/19.png) here"),
-    "pixels of another": (lambda: record(IMAGES[[0, 1, 5, *range(3, 20)]]), "first at sample 2 (val/1/2.png): order: the port has the pixels of the reference's sample 5 (val/2/5.png) here"),
     "another file": (lambda: record(files=[*NAMES[:5], "val/2/new.png", *NAMES[6:]]), "first at sample 5 (val/2/5.png): file: expected val/2/5.png, actual val/2/new.png"),
     "fewer": (lambda: record(IMAGES[:16], LABELS[:16], NAMES[:16]), "the first 16 are equal, but there are 20 expected, 16 actual"),
 }  # fmt: skip

@@ -81,10 +81,6 @@ def _whole_or_none() -> int | None:
     return _own(read, None)
 
 
-def _flag_or_none() -> bool | None:
-    return _own(lambda reader, key: reader.value(key, bool, "true or false", default=None), None)
-
-
 def _alpha(reader: Reader, key: str) -> float:
     alpha = reader.positive(key, 1e-3)
     if alpha > 0.05:
@@ -361,8 +357,6 @@ class TrainDataSettings:
     Attributes:
         epochs: the order of the samples is compared for this many epochs.
         batch_size: samples per batch. Without it, that of ``train``.
-        drop_last: whether the loaders must drop a smaller last batch. Without it, they are only compared with each other.
-        shuffle: whether the loaders must shuffle. Without it, they are only compared with each other.
         samples: the number of samples, evenly spread over the split, whose values are compared.
         draws: the number of augmented images that each side draws.
         images: the number of different images for these draws.
@@ -371,8 +365,6 @@ class TrainDataSettings:
 
     epochs: int = _whole(2, least=2)
     batch_size: int | None = _whole_or_none()
-    drop_last: bool | None = _flag_or_none()
-    shuffle: bool | None = _flag_or_none()
     samples: int = _whole(64, least=1)
     draws: int = _whole(2000, least=100)
     images: int = _whole(4, least=1)
