@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from math import isfinite
 from typing import TypeVar
 
@@ -17,7 +16,6 @@ from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
 from tipchain.frameworks.live_models import PaddleSide, TorchSide
-from tipchain.modes import tensors_name
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -26,7 +24,7 @@ from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, judge_batches, tensor_bound, tensor_paths
-from tipchain.parity.stages.tensors import NamedTensors, TensorFile, TensorWriter, room_for
+from tipchain.parity.stages.tensors import NamedTensors, TensorFile, as_recorded
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
@@ -42,20 +40,16 @@ def record(bench: Bench) -> Recording:
     """
     modes = bench.case.backward.modes
     arrays: dict[str, Array] = {}
-    tensors: TensorWriter | None = None
+    tensors: dict[str, Array] = {}
     log = BatchLog(kept=bench.case.backward.iterations)
     for number, mode in enumerate(modes):
         with lasting_memory():
             model, criterion = _start(bench, mode)
-        if tensors is None:
-            tensors = _open_writer(bench, model)
         arrays |= _iterate(bench, mode, model, criterion, tensors, log if number == 0 else None)
         del model, criterion  # before there is another
-    assert tensors is not None
     if bench.framework.name == "torch" and bench.noise:
         for mode in modes:
-            for name, value in _gradient_noise(bench, mode, _prefix(bench, mode), tensors).items():
-                tensors[name] = value
+            tensors |= _gradient_noise(bench, mode, _prefix(bench, mode), tensors)
     details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
     return Recording(arrays=arrays, tensors=tensors, details=details)
 
@@ -64,20 +58,8 @@ def _prefix(bench: Bench, mode: str) -> str:
     return "" if mode == bench.case.backward.modes[0] else f"{mode}/"
 
 
-def _open_writer(bench: Bench, model: Model) -> TensorWriter:
-    """Open the file of the stage's tensors, with room for the header and all single numbers."""
-    framework, names = bench.framework, bench.case.weights.names
-    room = 0
-    for prefix in map(partial(_prefix, bench), bench.case.backward.modes):
-        for name, value in framework.parameters(model, names, shared=True):
-            room += sum(room_for(f"{prefix}{kind}/{name}", value) for kind in ("gradient", "parameter"))
-            room += sum(room_for(f"{prefix}{kind}/{name}", np.zeros(())) for kind in ("gradient_noise", "update_rms"))
-        room += sum(room_for(f"{prefix}buffer/{name}", value) for name, value in framework.buffers(model, names))
-    return TensorWriter(bench.folder / tensors_name(STAGE, framework.name), room)
-
-
 def _iterate(
-    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: TensorWriter, log: BatchLog | None
+    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: dict[str, Array], log: BatchLog | None
 ) -> dict[str, Array]:
     """Return losses and rates of one mode; gradients, parameters and buffers go to ``tensors``."""
     settings, framework, names, prefix = (
@@ -99,7 +81,7 @@ def _iterate(
             loss.backward()
             if number == 0:
                 for name, value in framework.gradients(model, names, shared=True):
-                    tensors[f"{prefix}gradient/{name}"] = value
+                    tensors[f"{prefix}gradient/{name}"] = as_recorded(value)
             with nullcontext() if number else lasting_memory():  # the optimizer's
                 trainer.step()
             if number == 0:
@@ -113,9 +95,9 @@ def _iterate(
     moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
     parameters = dict(framework.parameters(model, names, shared=not moves))
     for name, value in parameters.items():
-        tensors[f"{prefix}parameter/{name}"] = value
+        tensors[f"{prefix}parameter/{name}"] = as_recorded(value)
     for name, value in framework.buffers(model, names):
-        tensors[f"{prefix}buffer/{name}"] = value
+        tensors[f"{prefix}buffer/{name}"] = as_recorded(value)
     if moves:  # the root mean square of each update
         bench.restore(model)
         for name, before in framework.parameters(model, names, shared=True):
