@@ -16,21 +16,24 @@ from tipchain.explain.locate.runs import in_double
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
 from tipchain.frameworks.live_models import PaddleSide, TorchSide
-from tipchain.numbers.compare import PIECE
-from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
+from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import checked_loss, open_builder
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, judge_batches, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import (
+    Dumps,
+    Judged,
+    Rules,
+    judge_batches,
+    root_mean_square,
+    tensor_bound,
+    tensor_paths,
+)
 from tipchain.parity.stages.tensors import NamedTensors, TensorFile, as_recorded
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
-
-
-NOISE_RUNS = 4
-"""Runs that show how much rounding can move a first gradient: two perturbations and their mirror images."""
 
 
 def record(bench: Bench) -> Recording:
@@ -101,8 +104,8 @@ def _iterate(
     if moves:  # the root mean square of each update
         bench.restore(model)
         for name, before in framework.parameters(model, names, shared=True):
-            squares = sum(float(np.dot(piece, piece)) for piece in _differences(parameters[name], before))
-            tensors[f"{prefix}update_rms/{name}"] = np.array(np.sqrt(squares / max(before.size, 1)))
+            update = root_mean_square(np.subtract(parameters[name], before))
+            tensors[f"{prefix}update_rms/{name}"] = np.array(update)
     return {**losses, **rates}
 
 
@@ -117,30 +120,20 @@ def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
 
 
 def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return by how much each first gradient in ``tensors`` moves at most where the weights start a little apart.
-
-    A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
-    """
-    from tipchain.frameworks.torch_ import perturb
-
+    """Return by how much rounding moves each first gradient in ``tensors`` at most."""
     framework, names = bench.framework, bench.case.weights.names
-    noise: dict[str, Array] = {}
     model, criterion = _start(bench, mode)
     images, label = next(_inputs(bench, None))
-    for number in range(NOISE_RUNS):
-        bench.restore(model)
-        perturb(model, ULPS, number)
+
+    def gradients() -> dict[str, Array]:
         model.zero_grad()
         with _surroundings(bench):
             criterion(model(*images), label).backward()
-        for name, value in framework.gradients(model, names, shared=True):
-            if f"{prefix}gradient/{name}" not in tensors:  # one that the port lacks, which was known then alone
-                continue
-            pieces = _differences(value, tensors[f"{prefix}gradient/{name}"])
-            moved = np.max([np.abs(piece).max() for piece in pieces], initial=0)
-            key = f"{prefix}gradient_noise/{name}"
-            noise[key] = np.array(max(float(noise.get(key, 0.0)), float(moved)))
-    return noise
+        return dict(framework.gradients(model, names, shared=True))
+
+    begin = f"{prefix}gradient/"
+    first = {name.removeprefix(begin): array for name, array in tensors.items() if name.startswith(begin)}
+    return {f"{prefix}gradient_noise/{name}": far for name, far in bench.moved(model, gradients, first).items()}
 
 
 @contextmanager
@@ -166,13 +159,6 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], 
         if log is not None:
             log.add(files, bench.framework.array(label))
         yield [widened(image)], widened(label)
-
-
-def _differences(left: Array, right: Array) -> Iterator[Array]:
-    """Yield ``left - right``, flat, in pieces that fit into a core's cache."""
-    left, right = left.reshape(-1), right.reshape(-1)
-    for start in range(0, left.size, PIECE):
-        yield np.subtract(left[start : start + PIECE], right[start : start + PIECE])
 
 
 # Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files, mode by mode.
@@ -274,7 +260,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
     return Judged(verdicts=verdicts, tolerances=tolerances, notes=notes)
 
 
-def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
+def _scale(left: Mapping[str, Array], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
     """Return the scale of a group's tensors, and which gradients are zero by structure.
 
     Gradients: the largest RMS gradient in the reference model. Parameters: the largest RMS update.
@@ -282,8 +268,7 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     if group == "buffer":
         return 0.0, []
     kind = "update_rms" if group == "parameter" else group
-    tensors = {name: np.asarray(left[f"{kind}/{name.partition('/')[2]}"]).ravel() for name in names}
-    rms = {name: float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1))) for name, flat in tensors.items()}
+    rms = {name: root_mean_square(left[f"{kind}/{name.partition('/')[2]}"]) for name in names}
     # What is NaN or infinite fails by itself; it measures nothing.
     scale = max(filter(isfinite, rms.values()), default=0.0)
     if group == "parameter":

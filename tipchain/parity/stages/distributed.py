@@ -38,9 +38,9 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, NOISE_RUNS, without_lost
+from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, without_lost
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_bound, tensor_paths
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
 
@@ -83,21 +83,17 @@ def state(bench: Bench, model: object) -> dict[str, Array]:
 
 def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[str, Array]:
     """Return the root mean square of every parameter's update, as ``update_rms/NAME``."""
-    result = {}
-    for key, array in after.items():
-        group, _, name = key.partition("/")
-        if group == "parameter":
-            change = np.subtract(array, before[key]).ravel()
-            result[f"update_rms/{name}"] = np.array(np.sqrt(np.dot(change, change) / max(change.size, 1)))
-    return result
+    names = [name.partition("/")[2] for name in after if name.startswith("parameter/")]
+    changes = {name: np.subtract(after[f"parameter/{name}"], before[f"parameter/{name}"]) for name in names}
+    return {f"update_rms/{name}": np.array(root_mean_square(change)) for name, change in changes.items()}
 
 
 def rounding(
-    bench: Bench, batch: Mapping[str, Array], losses: Sequence[float], after: Mapping[str, Array]
+    bench: Bench, batch: Mapping[str, Array], losses: Iterable[float], after: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return the distance of one process from its own results, where its weights start a little apart.
 
-    They are ``loss_noise`` ``[steps]`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
+    They are ``noise/loss_i`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
     ``gradient_noise/NAME``: where a gradient is rounding alone, Adam takes whole steps all the same, in each process its own.
 
     Args:
@@ -118,22 +114,16 @@ def rounding(
         model.clear_gradients()
         return found
 
+    def run() -> dict[str, Array]:
+        first = gradients()
+        return first | _arrays(*train(bench, model, model, batch)) | state(bench, model)
+
     first = gradients()
-    moved: dict[str, Array] = {}
     if any(not np.array_equal(array, first[name]) for name, array in gradients().items()):
-        return moved  # random layers: what moves it is not rounding
-    for number in range(NOISE_RUNS):
-        bench.nudge(model, number)
-        found = gradients()
-        apart = np.abs(np.subtract(train(bench, model, model, batch)[0], losses))
-        moved["losses"] = np.array(losses)
-        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), apart)
-        found |= state(bench, model)
-        for name, array in {**first, **after}.items():
-            group, _, bare = name.partition("/")
-            key = f"gradient_noise/{bare}" if group == "gradient" else f"noise/{name}"
-            moved[key] = np.maximum(moved.get(key, 0.0), np.abs(np.subtract(found[name], array)).max(initial=0))
-    return first | moved
+        return {}  # random layers: what moves it is not rounding
+    moved = bench.moved(model, run, first | _arrays(losses, ()) | dict(after))
+    of = {name: f"gradient_noise/{name.partition('/')[2]}" for name in first}
+    return first | {of.get(name, f"noise/{name}"): far for name, far in moved.items()}
 
 
 def digests(model: Model) -> dict[str, str]:
@@ -475,11 +465,10 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
             tensors = _judge_tensors(left, right, rules, processes)
             # Losses pass that are no further apart than one process from itself.
-            for number, verdict in enumerate(verdicts if "loss_noise" in left else ()):
-                _, mark, step = verdict.subject.rpartition("loss_")
-                if mark:
-                    noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
-                    verdicts[number] = _excused(verdict, noise, abs(size))
+            for number, verdict in enumerate(verdicts):
+                if verdict.diff is not None and f"noise/{verdict.subject}" in left:
+                    noise = float(left[f"noise/{verdict.subject}"])
+                    verdicts[number] = _excused(verdict, noise, verdict.diff.expected_max_abs)
     except RecordError as error:
         tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
     return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])

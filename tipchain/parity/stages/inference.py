@@ -28,7 +28,6 @@ from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.envelope import FACTOR
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import NOISE_RUNS
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
@@ -241,20 +240,18 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
 def _moved(
     bench: Bench, model: Model, batches: Batches, arrays: Mapping[str, Array], reference: Mapping[str, Array]
 ) -> dict[str, Json]:
-    """Return how far weights that are a few units in the last place apart move the outputs that an engine gives otherwise."""
+    """Return how far rounding moves the outputs that an engine gives otherwise."""
     compared = compare(reference, arrays, DEFAULTS["inference"])
     apart = [one.subject for one in compared if one.outcome is Outcome.FAIL and one.diff is not None and one.diff.size]
-    moved = dict.fromkeys(apart, 0.0)
     of = {key: key.partition("/")[2].rpartition("@") for key in apart}
-    for number in range(NOISE_RUNS) if apart else ():
-        bench.nudge(model, number)
+
+    def run() -> dict[str, Array]:
         bench.framework.set_training(model, training=False)
         runs = {batch: _eager(bench, model, batches[batch]) for _, _, batch in of.values()}
-        for key, (output, _, batch) in of.items():
-            names, outputs = runs[batch]
-            far = outputs[names.index(output)].astype(np.float64) - reference[key]
-            moved[key] = max(moved[key], float(np.abs(far).max()))
-    return {**moved}
+        return {key: dict(zip(*runs[batch], strict=True))[output] for key, (output, _, batch) in of.items()}
+
+    moved = bench.moved(model, run, {key: reference[key] for key in apart}) if apart else {}
+    return {key: float(far) for key, far in moved.items()}
 
 
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
