@@ -61,7 +61,7 @@ def clean(tmp_path_factory) -> TinyProject:
         "stages: [forward, data, metric, loss, backward, train_data, init, train, inference, distributed]",
         f"stages: [{', '.join(STEPS)}]",
     )
-    project.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, modes: [eval, train]}")
+    project.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, mode: train}")
     project.edit("case.yaml", "learning_rate: 1.0e-3}", "learning_rate: 1.0e-3, dropout: equal}")
     return project
 

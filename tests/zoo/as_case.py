@@ -52,7 +52,7 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
     if len(items) > 1:
         case["outputs"] = [f"output_{number}" for number in range(len(items))]
     builders, case["stages"] = ["model"], ["forward"]
-    case["backward"] = {"dtype": "float64", "modes": ["train" if pair.training else "eval"]}
+    case["backward"] = {"dtype": "float64", "mode": "train" if pair.training else "eval"}
     if pair.loss is not None:
         random = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.min() >= 0
         random = random and _tried(pair, case["inputs"], _input("labels", labels)) is not None

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from tipchain.core.blame import SIDES
 from tipchain.core.yaml_reader import Reader
-from tipchain.errors import did_you_mean
 from tipchain.framework_types import Options, Setting
 from tipchain.modes import DATA_SETS, DIGITS
 from tipchain.numbers.tolerance import ULPS
@@ -88,34 +87,21 @@ def _alpha(reader: Reader, key: str) -> float:
     return alpha
 
 
-def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
-    found = reader.items(key, default=[EVAL])
-    expected = f"some of {', '.join(MODES)}"
-    for number, mode in enumerate(found):
-        if mode not in MODES:
-            raise reader.error(
-                (key, str(number)), "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
-            )
-    if not found or len(set(found)) < len(found):
-        raise reader.error(key, "is empty or names one twice", found=list(found), expected=expected)
-    return tuple(found)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardSettings:
     """The stage that runs some iterations.
 
     Attributes:
-        iterations: the number of updates in each mode.
+        iterations: the number of updates.
         learning_rate: the learning rate.
-        modes: ``eval``, ``train`` or both. The names of the second mode's tensors begin with the mode: ``train/loss_0``.
+        mode: the mode of both models. In train mode dropout is off.
         inputs: the inputs of the model: fake ones, or those of the training loader.
         dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
     iterations: int = _whole(5, least=2)
     learning_rate: float = _positive(1e-4)
-    modes: tuple[str, ...] = _own(_backward_modes, (EVAL,))
+    mode: str = _choice(MODES, EVAL)
     inputs: str = _choice(("fake", "train_loader"), "fake")
     dtype: str = _choice(DTYPES, SINGLE)
 

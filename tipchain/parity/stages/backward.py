@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from math import isfinite
-from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from tipchain.frameworks.live_models import PaddleSide, TorchSide
 from tipchain.numbers.tolerance import SAME_SINGLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import checked_loss, open_builder
-from tipchain.parity.settings import DOUBLE, MODES, TRAIN
+from tipchain.parity.settings import DOUBLE, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
 from tipchain.parity.stages.judging import (
@@ -31,47 +30,29 @@ from tipchain.parity.stages.judging import (
     tensor_bound,
     tensor_paths,
 )
-from tipchain.parity.stages.tensors import NamedTensors, TensorFile, as_recorded
+from tipchain.parity.stages.tensors import TensorFile, as_recorded
 
-# Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
+# Step 8 of the guide, backward: some iterations on equal inputs, in eval mode or train mode.
 
 
 def record(bench: Bench) -> Recording:
-    """Losses and learning rates over n iterations, first gradients, last parameters and buffers, in each mode.
-
-    The keys of the first mode are plain, those of the second begin with its name.
-    """
-    modes = bench.case.backward.modes
-    arrays: dict[str, Array] = {}
-    tensors: dict[str, Array] = {}
-    log = BatchLog(kept=bench.case.backward.iterations)
-    for number, mode in enumerate(modes):
-        with lasting_memory():
-            model, criterion = _start(bench, mode)
-        arrays |= _iterate(bench, mode, model, criterion, tensors, log if number == 0 else None)
-        del model, criterion  # before there is another
+    """Losses and learning rates over n iterations, first gradients, last parameters and buffers."""
+    settings, tensors = bench.case.backward, dict[str, Array]()
+    log = BatchLog(kept=settings.iterations)
+    with lasting_memory():
+        model, criterion = _start(bench)
+    arrays = _iterate(bench, model, criterion, tensors, log)
+    del model, criterion  # before there is another
     if bench.framework.name == "torch" and bench.noise:
-        for mode in modes:
-            tensors |= _gradient_noise(bench, mode, _prefix(bench, mode), tensors)
-    details = {"modes": list(modes), "dtype": bench.case.backward.dtype, **(log.facts() if log.first else {})}
+        tensors |= _gradient_noise(bench, tensors)
+    details = {"mode": settings.mode, "dtype": settings.dtype, **(log.facts() if log.first else {})}
     return Recording(arrays=arrays, tensors=tensors, details=details)
 
 
-def _prefix(bench: Bench, mode: str) -> str:
-    return "" if mode == bench.case.backward.modes[0] else f"{mode}/"
-
-
-def _iterate(
-    bench: Bench, mode: str, model: Model, criterion: Loss, tensors: dict[str, Array], log: BatchLog | None
-) -> dict[str, Array]:
-    """Return losses and rates of one mode; gradients, parameters and buffers go to ``tensors``."""
-    settings, framework, names, prefix = (
-        bench.case.backward,
-        bench.framework,
-        bench.case.weights.names,
-        _prefix(bench, mode),
-    )
-    if mode == TRAIN:
+def _iterate(bench: Bench, model: Model, criterion: Loss, tensors: dict[str, Array], log: BatchLog) -> dict[str, Array]:
+    """Return losses and rates; gradients, parameters and buffers go to ``tensors``."""
+    settings, framework, names = bench.case.backward, bench.framework, bench.case.weights.names
+    if settings.mode == TRAIN:
         framework.watch_variances(model)
     trainer = bench.trainer(model, settings.learning_rate)
     size = sum(one.nbytes for _, one in framework.parameters(model, names, shared=True))
@@ -79,12 +60,12 @@ def _iterate(
     rates: dict[str, Array] = {}
     with _surroundings(bench):
         for number, (images, label) in enumerate(_inputs(bench, log)):
-            rates[f"{prefix}lr_{number}"] = np.array([trainer.learning_rate()])
+            rates[f"lr_{number}"] = np.array([trainer.learning_rate()])
             loss = criterion(model(*images), label)
             loss.backward()
             if number == 0:
                 for name, value in framework.gradients(model, names, shared=True):
-                    tensors[f"{prefix}gradient/{name}"] = as_recorded(value)
+                    tensors[f"gradient/{name}"] = as_recorded(value)
             with nullcontext() if number else lasting_memory():  # the optimizer's
                 trainer.step()
             if number == 0:
@@ -92,25 +73,25 @@ def _iterate(
                 release_memory(size)
             if bench.steps_schedule(number + 1):
                 trainer.step_schedule()
-            losses[f"{prefix}loss_{number}"] = scalar(framework.array(loss))
+            losses[f"loss_{number}"] = scalar(framework.array(loss))
     del trainer, loss
     collect(size)  # an optimizer stands in cycles; what it had goes back, and the file lies in pages that were in use
     moves = framework.name == "torch"  # its model takes its first weights again, to say how far these are from them
     parameters = dict(framework.parameters(model, names, shared=not moves))
     for name, value in parameters.items():
-        tensors[f"{prefix}parameter/{name}"] = as_recorded(value)
+        tensors[f"parameter/{name}"] = as_recorded(value)
     for name, value in framework.buffers(model, names):
-        tensors[f"{prefix}buffer/{name}"] = as_recorded(value)
+        tensors[f"buffer/{name}"] = as_recorded(value)
     if moves:  # the root mean square of each update
         bench.restore(model)
         for name, before in framework.parameters(model, names, shared=True):
             update = root_mean_square(np.subtract(parameters[name], before))
-            tensors[f"{prefix}update_rms/{name}"] = np.array(update)
+            tensors[f"update_rms/{name}"] = np.array(update)
     return {**losses, **rates}
 
 
-def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
-    model, name = bench.model(training=mode == TRAIN), bench.framework.name
+def _start(bench: Bench) -> tuple[Model, Loss]:
+    model, name = bench.model(training=bench.case.backward.mode == TRAIN), bench.framework.name
     bench.framework.let_backward(model)
     if bench.case.backward.dtype != DOUBLE:
         return model, bench.builder("loss")()
@@ -119,10 +100,10 @@ def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     return bench.framework.widened(model), checked_loss(criterion, name, build)
 
 
-def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, Array]) -> dict[str, Array]:
+def _gradient_noise(bench: Bench, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return by how much rounding moves each first gradient in ``tensors`` at most."""
     framework, names = bench.framework, bench.case.weights.names
-    model, criterion = _start(bench, mode)
+    model, criterion = _start(bench)
     images, label = next(_inputs(bench, None))
 
     def gradients() -> dict[str, Array]:
@@ -131,9 +112,8 @@ def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, 
             criterion(model(*images), label).backward()
         return dict(framework.gradients(model, names, shared=True))
 
-    begin = f"{prefix}gradient/"
-    first = {name.removeprefix(begin): array for name, array in tensors.items() if name.startswith(begin)}
-    return {f"{prefix}gradient_noise/{name}": far for name, far in bench.moved(model, gradients, first).items()}
+    first = {name.removeprefix("gradient/"): array for name, array in tensors.items() if name.startswith("gradient/")}
+    return {f"gradient_noise/{name}": far for name, far in bench.moved(model, gradients, first).items()}
 
 
 @contextmanager
@@ -161,7 +141,7 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], 
         yield [widened(image)], widened(label)
 
 
-# Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files, mode by mode.
+# Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files.
 
 
 NOISE_FACTOR = 3.0
@@ -169,55 +149,23 @@ NOISE_FACTOR = 3.0
 BLUNT = 0.1
 """Where rounding moves a tensor by more than this share of the model's largest RMS, nothing can be told."""
 ROUNDING = "torch's own rounding"
-PREFIXES = tuple(f"{mode}/" for mode in MODES)
-"""The beginnings of a second mode's keys."""
 STAGE = "backward"
-T = TypeVar("T")
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
-    """Compare losses and rates, then every gradient, parameter and buffer, in each mode that was recorded."""
-    judged, records = Judged(), (dumps.reference, dumps.port)
-    with ExitStack() as stack:
-        tensors, paths = None, tensor_paths(dumps)
-        missing = ", ".join(str(path) for path in paths if not path.is_file())
-        wrong = f"no such file: {missing}; gradients were not compared"
-        try:
-            if not missing:
-                left, right = (stack.enter_context(TensorFile(path)) for path in paths)
-                tensors = left, right
-        except RecordError as error:
-            wrong = str(error)
-        keys = [key for names in (*(record.arrays for record in records), *(tensors or ())) for key in names]
-        for prefix in ("", *(mode for mode in PREFIXES if any(key.startswith(mode) for key in keys))):
-            reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in records)
-            # A rule that names the mode goes before one that names none.
-            own = rules.own.get(STAGE, {})
-            own = {**(_Part(own, prefix) if prefix else {}), **_Part(own, ""), **(_Part(own, prefix) if prefix else {})}
-            of_mode = replace(rules, own={**rules.own, STAGE: own})
-            part = judging.judge_arrays(replace(dumps, reference=reference, port=port), of_mode)
-            if tensors is not None:
-                part += _compare_tensors(_Part(tensors[0], prefix), _Part(tensors[1], prefix), of_mode)
-            begin = f"{prefix[:-1]} mode: " if prefix else ""
-            judged += replace(part.below(prefix), notes=[begin + note for note in part.notes])
-    if tensors is None:
+    """Compare losses and rates, then every gradient, parameter and buffer."""
+    judged, paths = judging.judge_arrays(dumps, rules), tensor_paths(dumps)
+    missing = ", ".join(str(path) for path in paths if not path.is_file())
+    wrong = f"no such file: {missing}; gradients were not compared" if missing else ""
+    try:
+        if not missing:
+            with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
+                judged += _compare_tensors(left, right, rules)
+    except RecordError as error:
+        wrong = str(error)
+    if wrong:
         judged += Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", wrong)])
     return judged + judge_batches(dumps)
-
-
-class _Part(NamedTensors[T]):
-    """The tensors of one mode, without the prefix of its keys; nothing is loaded before it is asked for."""
-
-    def __init__(self, values: Mapping[str, T], prefix: str) -> None:
-        self._values, self._prefix = values, prefix
-        others = () if prefix else PREFIXES
-        mine = [key for key in values if key.startswith(prefix) and not key.startswith(others)]
-        self._names = dict.fromkeys(key.removeprefix(prefix) for key in mine)
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._values[self._prefix + name]
 
 
 def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from tipchain.errors import RecordError
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.pickle_stream import map_file
 
-T = TypeVar("T")
 DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
@@ -35,22 +34,7 @@ DTYPES = {
 """The format's names of types that numpy can read where they lie."""
 
 
-class NamedTensors(Mapping[str, T]):
-    """Tensors that are loaded when they are asked for, by the names in ``_names``."""
-
-    _names: dict[str, None]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # Mapping's own would load the tensor to find out
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class TensorFile(NamedTensors[Any]):
+class TensorFile(Mapping[str, Any]):
     """The tensors of a safetensors file: views of the mapped file, as far as numpy has their dtype.
 
     Raises:
@@ -76,6 +60,15 @@ class TensorFile(NamedTensors[Any]):
 
     def __exit__(self, *_: object) -> None:
         del self._file, self._bytes
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # Mapping's own would load the tensor to find out
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._names:
