@@ -97,7 +97,7 @@ def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
             2e-3,
             {"gradient/w": np.array([0.505, -0.5])},
             "PASS",
-            "0.01 of the model's largest RMS, allowed 0.0001; torch's own moves by 0.004",
+            "0.01 of the model's largest RMS, allowed 0.0001; the reference's own moves by 0.004",
         ),
         (2e-3, {"gradient/w": np.array([0.507, -0.5])}, "FAIL", "allowed max <= 5.00606e-05"),
         (2e-3, {"gradient/w": np.array([np.nan, -0.5])}, "FAIL", "NaN"),
@@ -115,8 +115,8 @@ def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise
     assert words in found[subject].reason
     assert [one for one in found if found[one].outcome.value != "PASS"] == ([] if outcome == "PASS" else [subject])
     assert outcome == "FAIL" or (found[subject].share or 0.0) <= 1.0, "of what passes no more is told than is allowed"
-    by_rounding = "torch's own" in found[subject].reason
-    assert any("judged by torch's own rounding" in note for note in judgement.notes) is by_rounding
+    by_rounding = "the reference's own" in found[subject].reason
+    assert any("judged by the reference's own rounding" in note for note in judgement.notes) is by_rounding
 
 
 @pytest.mark.parametrize(

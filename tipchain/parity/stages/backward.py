@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from math import isfinite
@@ -145,10 +145,10 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], 
 
 
 NOISE_FACTOR = 3.0
-"""How many times torch's own movement a gradient may be away; measured: 1.03 where a ReLU's kink lies between the sides."""
+"""How many times the reference's own movement a gradient may be away; measured: 1.03 where a ReLU's kink lies between the sides."""
 BLUNT = 0.1
 """Where rounding moves a tensor by more than this share of the model's largest RMS, nothing can be told."""
-ROUNDING = "torch's own rounding"
+ROUNDING = "the reference's own rounding"
 STAGE = "backward"
 
 
@@ -160,7 +160,13 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     try:
         if not missing:
             with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
-                judged += _compare_tensors(left, right, rules)
+                tensors = compare_tensors(left, right, rules)
+            hidden = "; `dtype: float64` may show more"
+            verdicts = [
+                replace(one, reason=one.reason + hidden) if one.outcome is Outcome.SKIP else one
+                for one in tensors.verdicts
+            ]
+            judged += replace(tensors, verdicts=verdicts)
     except RecordError as error:
         wrong = str(error)
     if wrong:
@@ -168,14 +174,29 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     return judged + judge_batches(dumps)
 
 
-def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
-    """Compare gradients, parameters and buffers."""
+def compare_tensors(
+    left: Mapping[str, Array],
+    right: Mapping[str, Array],
+    rules: Rules,
+    stage: str = STAGE,
+    groups: Sequence[str] = ("gradient", "parameter", "buffer"),
+) -> Judged:
+    """Compare gradients, parameters and buffers.
+
+    Args:
+        left: the reference's tensors, with ``update_rms/NAME``; ``gradient_noise/NAME`` and ``noise/GROUP/NAME`` tell how far
+            rounding moves a first gradient and a tensor.
+        right: the port's.
+        rules: the tolerances.
+        stage: whose tolerances count.
+        groups: the groups that are compared.
+    """
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
     noise_scale = 0.0
-    for group in ("gradient", "parameter", "buffer"):
-        base = rules.group(group)
+    for group in groups:
+        base = rules.group(group, stage)
         names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
         verdicts += judging.one_sided(dict.fromkeys(names), dict.fromkeys(theirs))
         scale, zeros = _scale(left, group, names)
@@ -184,12 +205,14 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             if name not in right:
                 continue
             strict = tensor_bound(group, base, scale, left[name])
-            # By which share of the largest RMS rounding moves a gradient, and with it its parameter.
-            noise = left.get(f"gradient_noise/{name.partition('/')[2]}", 0.0)
-            noise = float(noise) / noise_scale if noise_scale > 0 and isfinite(noise) else 0.0
+            # By which share of the largest RMS rounding moves the tensor, or its gradient and with that its parameter.
+            moved, size = left.get(f"gradient_noise/{name.partition('/')[2]}", 0.0), noise_scale
+            if f"noise/{name}" in left:
+                moved, size = left[f"noise/{name}"], scale
+            noise = float(moved) / size if size > 0 and isfinite(moved) else 0.0
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             if group == "parameter" and verdict.outcome is Outcome.FAIL and base.rtol is not None:
-                verdict, bound = without_lost(verdict, left, right, name, bound, scale)
+                verdict, bound = _without_lost(verdict, left, right, name, bound, scale)
             tolerances[name] = bound
             verdicts.append(verdict)
         if names and group != "buffer" and not scale > 0:
@@ -199,7 +222,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
         rounded = [name for name in names if (known := tolerances.get(name)) and known.reason == ROUNDING]
         if rounded:
             notes.append(
-                f"judged by torch's own rounding, {len(rounded)} {group}s: {', '.join(name.partition('/')[2] for name in rounded)}"
+                f"judged by the reference's own rounding, {len(rounded)} {group}s: {', '.join(name.partition('/')[2] for name in rounded)}"
             )
         if zeros and scale > 0:
             notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
@@ -231,10 +254,10 @@ def _judge_tensor(
 
     Args:
         name: the tensor's, without the stage.
-        expected: torch's.
+        expected: the reference's.
         actual: the port's.
         strict: the usual tolerance.
-        noise: by which share of ``scale`` rounding moves torch's own; 0 where that was not recorded.
+        noise: by which share of ``scale`` rounding moves the reference's own; 0 where that was not recorded.
         base: the rule behind the usual tolerance.
         scale: the model's largest RMS, 0 for none.
     """
@@ -247,21 +270,15 @@ def _judge_tensor(
     within = compare({name: expected}, {name: actual}, bound)[0] if noise else verdict
     if within.outcome is not Outcome.PASS:
         return replace(verdict, reason=f"{verdict.reason}; {share}"), strict
-    reason = f"{share}; torch's own moves by {noise:.2g} where its weights start a little apart"
+    reason = f"{share}; the reference's own moves by {noise:.2g} where its weights start a little apart"
     if NOISE_FACTOR * noise <= BLUNT:
         return replace(verdict, outcome=Outcome.PASS, reason=reason, share=within.share), bound
-    reason = f"rounding hides every difference: {reason}; `dtype: float64` may show more"
+    reason = f"rounding hides every difference: {reason}"
     return replace(verdict, outcome=Outcome.SKIP, reason=reason, share=None), bound
 
 
-def without_lost(
-    verdict: Verdict,
-    left: Mapping[str, Array],
-    right: Mapping[str, Array],
-    name: str,
-    strict: Tolerance,
-    scale: float,
-    advice: str = "; `dtype: float64` may show more",
+def _without_lost(
+    verdict: Verdict, left: Mapping[str, Array], right: Mapping[str, Array], name: str, strict: Tolerance, scale: float
 ) -> tuple[Verdict, Tolerance]:
     """Return the verdict on a parameter, or that rounding hides the difference, with the tolerance behind it.
 
@@ -283,4 +300,4 @@ def without_lost(
         "and the optimizer moves them all the same"
     )
     bound = Tolerance(method="max", threshold=NOISE_FACTOR * scale, reason=ROUNDING)
-    return replace(verdict, outcome=Outcome.SKIP, reason=reason + advice, share=None), bound
+    return replace(verdict, outcome=Outcome.SKIP, reason=reason, share=None), bound

@@ -31,16 +31,14 @@ from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
-from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import save_record
-from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, without_lost
+from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_paths
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
 
@@ -144,8 +142,6 @@ def digests(model: Model) -> dict[str, str]:
 
 STATE = "state.safetensors"
 STAGE = "distributed"
-COMPARED = "parameter/", "buffer/"
-"""The beginnings of names of compared tensors."""
 TCP_LISTEN = "0A"
 """The state of a listening socket (``net/tcp_states.h``)."""
 POLL_S = 0.02
@@ -529,32 +525,16 @@ def _hint(ratio: float, processes: int, what: str) -> str:
 
 
 def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) -> Judged:
-    verdicts: list[Verdict] = []
-    tolerances: dict[str, Tolerance] = {}
-    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
-    update = max(filter(isfinite, updates.values()), default=0.0)
+    judged = compare_tensors(left, right, rules, STAGE, ("parameter", "buffer"))
     # How many times as large as the reference's a port's update is, for the parameter in the middle.
+    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
     ratios = [float(right[name]) / rms for name, rms in updates.items() if name in right and rms > 0]
     hint = _hint(median(ratios) if ratios else nan, processes, "update")
-    expected, actual = ({name: None for name in side if name.startswith(COMPARED)} for side in (left, right))
-    verdicts += judging.one_sided(expected, actual)
-    for name in filter(actual.__contains__, expected):
-        group = name.partition("/")[0]
-        bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
-        (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
-        if group == "parameter" and verdict.outcome is Outcome.FAIL:
-            verdict, bound = without_lost(verdict, left, right, name, bound, update, advice="")
-        if f"noise/{name}" in left:
-            size = update if group == "parameter" else largest(left[name])
-            verdict = _excused(verdict, float(left[f"noise/{name}"]), size)
-        failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
-        reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
-        verdicts.append(replace(verdict, reason=reason))
-        tolerances[name] = bound
-    if not update > 0:
-        reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
-        verdicts.append(Verdict(Outcome.ERROR, "parameter", reason))
-    return Judged(verdicts=verdicts, tolerances=tolerances)
+    verdicts = list(judged.verdicts)
+    for number, one in enumerate(verdicts if hint else ()):
+        if one.outcome is Outcome.FAIL and one.diff is not None and one.subject.startswith("parameter/"):
+            verdicts[number] = replace(one, reason=f"{one.reason}; the updates are {hint[2:]}")
+    return replace(judged, verdicts=verdicts)
 
 
 def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:
