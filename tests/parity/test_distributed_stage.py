@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from chain_samples import living
 from safetensors.numpy import save_file
 from stage_records import judge_arrays, open_paddle, outcomes, reasons, tiny_bench
 
@@ -109,26 +104,6 @@ def test_batch_statistics_of_shares_are_refused(side, tmp_path):
 
     with pytest.raises(UsageError, match=r"features.1 would take the statistics of each process's own share"):
         record("distributed", bench_of(side, tmp_path, training=True))
-
-
-def test_a_process_ends_with_the_one_that_started_it(tmp_path):
-    code = "from tipchain.core.machine import end_with_parent as e; e(); print(1, flush=True)\n"
-    child = [sys.executable, "-c", f"import time\n{code}time.sleep(60)"]
-    starter = f"import subprocess, time; p = subprocess.Popen({child!r}, start_new_session=True); print(p.pid, flush=True); p.wait()"
-    parent = subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True)
-    (tmp_path / "pid").write_text(parent.stdout.readline())
-    parent.stdout.readline()
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    deadline = time.monotonic() + 20
-    try:
-        while living(tmp_path / "pid"):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        if living(tmp_path / "pid"):
-            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 LOSS = {"loss_0": np.array([2.0]), "lr_0": np.array([0.1])}
