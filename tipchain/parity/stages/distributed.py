@@ -203,8 +203,8 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
 
 
 def main(argv: Sequence[str]) -> NoReturn:
-    """Do the job in ``argv[0]`` for the process ``argv[1]``, and end; faults stand in this process's report."""
-    end_with_parent(int(argv[1]))
+    """Do the job in ``argv[0]`` and end the process; faults stand in this process's report."""
+    end_with_parent()
     job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
     try:
@@ -249,7 +249,7 @@ class WorkerGroup:
         port, self.ranks = free_port(), list[subprocess.Popen[bytes]]()
         for rank in range(processes):
             with self._log(rank).open("wb") as log:
-                words = [sys.executable, "-m", "tipchain.parity.stages.distributed", str(spec), str(os.getpid())]
+                words = [sys.executable, "-m", "tipchain.parity.stages.distributed", str(spec)]
                 environment = _environment(job, rank, processes, port)
                 self.ranks.append(subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT))
 
