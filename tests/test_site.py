@@ -122,7 +122,7 @@ def test_every_key_of_a_yaml_file_has_a_meaning(kind):
 
 def test_the_keys_are_those_that_the_reader_asks_for():
     page = reference_pages.MAKERS["reference/case.md"]()
-    assert "| `iterations` | a whole number >= 2 | `5` | the number of updates in each mode. |" in page
+    assert "| `iterations` | a whole number >= 2 | `5` | the number of updates. |" in page
     assert "| `id` | a text | **required** |" in page
     assert "| `data` | `lite` or `whole` |  | the data of training and evaluation." in page
     assert "| `batch_size` | a whole number >= 1 |  | samples in the global batch" in page, "asked for only where given"

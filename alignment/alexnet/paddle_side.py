@@ -10,7 +10,6 @@ from pathlib import Path
 
 import paddle
 from paddle import Tensor, nn
-from PIL import Image
 
 from alignment.digits import paddle_data
 
@@ -127,11 +126,6 @@ def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[pad
     """
     del seed
     return paddle_data.build_augmentation(root, RESIZE, CROP)
-
-
-def build_transforms(root: str | Path, split: str) -> tuple[Callable[[int], Image.Image], list[paddle_data.Step]]:
-    """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
-    return paddle_data.build_transforms(root, split, RESIZE, CROP)
 
 
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:

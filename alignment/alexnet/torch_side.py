@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from alignment.digits import torch_data
@@ -125,11 +124,6 @@ def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[Ten
     """
     del seed
     return torch_data.build_augmentation(root, RESIZE, CROP)
-
-
-def build_transforms(root: str | Path, split: str) -> tuple[Callable[[int], Image.Image], list[torch_data.Step]]:
-    """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
-    return torch_data.build_transforms(root, split, RESIZE, CROP)
 
 
 def build_metric() -> Callable[[Tensor, Tensor], dict[str, float]]:

@@ -80,14 +80,6 @@ def _steps(resize: int, cut: Callable[[Image.Image], Image.Image]) -> list[Step]
     ]
 
 
-def build_transforms(
-    root: str | Path, split: str, resize: int, crop: int
-) -> tuple[Callable[[int], Image.Image], list[Step]]:
-    """Return what reads an image of ``root/split`` by its number, and the steps of `build_transform` by name."""
-    folder = ImageFolder(Path(root), split, build_transform(resize, crop))
-    return folder.read, _steps(resize, transforms.CenterCrop(crop))
-
-
 def _watch_boxes(cut: Any, seen: Callable[[Box], None]) -> None:
     """Tell ``seen`` of every box that a RandomResizedCrop draws; Paddle has no public way to learn of it."""
     # Paddle 3.3's name for it, and 3.0's.

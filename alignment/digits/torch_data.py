@@ -54,18 +54,6 @@ def build_transform(
     return transform
 
 
-def build_transforms(
-    root: str | Path, split: str, resize: int, crop: int
-) -> tuple[Callable[[int], Image.Image], list[Step]]:
-    """Return what reads an image of ``root/split`` by its number, and the steps of `build_transform` by name."""
-    steps: list[Step] = [
-        ("resize", lambda image: resize_short_side(image, resize)),
-        ("crop", lambda image: crop_centre(image, crop)),
-        ("normalize", to_normalized_tensor),
-    ]
-    return ImageFolder(Path(root), split, build_transform(resize, crop)).read, steps
-
-
 def resize_short_side(image: Image.Image, size: int) -> Image.Image:
     """Scale ``image`` bilinearly so that its shorter side is ``size``."""
     width, height = image.size

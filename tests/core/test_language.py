@@ -365,7 +365,7 @@ UNEQUAL = """\
 FAIL   forward   唯一的检查因 `stem.bn` 失败
 FAIL   backward  唯一的检查失败，由 `stem.bn` 引起
 
-说明  按 torch 自身的舍入误差判定，1 个梯度：stem.conv.weight
+说明  按参考侧自身的舍入误差判定，1 个梯度：stem.conv.weight
 2 项失败，用时 83.2 秒，退出码 1
 继续  tipchain align configs/nets.yaml --only forward"""
 
@@ -390,7 +390,7 @@ def test_an_alignment_in_chinese(chinese):
     reason = "not close · 3 / 40 outside · mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43 · allowed rtol 1e-05, atol 1e-08"
     failed = [verdict(one, Outcome.FAIL, reason, share=530.0) for one in cause.explains]
     report = aligned(
-        *failed, diagnoses=(cause,), notes=("judged by torch's own rounding, 1 gradients: stem.conv.weight",)
+        *failed, diagnoses=(cause,), notes=("judged by the reference's own rounding, 1 gradients: stem.conv.weight",)
     )
     assert render_ending(report) == UNEQUAL
 

@@ -179,6 +179,6 @@ def test_two_repositories_with_a_package_of_one_name_share_a_process(checkouts, 
     for side in order:
         assert built[side]().side == side
     for side in (*order, *order):
-        assert checking("transforms", side, late[side])() == side
+        assert checking("loader", side, late[side])() == side
     for side, folder in (("torch", "reference"), ("paddle", port)):
         assert Path(inspect.getsourcefile(built[side]())) == root / folder / "models/net.py"

@@ -186,7 +186,7 @@ def test_outputs_too_small_for_the_tolerance_prove_nothing(side, tmp_path):
 def test_an_operator_without_a_converter_is_an_error_of_the_onnx_half_alone(side, tmp_path):
     """paddle2onnx aborts its process."""
     reason = not_converted(judge(side, tmp_path, "Spectrum", onnx=True))
-    assert "SIGABRT while converting the program" in reason
+    assert "SIGABRT while converting it" in reason
     assert "; paddle2onnx does not list: real; " in reason
 
 

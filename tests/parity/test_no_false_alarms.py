@@ -38,8 +38,7 @@ def alarms(project: TinyProject, seed: int) -> dict[str, str]:
 )
 def test_the_tiny_case_passes_with_another_seed(tmp_path, stages):
     project = make_tiny_project(tmp_path)
-    modes = "learning_rate: 1.0e-4, modes: [eval, train]}"
-    project.edit("case.yaml", "learning_rate: 1.0e-4}", modes)
+    project.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, mode: train}")
     if stages:
         listed = next(line for line in project.case.read_text().splitlines() if line.startswith("stages:"))
         project.edit("case.yaml", listed, f"stages: {stages}")

@@ -190,15 +190,6 @@ def test_drop_last_is_named():
     assert "the port keeps a smaller last batch that the reference leaves out (drop_last)" in found["batches"]
 
 
-def test_the_case_may_say_what_loaders_must_do():
-    dropped = GOOD | {"loader": loader_of(drop_last=True)}
-    assert faults(dropped | {"augmentation": PORT["augmentation"]}, dropped, drop_last=True) == {}
-    assert "train_data.drop_last is false" in faults({"loader": dropped["loader"]}, dropped, drop_last=False)["batches"]
-    in_order = {"loader": loader_of(lambda seed, epoch, length: range(length))}
-    assert faults(in_order, GOOD | in_order) == {}
-    assert "train_data.shuffle is true" in fault("shuffle", in_order, GOOD | in_order, shuffle=True)
-
-
 def test_orders_without_shuffling_must_be_equal():
     def loader(*first):
         return {"loader": loader_of(lambda *_: (*first, *range(2, LENGTH)))}

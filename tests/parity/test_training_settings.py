@@ -36,7 +36,7 @@ def load(tmp_path):
 
 def test_the_defaults(load):
     case = load()
-    assert case.backward == BackwardSettings(iterations=5, learning_rate=1e-4, modes=("eval",), inputs="fake")
+    assert case.backward == BackwardSettings(iterations=5, learning_rate=1e-4, mode="eval", inputs="fake")
     assert case.backward.dtype == "float32"
     assert case.train.envelope == EnvelopeSettings(runs=3, iterations=10, ulps=16, factor=10)
     assert (case.train.dropout, case.train.seeds, case.train.margin) == ("off", 1, 0.15)

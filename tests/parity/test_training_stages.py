@@ -9,19 +9,19 @@ from functools import partial
 import numpy as np
 import pytest
 from in_process import BothSides, failed
-from safetensors.numpy import save_file
 
 from tipchain.modes import tensors_name
 from tipchain.numbers.dumps import Record
 from tipchain.parity.settings import BackwardSettings, TrainSettings
 from tipchain.parity.stages import judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules
+from tipchain.parity.stages.tensors import save_tensors
 
 pytestmark = [
     pytest.mark.frameworks,
     pytest.mark.filterwarnings("ignore:When training, we now always track:UserWarning"),  # Paddle's BatchNorm, always
 ]
-BACKWARD = BackwardSettings(modes=("eval", "train"), inputs="train_loader")
+BACKWARD = BackwardSettings(mode="train", inputs="train_loader")
 TRAIN = TrainSettings(learning_rate=5e-2, dropout="equal", seeds=2)
 # Not all of a fault can be seen with the usual decay of 1e-4.
 OPTIMIZER = {"momentum": 0.9, "weight_decay": 1e-2}
@@ -40,7 +40,7 @@ class Tiny:
 
     def record(self, stage: str, side: str, bench=None) -> Record:
         recording = record(stage, bench or getattr(self.sides, side))
-        save_file(dict(recording.tensors), self.folder / tensors_name(stage, side))
+        save_tensors(self.folder / tensors_name(stage, side), recording.tensors)
         return Record(side=side, meta={"details": dict(recording.details)}, arrays=recording.arrays)
 
     def judge(self, stage: str):
@@ -117,13 +117,13 @@ def test_a_faithful_port_passes(tiny, stage):
         assert subjects["train/loss_curve"].startswith("10 losses within")
         assert "20 samples moves by 5 points" in judged.notes[0]
     else:
-        assert {"backward/loss_4", "backward/train/loss_4", "backward/train/lr_0"} <= set(subjects)
-        assert {"backward/train/buffer/features.1.running_var", "backward/parameter/head.bias"} <= set(subjects)
+        assert {"backward/loss_4", "backward/lr_0", "backward/parameter/head.bias"} <= set(subjects)
+        assert "backward/buffer/features.1.running_var" in subjects
 
 
 FAULTS = {
     "gradients kept": (
-        lambda tiny: optimizer(tiny, forgetful=False), "backward", "backward/train/loss_2",
+        lambda tiny: optimizer(tiny, forgetful=False), "backward", "backward/loss_2",
         "not close",
     ),
     "other order": (other_order, "backward", "backward/batches", "first at batch 0, sample 0: expected train/0/"),
@@ -149,11 +149,11 @@ def test_what_only_training_shows_leaves_backward_alone(tiny, monkeypatch, fault
     assert failed(tiny.judge("backward")) == {}
 
 
-def test_a_wrong_momentum_of_batch_norm_shows_in_the_buffers_of_train_mode_alone(tiny, monkeypatch):
+def test_a_wrong_momentum_of_batch_norm_shows_in_the_buffers_alone(tiny, monkeypatch):
     for name, builder in model(tiny, _momentum=0.1).items():
         monkeypatch.setattr(tiny.port, name, builder)
     found = failed(tiny.judge("backward"))
-    assert set(found) == {f"backward/train/buffer/features.1.running_{what}" for what in ("mean", "var")}
+    assert set(found) == {f"backward/buffer/features.1.running_{what}" for what in ("mean", "var")}
     assert "train/loss_curve" not in failed(tiny.judge("train"))
 
 
@@ -181,7 +181,7 @@ def test_in_float64_the_tensors_of_the_loss_are_too(tiny, monkeypatch):
         (tiny.port, tiny.paddle, tiny.paddle.to_tensor(weights)),
     ):
         monkeypatch.setattr(module, "build_loss", partial(framework.nn.CrossEntropyLoss, weight=tensor))
-    wide = replace(tiny.sides.torch.case.backward, dtype="float64", modes=("train",), iterations=1)
+    wide = replace(tiny.sides.torch.case.backward, dtype="float64", iterations=1)
     for side in ("torch", "paddle"):
         bench = getattr(tiny.sides, side)
         found = tiny.record("backward", side, replace(bench, case=replace(bench.case, backward=wide)))

@@ -63,7 +63,7 @@ CASE = """
       clip: {shape: [4, 5, 6], dtype: float32, seed: 0}
       label: {shape: [4], dtype: int64, high: 8}
     stages: [forward, loss, backward]
-    backward: {iterations: 2, learning_rate: 1.0e-4, modes: [train]}
+    backward: {iterations: 2, learning_rate: 1.0e-4, mode: train}
     seed: 0
 """
 

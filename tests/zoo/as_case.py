@@ -52,7 +52,7 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
     if len(items) > 1:
         case["outputs"] = [f"output_{number}" for number in range(len(items))]
     builders, case["stages"] = ["model"], ["forward"]
-    case["backward"] = {"dtype": "float64", "modes": ["train" if pair.training else "eval"]}
+    case["backward"] = {"dtype": "float64", "mode": "train" if pair.training else "eval"}
     if pair.loss is not None:
         random = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu" and labels.min() >= 0
         random = random and _tried(pair, case["inputs"], _input("labels", labels)) is not None
@@ -79,10 +79,8 @@ def _case_of(key: str, folder: Path) -> dict[str, Any]:
     if pair.data is not None:
         case["data"] = {"set": "none", "batch_size": 1}  # sizes differ
         sides["dataset"] = f"build_dataset({{}}, {key!r}, {str(folder)!r})"
-        if pair.samples is not None and not isinstance(pair.data[0](pair.samples[0]), tuple):
-            sides["transforms"] = f"build_transforms({{}}, {key!r}, {str(folder)!r})"
         _ = _samples(pair, 0), _samples(pair, 1)
-        builders += [name for name in ("dataset", "transforms") if name in sides]
+        builders.append("dataset")
         case["stages"].append("data")
     lines = [
         f"{side}_{name} = {call.format(number)}" for number, side in enumerate(SIDES) for name, call in sides.items()
@@ -290,13 +288,3 @@ def build_dataset(side: int, entry: str, folder: str) -> Any:
         return _samples(pair, side)
 
     return wraps(pair.data[side])(build) if callable(pair.data[side]) else build
-
-
-def build_transforms(side: int, entry: str, folder: str) -> Any:
-    """Return a case's builder of the entry's transform of raw samples."""
-    pair = _around(entry, folder)
-
-    def build(root: Path, split: str) -> Any:
-        return pair.samples.__getitem__, [("transform", pair.data[side])]
-
-    return wraps(pair.data[side])(build)

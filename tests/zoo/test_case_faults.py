@@ -52,7 +52,7 @@ def test_the_data_of_a_case_is_followed_into_the_callables_of_its_data_set(tmp_p
     )
 
 
-def test_a_case_with_transforms_may_have_a_list_for_a_data_set(tmp_path, monkeypatch):
+def test_a_cases_data_set_may_be_a_list(tmp_path, monkeypatch):
     for name in ("pictures_torch", "pictures_paddle"):  # of another project
         monkeypatch.delitem(sys.modules, name, raising=False)
     from tipchain.explain.causes.data import check_data

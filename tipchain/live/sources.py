@@ -245,7 +245,7 @@ def open_case(
         "seed": case.seed,
         "names": found_names,
         "iterations": case.backward.iterations,
-        "modes": case.backward.modes,
+        "modes": (case.backward.mode,),
         "other_inputs": [
             {"args": tuple(arrays.values())}
             for shapes, arrays in make_all_inputs(case.for_stage("forward")).items()

@@ -151,8 +151,7 @@ DEFAULTS: Mapping[str, Mapping[str, Tolerance]] = {
     "lr": {"*": Tolerance(rtol=1e-6, atol=0.0)},
     # Of the largest movement that decay makes; the rounding of what it is measured by is allowed besides.
     "regularization": {"*": Tolerance(rtol=1e-3, atol=0.0)},
-    # The keys of a second mode begin with its name: train/loss_0.
-    "backward": {**_BACKWARD, **{f"*/{key}": tolerance for key, tolerance in _BACKWARD.items()}},
+    "backward": _BACKWARD,
     # Equal pixels, normalized in another order of operations (x/255 - m)/s and (x - 255 m)/(255 s), differ by 5e-7.
     "train_data": {"length": EXACT, "*label_*": EXACT, "*": Tolerance(rtol=1e-5, atol=1e-5)},
     # What is the same in every model but no constant (a table of sines) may round; constants are compared exactly.

@@ -42,7 +42,7 @@ from tipchain.parity.settings import (
 
 
 SIDES = ("torch", "paddle")
-BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")
+BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "metric", "loader", "augmentation")
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 LABEL = "label"
 """The input that goes to the loss instead of the model."""
@@ -60,8 +60,6 @@ class Side:
             returns a schedule.
         dataset: called with the data folder, ``"train"`` or ``"val"`` and ``data.args``; returns a data set of (image,
             label, file name).
-        transforms: called as ``dataset`` is; returns a function that loads the image of an index, and the transforms, as
-            pairs of name and callable, in the order in which they are applied.
         metric: called without arguments; returns a callable of output and label that returns percentages by name, or an
             object with ``update`` and ``compute``.
         loader: called with the data set, the batch size, a seed and the epoch; returns the side's own training loader.
@@ -73,7 +71,6 @@ class Side:
     optimizer: str | None = None
     scheduler: str | None = None
     dataset: str | None = None
-    transforms: str | None = None
     metric: str | None = None
     loader: str | None = None
     augmentation: str | None = None
@@ -598,7 +595,7 @@ def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
 # The builders that a case names: whether they can be there, and each opened.
 
 
-OPTIONAL = ("scheduler", "transforms", "loader", "augmentation")
+OPTIONAL = ("scheduler", "loader", "augmentation")
 """Builders that no stage must have, and some use."""
 
 

@@ -30,7 +30,7 @@ from tipchain.parity.case import Case, load_case
 from tipchain.parity.inputs import Reading, imported_sources
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
-from tipchain.parity.stages.tensors import TensorWriter, save_tensors
+from tipchain.parity.stages.tensors import save_tensors
 
 # The process that records one side: it imports one framework, once, and runs stages one after another.
 #
@@ -175,9 +175,7 @@ def _check_weights(needs: StageNeeds) -> None:
 def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recording, device: str) -> None:
     """Write the dump, its JSON and its safetensors file, each whole or not at all."""
     folder = Path(job.folder)
-    if isinstance(recording.tensors, TensorWriter):
-        recording.tensors.finish()
-    elif recording.tensors:
+    if recording.tensors:
         save_tensors(folder / tensors_name(stage, job.side), recording.tensors)
     meta = {
         "side": job.side,

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from tipchain.core.blame import SIDES
 from tipchain.core.yaml_reader import Reader
-from tipchain.errors import did_you_mean
 from tipchain.framework_types import Options, Setting
 from tipchain.modes import DATA_SETS, DIGITS
 from tipchain.numbers.tolerance import ULPS
@@ -81,10 +80,6 @@ def _whole_or_none() -> int | None:
     return _own(read, None)
 
 
-def _flag_or_none() -> bool | None:
-    return _own(lambda reader, key: reader.value(key, bool, "true or false", default=None), None)
-
-
 def _alpha(reader: Reader, key: str) -> float:
     alpha = reader.positive(key, 1e-3)
     if alpha > 0.05:
@@ -92,34 +87,21 @@ def _alpha(reader: Reader, key: str) -> float:
     return alpha
 
 
-def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
-    found = reader.items(key, default=[EVAL])
-    expected = f"some of {', '.join(MODES)}"
-    for number, mode in enumerate(found):
-        if mode not in MODES:
-            raise reader.error(
-                (key, str(number)), "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
-            )
-    if not found or len(set(found)) < len(found):
-        raise reader.error(key, "is empty or names one twice", found=list(found), expected=expected)
-    return tuple(found)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardSettings:
     """The stage that runs some iterations.
 
     Attributes:
-        iterations: the number of updates in each mode.
+        iterations: the number of updates.
         learning_rate: the learning rate.
-        modes: ``eval``, ``train`` or both. The names of the second mode's tensors begin with the mode: ``train/loss_0``.
+        mode: the mode of both models. In train mode dropout is off.
         inputs: the inputs of the model: fake ones, or those of the training loader.
         dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
     iterations: int = _whole(5, least=2)
     learning_rate: float = _positive(1e-4)
-    modes: tuple[str, ...] = _own(_backward_modes, (EVAL,))
+    mode: str = _choice(MODES, EVAL)
     inputs: str = _choice(("fake", "train_loader"), "fake")
     dtype: str = _choice(DTYPES, SINGLE)
 
@@ -361,8 +343,6 @@ class TrainDataSettings:
     Attributes:
         epochs: the order of the samples is compared for this many epochs.
         batch_size: samples per batch. Without it, that of ``train``.
-        drop_last: whether the loaders must drop a smaller last batch. Without it, they are only compared with each other.
-        shuffle: whether the loaders must shuffle. Without it, they are only compared with each other.
         samples: the number of samples, evenly spread over the split, whose values are compared.
         draws: the number of augmented images that each side draws.
         images: the number of different images for these draws.
@@ -371,8 +351,6 @@ class TrainDataSettings:
 
     epochs: int = _whole(2, least=2)
     batch_size: int | None = _whole_or_none()
-    drop_last: bool | None = _flag_or_none()
-    shuffle: bool | None = _flag_or_none()
     samples: int = _whole(64, least=1)
     draws: int = _whole(2000, least=100)
     images: int = _whole(4, least=1)
@@ -407,14 +385,12 @@ class DataSettings:
     Attributes:
         batch_size: samples per batch.
         max_batches: the data stage records at most this many batches.
-        transform_samples: the data stage records the output of each named transform for this many samples.
         set: the data set that ``tipchain prepare`` makes or checks.
         args: more arguments of both dataset builders.
     """
 
     batch_size: int = _whole(4, least=1)
     max_batches: int = _whole(100, least=1)
-    transform_samples: int = _whole(2, least=1)
     set: str = _choice(tuple(DATA_SETS), DIGITS)
     args: Args = _mapping(Reader.args)
 

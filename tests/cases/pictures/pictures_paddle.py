@@ -119,10 +119,6 @@ def build_dataset(root, split):
     return Folder(split)
 
 
-def build_transforms(root, split):
-    return Folder(split).read, [("resize", resize), ("crop", crop), ("normalize", normalize)]
-
-
 def build_loader(dataset, batch_size, seed, epoch):
     sampler = paddle.io.DistributedBatchSampler(dataset, batch_size, 1, 0, shuffle=True, drop_last=True)
     sampler.set_epoch(1000 * seed + epoch)

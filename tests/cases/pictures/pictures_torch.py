@@ -117,10 +117,6 @@ def build_dataset(root, split):
     return Folder(split)
 
 
-def build_transforms(root, split):
-    return Folder(split).read, [("resize", resize), ("crop", crop), ("normalize", normalize)]
-
-
 def build_loader(dataset, batch_size, seed, epoch):
     generator = torch.Generator().manual_seed(1000 * seed + epoch)
     return torch.utils.data.DataLoader(dataset, batch_size, shuffle=True, drop_last=True, generator=generator)

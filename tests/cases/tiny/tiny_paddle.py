@@ -114,10 +114,6 @@ def build_augmentation(root, seed):
     return draw
 
 
-def build_transforms(root, split):
-    return Folder(Path(root), split).read, [("resize", resize), ("normalize", normalize)]
-
-
 def build_metric():
     def metric(output, label):
         hits = (paddle.topk(output, min(5, output.shape[1]), axis=1)[1] == label.reshape([-1, 1])).numpy()

@@ -91,10 +91,6 @@ def build_augmentation(root, seed):
     return draw
 
 
-def build_transforms(root, split):
-    return Folder(Path(root), split).read, [("resize", resize), ("normalize", normalize)]
-
-
 def build_metric():
     def metric(output, label):
         hits = output.topk(min(5, output.shape[1]), dim=1).indices == label.reshape(-1, 1)

@@ -33,29 +33,11 @@ TRUE_CLASSES = (0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 2, 1, 2, 3, 3, 2, 1, 0, 3)
 """The classes of the probe's samples: not equally many of each, so that means over classes and over samples differ."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifierProbe:
-    """Synthetic outputs of a classifier.
+def make_probe(classes: int) -> list[tuple[Array, Array]]:
+    """Return synthetic outputs of a classifier, batch by batch: logits, float32 ``[n, c]``, and labels, int64 ``[n]``.
 
-    Attributes:
-        logits: float32 ``[n, c]``, no two of a sample alike.
-        label: int64 ``[n]``.
-        tied: float32 ``[n, c]``, every sample's logits rounded to a few values.
+    No two logits of a sample are alike. The last of the ``classes`` >= 2 has no sample, unless there are only two.
     """
-
-    logits: Array
-    label: Array
-    tied: Array
-
-    def batches(self, *, ties: bool = False) -> list[tuple[Array, Array]]:
-        """Return logits and labels batch by batch."""
-        ends = np.cumsum(BATCH_SIZES)[:-1]
-        logits = np.split(self.tied if ties else self.logits, ends)
-        return list(zip(logits, np.split(self.label, ends), strict=True))
-
-
-def make_probe(classes: int) -> ClassifierProbe:
-    """Return the probe for ``classes`` >= 2 classes; the last has no sample, unless there are only two."""
     label = np.array(TRUE_CLASSES, dtype=np.int64) % (classes - 1 if classes > 2 else 2)
     ranks = np.minimum(RANKS, classes - 1)
     random = np.random.default_rng(0)
@@ -64,7 +46,8 @@ def make_probe(classes: int) -> ClassifierProbe:
     for row, true, rank in zip(logits, label, ranks, strict=True):
         others = random.permutation([number for number in range(classes) if number != true])
         row[np.insert(others, rank, true)] = values
-    return ClassifierProbe(logits=logits, label=label, tied=np.round(logits))
+    ends = np.cumsum(BATCH_SIZES)[:-1]
+    return list(zip(np.split(logits, ends), np.split(label, ends), strict=True))
 
 
 # What a metric says, whatever it is: a callable, or an object with Paddle's or torchmetrics' protocol.
@@ -265,7 +248,7 @@ def probes_of(outputs: Nested, labels: Nested) -> Iterator[Probe]:
         classifies = outputs.ndim == 2 and outputs.shape[1] > 1 and labels.size == len(outputs)
         if classifies and outputs.dtype.kind == "f" and labels.dtype.kind in "iu":
             column = [-1, *labels.shape[1:]]
-            made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1]).batches()]
+            made = [(logits, label.reshape(column)) for logits, label in make_probe(outputs.shape[1])]
             yield Probe(name="outputs made to tell", batches=made)
     yield from _alike((outputs, labels))
 
@@ -294,7 +277,7 @@ def _alike(batch: Batch) -> Iterator[Probe]:
 
 def _unknown() -> Iterator[Sequence[Probe]]:
     """Yield outputs of a classifier, then of a yes or no, then numbers, where the models' own are not known."""
-    made = make_probe(CLASSES).batches()
+    made = make_probe(CLASSES)
     yield [Probe(name="outputs made to tell", batches=made), *_alike(join(made))]
     numbers = np.random.default_rng(0).standard_normal((2, 19)).astype(np.float32)
     yield list(_alike((numbers[0], (numbers.sum(0) > 0).astype(np.int64))))

@@ -28,6 +28,9 @@ from tipchain.parity.inputs import make_inputs
 REREAD = 32
 """Training samples that are read twice, to learn whether they have the same values: a flip in one of ten spares all but once in 500."""
 
+NOISE_RUNS = 4
+"""Runs that show how much rounding can move a result: two perturbations and their mirror images."""
+
 # A case's metric: called once on everything, or fed batch by batch.
 
 
@@ -66,30 +69,6 @@ def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> d
 def as_arrays(values: Mapping[str, float]) -> dict[str, Array]:
     """Return metric values as a dump holds them: float32 of shape (1,)."""
     return {key: np.array([value], dtype=np.float32) for key, value in values.items()}
-
-
-def count_classes(output: Array, label: Array) -> tuple[Array, Array] | None:
-    """Return how many samples of each class were classified right, and how many there are, int64 ``[c]`` each.
-
-    Args:
-        output: logits ``[n, c]``.
-        label: class numbers ``[n]``.
-
-    Returns:
-        None where these are no such arrays of at least two classes, or a class number is none of the ``c``.
-    """
-    if (
-        output.ndim != 2
-        or output.dtype.kind != "f"
-        or output.shape[1] < 2
-        or label.shape != output.shape[:1]
-        or label.dtype.kind not in "iu"
-        or not ((label >= 0) & (label < output.shape[1])).all()
-    ):
-        return None
-    classes = output.shape[1]
-    right = label[output.argmax(axis=1) == label]
-    return np.bincount(right, minlength=classes), np.bincount(label, minlength=classes)
 
 
 def _numbers(found: object, metric: Metric) -> dict[str, float]:
@@ -212,19 +191,41 @@ class Bench:
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
 
-    def nudge(self, model: Model, number: int) -> None:
-        """Give a Paddle model the case's weights, `ULPS` units in the last place apart, up or down by a seeded coin.
+    def nudge(self, model: Model, number: int, ulps: int = ULPS) -> None:
+        """Give a model the case's weights, ``ulps`` units in the last place apart, up or down by a seeded coin.
 
         Args:
             model: the model, changed in place.
             number: which of the nudges; every odd one is the mirror image of the one before.
+            ulps: how far each element moves.
         """
         self.restore(model)
+        if self.framework.name == "torch":
+            from tipchain.frameworks.torch_ import perturb
+
+            perturb(model, ulps, number)
+            return
         coins = np.random.default_rng(number // 2)
         for one in model.parameters():
             array = self.framework.array(one)
-            ulps = (coins.integers(0, 2, array.shape) * 2 - 1) * (-ULPS if number % 2 else ULPS)
-            one.set_value((array + ulps * np.spacing(np.abs(array))).astype(array.dtype))
+            steps = (coins.integers(0, 2, array.shape) * 2 - 1) * (-ulps if number % 2 else ulps)
+            one.set_value((array + steps * np.spacing(np.abs(array))).astype(array.dtype))
+
+    def moved(
+        self, model: Model, run: Callable[[], Mapping[str, Array]], usual: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return how far rounding moves each of the ``usual`` results at most: `NOISE_RUNS` runs start from nudged weights.
+
+        A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
+        """
+        found = dict.fromkeys(usual, 0.0)
+        for number in range(NOISE_RUNS):
+            self.nudge(model, number)
+            for name, array in run().items():
+                if name in usual:
+                    far = float(np.abs(np.subtract(array, usual[name], dtype=np.float64)).max(initial=0))
+                    found[name] = max(found[name], far)
+        return {name: np.array(far) for name, far in found.items()}
 
     def fake_inputs(self) -> list[Tensor]:
         """Return the model's fake inputs as tensors, in the case's order."""

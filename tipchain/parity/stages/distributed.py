@@ -4,55 +4,41 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import secrets
-import shutil
-import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from math import isfinite, nan
 from pathlib import Path
 from statistics import median
-from types import SimpleNamespace
-from typing import IO, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import (
-    core_count,
-    end_with_parent,
-    kept_import,
-    leave_group,
-    signal_name,
-    signal_within,
-    start_process,
-)
+from tipchain.core.machine import core_count, end_with_parent, how_ended, leave_group
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.modes import parse_device
-from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import save_record
-from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL, load_case
-from tipchain.parity.inputs import users_files
 from tipchain.parity.recorder import RecordingJob, StageNeeds, open_bench
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, NOISE_RUNS, without_lost
+from tipchain.parity.stages.backward import BLUNT, NOISE_FACTOR, compare_tensors
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, tensor_bound, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, root_mean_square, tensor_paths
 from tipchain.parity.stages.tensors import TensorFile, save_tensors
 from tipchain.weights.files import view_of
 
@@ -95,21 +81,17 @@ def state(bench: Bench, model: object) -> dict[str, Array]:
 
 def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[str, Array]:
     """Return the root mean square of every parameter's update, as ``update_rms/NAME``."""
-    result = {}
-    for key, array in after.items():
-        group, _, name = key.partition("/")
-        if group == "parameter":
-            change = np.subtract(array, before[key]).ravel()
-            result[f"update_rms/{name}"] = np.array(np.sqrt(np.dot(change, change) / max(change.size, 1)))
-    return result
+    names = [name.partition("/")[2] for name in after if name.startswith("parameter/")]
+    changes = {name: np.subtract(after[f"parameter/{name}"], before[f"parameter/{name}"]) for name in names}
+    return {f"update_rms/{name}": np.array(root_mean_square(change)) for name, change in changes.items()}
 
 
 def rounding(
-    bench: Bench, batch: Mapping[str, Array], losses: Sequence[float], after: Mapping[str, Array]
+    bench: Bench, batch: Mapping[str, Array], losses: Iterable[float], after: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return the distance of one process from its own results, where its weights start a little apart.
 
-    They are ``loss_noise`` ``[steps]`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
+    They are ``noise/loss_i`` and ``noise/NAME`` of each tensor, and of the first gradients ``gradient/NAME`` and
     ``gradient_noise/NAME``: where a gradient is rounding alone, Adam takes whole steps all the same, in each process its own.
 
     Args:
@@ -130,22 +112,16 @@ def rounding(
         model.clear_gradients()
         return found
 
+    def run() -> dict[str, Array]:
+        first = gradients()
+        return first | _arrays(*train(bench, model, model, batch)) | state(bench, model)
+
     first = gradients()
-    moved: dict[str, Array] = {}
     if any(not np.array_equal(array, first[name]) for name, array in gradients().items()):
-        return moved  # random layers: what moves it is not rounding
-    for number in range(NOISE_RUNS):
-        bench.nudge(model, number)
-        found = gradients()
-        apart = np.abs(np.subtract(train(bench, model, model, batch)[0], losses))
-        moved["losses"] = np.array(losses)
-        moved["loss_noise"] = np.maximum(moved.get("loss_noise", 0.0), apart)
-        found |= state(bench, model)
-        for name, array in {**first, **after}.items():
-            group, _, bare = name.partition("/")
-            key = f"gradient_noise/{bare}" if group == "gradient" else f"noise/{name}"
-            moved[key] = np.maximum(moved.get(key, 0.0), np.abs(np.subtract(found[name], array)).max(initial=0))
-    return first | moved
+        return {}  # random layers: what moves it is not rounding
+    moved = bench.moved(model, run, first | _arrays(losses, ()) | dict(after))
+    of = {name: f"gradient_noise/{name.partition('/')[2]}" for name in first}
+    return first | {of.get(name, f"noise/{name}"): far for name, far in moved.items()}
 
 
 def digests(model: Model) -> dict[str, str]:
@@ -156,25 +132,22 @@ def digests(model: Model) -> dict[str, str]:
     }
 
 
-# One of several processes that train together; started by ``paddle.distributed.launch``.
-#
-# Run as ``python -m tipchain.parity.stages.distributed JOB.json``, or as a copy of the launcher (`CopiedRank`). Every process leaves ``rank_<n>.json`` beside the
-# job: its losses and rates, and digests of all tensors before the first and after the last step. Rank 0 alone loads the
-# case's weights, so that the others have them from `paddle.DataParallel` or not at all, and saves the last tensors.
+# One of several processes that train together: ``python -m tipchain.parity.stages.distributed JOB.json``, in the environment that
+# ``paddle.distributed.launch`` gives. Every process leaves ``rank_<n>.json`` beside the job: its losses and rates, and digests of
+# all tensors before the first and after the last step. Rank 0 alone loads the case's weights, so that the others have them
+# from `paddle.DataParallel` or not at all, and saves the last tensors.
 #
 # Source: https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/DataParallel_en.html
 
 
 STATE = "state.safetensors"
 STAGE = "distributed"
-COMPARED = "parameter/", "buffer/"
-"""The beginnings of names of compared tensors."""
 TCP_LISTEN = "0A"
 """The state of a listening socket (``net/tcp_states.h``)."""
 POLL_S = 0.02
 """Seconds between two looks at another process."""
 PATIENCE_S = 5.0
-"""Seconds that a process may take to listen, or to end by itself."""
+"""Seconds that a process may take to listen."""
 
 
 def run(job: RecordingJob, rank: int, processes: int) -> JsonObject:
@@ -248,48 +221,6 @@ def main(argv: Sequence[str]) -> NoReturn:
 # The processes that train together, as their parent sees them: start, deadline, end, reports.
 
 
-def launch(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Be ``python -m paddle.distributed.launch``, which gives each process a group of its own, ended with its parent."""
-    sys.argv = ["launch", *arguments]
-    same_threads = environment["OMP_NUM_THREADS"] == os.environ.get("OMP_NUM_THREADS")  # libraries look once
-    os.environ.clear()
-    os.environ.update(environment)
-    with kept_import("paddle"):
-        import paddle  # noqa: F401
-    if same_threads and "--gpus" not in arguments and not users_files():
-        from paddle.distributed.launch.utils import process_context
-
-        process_context.subprocess = SimpleNamespace(Popen=CopiedRank)  # it asks for nothing else there
-    runpy.run_module("paddle.distributed.launch", run_name="__main__", alter_sys=True)
-
-
-class CopiedRank:
-    """A process that trains, as the launcher sees a `subprocess.Popen`: a copy of it, so that Paddle is not imported again.
-
-    Only a launcher that has imported nothing of the user's may be copied, for what that did may rest on the rank.
-    """
-
-    def __init__(self, words: Sequence[str], *, env: Mapping[str, str], stdout: IO[str], **_: object) -> None:
-        self._process = start_process(_be_rank, words[-1], dict(env), log=Path(stdout.name))
-        assert self._process.pid is not None
-        self.pid = self._process.pid
-        self.terminate, self.kill, self.wait = self._process.terminate, self._process.kill, self._process.join
-        with suppress(ProcessLookupError):  # it has ended already
-            os.setpgid(self.pid, self.pid)  # the launcher ends a group
-
-    def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
-        return self._process.exitcode
-
-
-def _be_rank(spec: str, environment: Mapping[str, str]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):  # the launcher's own handlers end what it has started
-        signal.signal(number, signal.SIG_DFL)
-    os.environ.clear()
-    os.environ.update(environment)
-    main([spec])
-
-
 LOOPBACK = "127.0.0.1"
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
@@ -302,7 +233,7 @@ class GroupError(TipchainError):
 
 
 class WorkerGroup:
-    """Processes started by ``paddle.distributed.launch`` on this machine; they work while others do.
+    """Processes on this machine that train together; they work while others do.
 
     Args:
         job: what they do.
@@ -312,36 +243,23 @@ class WorkerGroup:
     """
 
     def __init__(self, job: RecordingJob, *, processes: int, timeout_s: float, logs: Path) -> None:
-        self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
+        self.folder, self.timeout_s, self.logs = Path(job.folder), timeout_s, logs
         spec = self.folder / "job.json"
         spec.write_text(json.dumps(as_json(job)))
-        arguments = [
-            "--ips",
-            LOOPBACK,
-            "--start_port",
-            str(free_port(processes)),
-            *(
-                ("--gpus", ",".join(map(str, range(processes))))
-                if job.device.startswith("gpu")
-                else ("--nproc_per_node", str(processes))
-            ),
-            "--log_dir",
-            str(self.folder / "log"),
-            sys.executable,
-            "-m",
-            "tipchain.parity.stages.distributed",
-            str(spec),
-        ]
-        self.process = start_process(launch, arguments, _environment(job), log=logs / "distributed_launch.log")
+        port, self.ranks = free_port(), list[subprocess.Popen[bytes]]()
+        for rank in range(processes):
+            with self._log(rank).open("wb") as log:
+                words = [sys.executable, "-m", "tipchain.parity.stages.distributed", str(spec)]
+                environment = _environment(job, rank, processes, port)
+                self.ranks.append(subprocess.Popen(words, env=environment, stdout=log, stderr=subprocess.STDOUT))
 
     def __enter__(self) -> WorkerGroup:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        for rank in range(self.processes):
-            with suppress(OSError):
-                shutil.copyfile(self._worker_log(rank), self._kept_log(rank))
+        for process in self.ranks:
+            process.kill()
+            process.wait()
 
     def reports(self) -> list[JsonObject]:
         """Wait for the processes, and return the report of each, by rank.
@@ -349,97 +267,68 @@ class WorkerGroup:
         Raises:
             GroupError: a process raised or died, or they took longer than their time.
         """
-        deadline = time.monotonic() + self.timeout_s
-        # The launcher looks only once a second whether all have done their work.
-        while (code := self.process.exitcode) is None and not all(
-            report is not None and "error" not in report for report in map(self._report, range(self.processes))
-        ):
+        deadline, count = time.monotonic() + self.timeout_s, len(self.ranks)
+        # Where one has failed, the others would wait for it.
+        while not any(codes := [one.poll() for one in self.ranks]) and None in codes:
             if time.monotonic() > deadline:
-                self.stop()
+                unfinished = ", ".join(str(rank) for rank, code in enumerate(codes) if code is None)
                 raise GroupError(
-                    f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended"
-                    f"{self._waiting()}"
+                    f"the {count} processes took longer than {self.timeout_s:g} s and were ended; "
+                    f"unfinished: rank {unfinished}\n  log: {self._log(0)}"
                 )
             time.sleep(POLL_S)
-        found = {rank: self._report(rank) for rank in range(self.processes)}
-        for rank, report in found.items():
+        paths = [self.folder / f"rank_{rank}.json" for rank in range(count)]
+        found: list[JsonObject | None] = [json.loads(one.read_text()) if one.is_file() else None for one in paths]
+        for rank, report in enumerate(found):
             if report is not None and "error" in report:
-                raise GroupError(f"rank {rank} of {self.processes}: {report['error']}")
-        missing = [rank for rank, report in found.items() if report is None]
-        if missing or code:
-            within = signal_within(code)
-            raise GroupError(
-                f"paddle.distributed.launch ended with exit code {code}"
-                + (f" ({signal_name(within)})" if within else "")
-                + (f", and rank {missing[0]} without a report" if missing else "")
-                + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
-                + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
-            )
-        self.process.kill()  # the launcher has nothing left to do; told to end, it waits a while for what has ended
-        return [report for report in found.values() if report is not None]
-
-    def stop(self) -> None:
-        """End the launcher, and with it all that it started."""
-        for end in (self.process.terminate, self.process.kill):
-            if self.process.is_alive():
-                end()
-                self.process.join(PATIENCE_S)
-
-    def _report(self, rank: int) -> Mapping[str, object] | None:
-        path = self.folder / f"rank_{rank}.json"
-        report: JsonObject | None = json.loads(path.read_text()) if path.is_file() else None
-        return report
-
-    def _waiting(self) -> str:
-        """Say which ranks had done their work when the time was over."""
-        reports = {rank: self._report(rank) for rank in range(self.processes)}
-        errors = [
-            f"; rank {rank}: {report['error']}" for rank, report in reports.items() if report and "error" in report
-        ]
-        waiting = [str(rank) for rank, report in reports.items() if report is None]
-        return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
+                raise GroupError(f"rank {rank} of {count}: {report['error']}")
+        for rank, code in enumerate(codes):
+            if found[rank] is None and code is not None:
+                said = self._complaint(rank)
+                raise GroupError(
+                    f"rank {rank} of {count} {how_ended(code)}, without a report"
+                    + (f": {said}" if said else "")
+                    + f"\n  log: {self._log(rank)}"
+                )
+        return [report for report in found if report is not None]
 
     def _complaint(self, rank: int) -> str:
         """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""
-        try:
-            lines = self._worker_log(rank).read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
+        lines = self._log(rank).read_text(errors="replace").splitlines()
         words = ("Exception", "Error:", "error:")
         return next((line.strip() for line in lines if any(word in line for word in words)), "")
 
-    def _worker_log(self, rank: int) -> Path:
-        return self.folder / "log" / f"workerlog.{rank}"
-
-    def _kept_log(self, rank: int) -> Path:
+    def _log(self, rank: int) -> Path:
         return self.logs / f"distributed_rank{rank}.log"
 
 
-def free_port(count: int) -> int:
-    """Return the first of ``count`` neighbouring ports of the loopback that nobody listens on.
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on.
 
     Raises:
-        GroupError: there are none.
+        GroupError: none was found.
     """
     for _ in range(100):
-        first = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
-        with ExitStack() as stack, suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind((LOOPBACK, port))
-            return first
-    raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")
+        port = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
+        with suppress(OSError), socket.socket() as one:
+            one.bind((LOOPBACK, port))
+            return port
+    raise GroupError(f"no free port between {PORTS[0]} and {PORTS[1]}")
 
 
-def _environment(job: RecordingJob) -> dict[str, str]:
-    """Return the launcher's environment: nothing of another launch, the threads shared, gloo on the loopback."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDLE_")}
-    if not kept.get("CUDA_VISIBLE_DEVICES", "-"):
-        del kept["CUDA_VISIBLE_DEVICES"]  # the launcher takes an empty one for a device without a name
-    gloo = {} if job.device.startswith("gpu") else {"PADDLE_DISTRI_BACKEND": "gloo"}
+def _environment(job: RecordingJob, rank: int, processes: int, port: int) -> dict[str, str]:
+    """Return a process's environment: nothing of another launch, the threads shared, gloo on the loopback of a CPU."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PADDLE_", "MASTER_"))}
+    endpoints = [f"{LOOPBACK}:{port + number}" for number in range(processes)]
     threads = str(job.threads)
     return {
         **kept,
-        **gloo,
+        **({"FLAGS_selected_gpus": str(rank)} if job.device.startswith("gpu") else {"PADDLE_DISTRI_BACKEND": "gloo"}),
+        "PADDLE_MASTER": endpoints[0],
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+        "PADDLE_TRAINER_ID": str(rank),
+        "PADDLE_TRAINERS_NUM": str(processes),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
@@ -572,11 +461,10 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
             tensors = _judge_tensors(left, right, rules, processes)
             # Losses pass that are no further apart than one process from itself.
-            for number, verdict in enumerate(verdicts if "loss_noise" in left else ()):
-                _, mark, step = verdict.subject.rpartition("loss_")
-                if mark:
-                    noise, size = (float(left[name][int(step)]) for name in ("loss_noise", "losses"))
-                    verdicts[number] = _excused(verdict, noise, abs(size))
+            for number, verdict in enumerate(verdicts):
+                if verdict.diff is not None and f"noise/{verdict.subject}" in left:
+                    noise = float(left[f"noise/{verdict.subject}"])
+                    verdicts[number] = _excused(verdict, noise, verdict.diff.expected_max_abs)
     except RecordError as error:
         tensors = Judged(verdicts=[Verdict(Outcome.ERROR, "tensors", str(error))])
     return replace(judged, verdicts=verdicts) + tensors + Judged(verdicts=[_judge_ranks(facts)])
@@ -637,32 +525,16 @@ def _hint(ratio: float, processes: int, what: str) -> str:
 
 
 def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) -> Judged:
-    verdicts: list[Verdict] = []
-    tolerances: dict[str, Tolerance] = {}
-    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
-    update = max(filter(isfinite, updates.values()), default=0.0)
+    judged = compare_tensors(left, right, rules, STAGE, ("parameter", "buffer"))
     # How many times as large as the reference's a port's update is, for the parameter in the middle.
+    updates = {name: float(left[name]) for name in left if name.startswith("update_rms/")}
     ratios = [float(right[name]) / rms for name, rms in updates.items() if name in right and rms > 0]
     hint = _hint(median(ratios) if ratios else nan, processes, "update")
-    expected, actual = ({name: None for name in side if name.startswith(COMPARED)} for side in (left, right))
-    verdicts += judging.one_sided(expected, actual)
-    for name in filter(actual.__contains__, expected):
-        group = name.partition("/")[0]
-        bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
-        (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
-        if group == "parameter" and verdict.outcome is Outcome.FAIL:
-            verdict, bound = without_lost(verdict, left, right, name, bound, update, advice="")
-        if f"noise/{name}" in left:
-            size = update if group == "parameter" else largest(left[name])
-            verdict = _excused(verdict, float(left[f"noise/{name}"]), size)
-        failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
-        reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
-        verdicts.append(replace(verdict, reason=reason))
-        tolerances[name] = bound
-    if not update > 0:
-        reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
-        verdicts.append(Verdict(Outcome.ERROR, "parameter", reason))
-    return Judged(verdicts=verdicts, tolerances=tolerances)
+    verdicts = list(judged.verdicts)
+    for number, one in enumerate(verdicts if hint else ()):
+        if one.outcome is Outcome.FAIL and one.diff is not None and one.subject.startswith("parameter/"):
+            verdicts[number] = replace(one, reason=f"{one.reason}; the updates are {hint[2:]}")
+    return replace(judged, verdicts=verdicts)
 
 
 def _excused(verdict: Verdict, noise: float, size: float) -> Verdict:

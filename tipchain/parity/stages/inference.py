@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from io import StringIO
+from functools import partial
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import clean
 from tipchain.core.machine import how_ended, kept_import, start_process
 from tipchain.errors import Outcome
-from tipchain.framework_types import Array, Model, Nested
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.paddle_export import EngineError, Predictor, output_tensors, program_files, save_program
 from tipchain.modes import parse_device
-from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import DEFAULTS, ROUGH, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.case import LABEL
 from tipchain.parity.envelope import FACTOR
 from tipchain.parity.stages import judging
-from tipchain.parity.stages.backward import NOISE_RUNS
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
-# An exported program in onnxruntime: converted by paddle2onnx, and run, in a process of its own.
-#
-# paddle2onnx aborts the process that it runs in when it meets an operator that it cannot convert, and both libraries
-# print as they like. What it is about to do and how it ended stand in ``state.json`` beside the program, its outputs in
-# ``outputs.npy``.
+# An exported program in onnxruntime, converted by paddle2onnx in a process of its own: where paddle2onnx meets an operator
+# that it cannot convert, it ends the process that it runs in, and it prints as it likes.
 #
 # Source: https://github.com/PaddlePaddle/Paddle2ONNX and https://onnxruntime.ai/docs/api/python/api_summary.html
 
@@ -58,12 +52,13 @@ OLD_NAMES = {
     "flatten": "flatten2",
 }
 """Names in Paddle 2, and with it paddle2onnx, of operators of Paddle 3 that are not alike to the eye."""
-CONVERTING = "converting the program"
 FAILED = re.compile(r"Failed to convert PaddlePaddle model: (.*)")
 """How paddle2onnx 2.1 prints why it converts nothing; mostly it ends the process then."""
+UNLISTED = "paddle2onnx does not list: "
+"""The beginning of the line that names operators without a converter, for paddle2onnx does not name them itself."""
 NOT_CONVERTED = "paddle2onnx cannot convert the program"
 LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
-STATE, OUTPUTS, MODEL = "state.json", "outputs.npy", "model.onnx"
+MODEL = "model.onnx"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,148 +78,68 @@ class EngineEnd:
     skipped: str = ""
 
 
-class OnnxProcess:
-    """A process that converts the program in ``folder`` and runs it on batches; it works while others do.
-
-    Args:
-        folder: holds the exported program, and gets the files of this process.
-        opset: operator set to convert to.
-        batches: inputs by name, by a batch's name.
-        log: gets what the process prints.
-    """
-
-    def __init__(self, folder: Path, *, opset: int, batches: Mapping[str, Mapping[str, Array]], log: Path) -> None:
-        self.folder, self.log = folder, log
-        save_record(
-            folder / "inputs.npy",
-            {f"{batch}/{name}": array for batch, inputs in batches.items() for name, array in inputs.items()},
-        )
-        self.process = start_process(work, folder, opset, tuple(batches), log=log)
-
-    def __enter__(self) -> OnnxProcess:  # noqa: PYI034  (typing.Self is not in Python 3.10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.join()
-
-    def result(self) -> EngineEnd:
-        """Wait for the process, and return how it ended."""
-        self.process.join()
-        code = self.process.exitcode
-        assert code is not None
-        state: dict[str, Json] = {"doing": "starting", "versions": {}}
-        if (self.folder / STATE).is_file():
-            state = json.loads((self.folder / STATE).read_text())
-        if code == 0 and "errors" in state:
-            outputs: dict[str, list[Array]] = {}
-            for key, array in load_record(self.folder / OUTPUTS).arrays.items() if state["outputs"] else ():
-                outputs.setdefault(key.partition("/")[0], []).append(array)
-            return EngineEnd(outputs=outputs, errors=state["errors"], versions=state["versions"])
-        printed = _printed_reason(self.log.read_text(errors="replace")) if state["doing"] == CONVERTING else ""
-        reason = f"{NOT_CONVERTED}: {printed}" if printed else f"the process {how_ended(code)} while {state['doing']}"
-        if state.get("unsupported"):
-            reason += f"; paddle2onnx does not list: {', '.join(state['unsupported'])}"
-        if state["doing"] == CONVERTING:
-            reason += f"; {LEFT_OUT}"
-        return EngineEnd(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
-
-
-def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
-    """Convert the program in ``folder``, run it on every batch, and leave state and outputs there."""
-    state: dict[str, Json] = {"versions": {}}
-
-    def say(**facts: object) -> None:
-        """Rewrite the state in `STATE`, for whoever is left when this process is gone."""
-        state.update(facts)
-        atomic_write(folder / STATE, json.dumps(state))
-
-    say(doing="importing paddle2onnx and onnxruntime")
-    with kept_import("paddle"):  # which paddle2onnx imports
-        import onnxruntime
-        import paddle2onnx
-
-    say(
-        doing=CONVERTING,
-        versions={"paddle2onnx": str(paddle2onnx.__version__), "onnxruntime": str(onnxruntime.__version__)},
-        unsupported=_without_converter(folder),
-    )
-    try:
-        _convert(folder, opset)
-        say(doing="loading the ONNX model", unsupported=[])
-        session = _session(folder / MODEL)
-    except EngineError as error:
-        say(errors={"": str(error)}, outputs=0)
-        return
-    inputs = load_record(folder / "inputs.npy").arrays
-    outputs: dict[str, Array] = {}
-    errors: dict[str, str] = {}
-    for batch in batches:
-        say(doing=f"running it on {batch}")
-        try:
-            ran = _run(
-                session,
-                {name.partition("/")[2]: array for name, array in inputs.items() if name.startswith(f"{batch}/")},
-            )
-            outputs |= {f"{batch}/{number}": array for number, array in enumerate(ran)}
-        except EngineError as error:
-            errors[batch] = str(error)
-    if outputs:
-        save_record(folder / OUTPUTS, outputs)
-    say(errors=errors, outputs=len(outputs))
-
-
-def _convert(folder: Path, opset: int) -> None:
-    """Write the ONNX model.
+def convert(folder: Path, opset: int) -> None:
+    """Write the ONNX model of the program in ``folder``.
 
     Its own optimizers are left out: they fetch packages while they run, and hide their failures.
     """
-    import paddle2onnx
+    with kept_import("paddle"):  # which paddle2onnx imports
+        import paddle2onnx
 
+    if unlisted := _without_converter(folder):
+        print(f"{UNLISTED}{', '.join(unlisted)}", flush=True)
     program, weights = program_files(folder)
-    said = StringIO()
-    try:
-        with redirect_stdout(said):
-            paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
-    except Exception as error:
-        # It prints the reason and then stumbles over what it does not have.
-        reason = _printed_reason(said.getvalue()) or _one_line(error)
-        raise EngineError(f"{NOT_CONVERTED}: {reason}; {LEFT_OUT}") from error
-    finally:
-        print(said.getvalue(), flush=True)
+    paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
 
 
-def _printed_reason(printed: str) -> str:
-    """Return why paddle2onnx converted nothing, as it printed that last; "" where it said nothing."""
-    return next((found[1] for found in reversed(list(FAILED.finditer(clean(printed))))), "").strip()
+def _why_not_converted(code: int, log: Path) -> str:
+    """Return why the process that converts ended with ``code``, from what it printed."""
+    lines = clean(log.read_text(errors="replace")).splitlines()
+    printed = [found[1].strip() for line in lines if (found := FAILED.search(line))]
+    if not printed and code == 1:  # an exception
+        printed = [line for line in lines if line.strip()]
+    reason = f"{NOT_CONVERTED}: {printed[-1]}" if printed else f"the process {how_ended(code)} while converting it"
+    unlisted = [line for line in lines if line.startswith(UNLISTED)]
+    return "; ".join([reason, *unlisted, LEFT_OUT, f"log: {log}"])
 
 
-def _session(model: Path) -> Nested:
-    import onnxruntime
+class OnnxSession:
+    """An ONNX model, loaded by onnxruntime.
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # notes about unused initializers go nowhere
-    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
-    try:
-        return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
+    Raises:
+        EngineError: onnxruntime cannot load it.
+    """
 
+    def __init__(self, model: Path) -> None:
+        try:
+            import onnxruntime
 
-def _run(session: Nested, inputs: Mapping[str, Array]) -> Sequence[Array]:
-    wanted = [one.name for one in session.get_inputs()]
-    unknown = [name for name in wanted if name not in inputs]
-    if unknown:
-        raise EngineError(f"the ONNX model wants {unknown[0]!r}; given: {', '.join(inputs)}")
-    try:
-        outputs: Sequence[Array] = session.run(None, {name: inputs[name] for name in wanted})
-    except Exception as error:  # onnxruntime raises classes of its own
-        raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
-    return outputs
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 3  # notes about unused initializers go nowhere
+            options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+            self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
+
+    def run(self, inputs: Mapping[str, Array]) -> Sequence[Array]:
+        """Return the outputs for inputs by name.
+
+        Raises:
+            EngineError: it cannot be run on them.
+        """
+        wanted = [one.name for one in self._session.get_inputs()]
+        unknown = [name for name in wanted if name not in inputs]
+        if unknown:
+            raise EngineError(f"the ONNX model wants {unknown[0]!r}; given: {', '.join(inputs)}")
+        try:
+            outputs: Sequence[Array] = self._session.run(None, {name: inputs[name] for name in wanted})
+        except Exception as error:  # onnxruntime raises classes of its own
+            raise EngineError(f"onnxruntime cannot run it: {_one_line(error)}") from error
+        return outputs
 
 
 def _without_converter(folder: Path) -> list[str]:
-    """Return the operators of the program that paddle2onnx does not list, for it does not name them itself."""
+    """Return the operators of the program that paddle2onnx does not list."""
     from paddle2onnx.utils import get_all_supported_operators, get_all_supported_operators_pir
 
     program, _ = program_files(folder)
@@ -325,45 +240,56 @@ def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[lis
 def _moved(
     bench: Bench, model: Model, batches: Batches, arrays: Mapping[str, Array], reference: Mapping[str, Array]
 ) -> dict[str, Json]:
-    """Return how far weights that are a few units in the last place apart move the outputs that an engine gives otherwise."""
+    """Return how far rounding moves the outputs that an engine gives otherwise."""
     compared = compare(reference, arrays, DEFAULTS["inference"])
     apart = [one.subject for one in compared if one.outcome is Outcome.FAIL and one.diff is not None and one.diff.size]
-    moved = dict.fromkeys(apart, 0.0)
     of = {key: key.partition("/")[2].rpartition("@") for key in apart}
-    for number in range(NOISE_RUNS) if apart else ():
-        bench.nudge(model, number)
+
+    def run() -> dict[str, Array]:
         bench.framework.set_training(model, training=False)
         runs = {batch: _eager(bench, model, batches[batch]) for _, _, batch in of.values()}
-        for key, (output, _, batch) in of.items():
-            names, outputs = runs[batch]
-            far = outputs[names.index(output)].astype(np.float64) - reference[key]
-            moved[key] = max(moved[key], float(np.abs(far).max()))
-    return {**moved}
+        return {key: dict(zip(*runs[batch], strict=True))[output] for key, (output, _, batch) in of.items()}
+
+    moved = bench.moved(model, run, {key: reference[key] for key in apart}) if apart else {}
+    return {key: float(far) for key, far in moved.items()}
 
 
 def _run_engines(bench: Bench, folder: Path, batches: Batches) -> dict[str, EngineEnd]:
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    threads, versions = int(os.environ.get("OMP_NUM_THREADS", "1")), bench.framework.versions()
+    device = parse_device(getattr(bench.framework, "place", "cpu"))
+    paddle = partial(_run_engine, lambda: Predictor(folder, device=device, threads=threads), batches, versions)
+    missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing or not bench.case.inference.onnx:
         reason = f"{' and '.join(missing)} not installed: {HOW_TO_INSTALL}"
-        left_out = {ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {}
-        return {PADDLE: _run_paddle_inference(bench, folder, batches), **left_out}
-    log = bench.folder / "inference_onnx.log"
-    with OnnxProcess(folder, opset=bench.case.inference.opset, batches=batches, log=log) as process:
-        return {PADDLE: _run_paddle_inference(bench, folder, batches), ONNX: process.result()}
-
-
-def _run_paddle_inference(bench: Bench, folder: Path, batches: Batches) -> EngineEnd:
-    device = parse_device(getattr(bench.framework, "place", "cpu"))
-    versions = bench.framework.versions()
+        return {PADDLE: paddle(), **({ONNX: EngineEnd(skipped=reason)} if bench.case.inference.onnx else {})}
+    log, named = bench.folder / "inference_onnx.log", packages_distributions()
+    packages = {name: version(named[name][0]) for name in PACKAGES if name in named}  # or another build, such as -gpu
+    process = start_process(convert, folder, bench.case.inference.opset, log=log)
     try:
-        predictor = Predictor(folder, device=device, threads=int(os.environ.get("OMP_NUM_THREADS", "1")))
+        ends = {PADDLE: paddle()}  # while the other converts
+        process.join()
+        if process.exitcode:
+            failed = {"": _why_not_converted(process.exitcode, log)}
+            return {**ends, ONNX: EngineEnd(errors=failed, versions=packages)}
+        return {**ends, ONNX: _run_engine(lambda: OnnxSession(folder / MODEL), batches, packages)}
+    finally:
+        process.kill()
+        process.join()
+
+
+def _run_engine(
+    load: Callable[[], Predictor | OnnxSession], batches: Batches, versions: Mapping[str, str]
+) -> EngineEnd:
+    """Load an engine and run it on every batch."""
+    try:
+        engine = load()
     except EngineError as error:
         return EngineEnd(errors={"": str(error)}, versions=versions)
     outputs: dict[str, Sequence[Array]] = {}
     errors: dict[str, str] = {}
     for batch, inputs in batches.items():
         try:
-            outputs[batch] = predictor.run(inputs)
+            outputs[batch] = engine.run(inputs)
         except EngineError as error:  # noqa: PERF203  (the other batches still count)
             errors[batch] = str(error)
     return EngineEnd(outputs=outputs, errors=errors, versions=versions)

@@ -165,6 +165,12 @@ def tensor_bound(group: str, rule: Tolerance, scale: float, values: Array) -> To
     return scaled(rule, scale, values, extra=roundings * float(np.finfo(np.float32).eps) * size)
 
 
+def root_mean_square(array: Array) -> float:
+    """Return the root of the mean of the squares; 0 of an empty array."""
+    flat = np.asarray(array).ravel()
+    return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))
+
+
 def details(record: Record) -> JsonObject:
     """Return the facts that a recorder left beside its dump."""
     found = record.meta.get("details")

@@ -160,10 +160,7 @@ class _Paired:
 
     def rerun(self, number: int) -> list[float]:
         """Return the losses that are compared, of the run of a number from 0 that starts a little apart."""
-        from tipchain.frameworks.torch_ import perturb
-
-        self.bench.restore(self.model)
-        perturb(self.model, self.bench.case.train.envelope.ulps, number)
+        self.bench.nudge(self.model, number, self.bench.case.train.envelope.ulps)
         self._start()
         return list(self._train(self._kept))
 

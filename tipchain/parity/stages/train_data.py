@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -95,8 +94,6 @@ def record(bench: Bench) -> Recording:
         "loader": loader is not None,
         "augmentation": augmentation is not None,
         "alpha": settings.alpha,
-        "drop_last": settings.drop_last,
-        "shuffle": settings.shuffle,
         "batch_size": _batch_size(bench),
         "images": len(_spread(len(dataset), settings.images)),
     }
@@ -252,21 +249,20 @@ class _Orders:
 def judge_orders(reference: Record, port: Record) -> list[Verdict]:
     """Judge batches, permutations, shuffling and repetition."""
     sides = _Orders.of(reference), _Orders.of(port)
-    facts = details(reference)
     again = ["the same order" if np.array_equal(side.epochs[0], side.repeat) else "another order" for side in sides]
     repeat = Outcome.PASS, f"epoch 0 again after the same seed: {again[0]} on both sides"
     if again[0] != again[1]:
         repeat = Outcome.FAIL, f"epoch 0 again after the same seed: expected {again[0]}, actual {again[1]}"
     judged = {
-        "batches": _judge_batches(*sides, facts.get("drop_last")),
+        "batches": _judge_batches(*sides),
         "permutation": _judge_permutation(*sides),
-        "shuffle": _judge_manner(*sides, facts.get("shuffle")),
+        "shuffle": _judge_manner(*sides),
         "repeat": repeat,
     }
     return [Verdict(outcome, name, reason) for name, (outcome, reason) in judged.items()]
 
 
-def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
+def _judge_batches(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
     named = ("reference", expected), ("port", actual)
     sides = [name for name, side in named if not all(sizes.size for sizes in side.sizes)]
     if sides:
@@ -284,14 +280,7 @@ def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tup
                 if rest and int(longer[-1]) == rest and np.array_equal(shorter, longer[:-1]):
                     reason += f": {words} (drop_last)"
             return Outcome.FAIL, reason
-    sizes = expected.sizes[0]
-    dropped, whole = expected.length > int(sizes.sum()), int(sizes.max())
-    uneven = bool(expected.length % whole)
-    if drop_last is not None and uneven and dropped is not bool(drop_last):
-        which = "leave out" if dropped else "keep"
-        reason = f"both sides {which} the smaller last batch; train_data.drop_last is {str(drop_last).lower()}"
-        return Outcome.FAIL, reason
-    return Outcome.PASS, f"{_batches(sizes)}, in {len(expected.sizes)} epochs"
+    return Outcome.PASS, f"{_batches(expected.sizes[0])}, in {len(expected.sizes)} epochs"
 
 
 def _batches(sizes: Array) -> str:
@@ -317,18 +306,15 @@ def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str
     return Outcome.PASS, f"each epoch has {seen[0][0]} of {expected.length} samples, none twice"
 
 
-def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[Outcome, str]:
+def _judge_manner(expected: _Orders, actual: _Orders) -> tuple[Outcome, str]:
     manners = expected.manner, actual.manner
-    shuffled = [manner != IN_ORDER for manner in manners]
     few = math.lgamma(min(map(len, expected.epochs)) + 1) < -math.log(CHANCE)
     if few and manners != (IN_ORDER, IN_ORDER):
         reason = f"{len(expected.epochs[0])} samples are too few to tell whether they are shuffled; 7 would do"
         return Outcome.SKIP, reason
     if manners[0] != manners[1]:
         return Outcome.FAIL, f"expected {manners[0]}, actual {manners[1]}"
-    if shuffle is not None and shuffled[0] is not bool(shuffle):
-        return (Outcome.FAIL, f"both sides give samples {manners[0]}; train_data.shuffle is {str(shuffle).lower()}")
-    if not shuffled[0]:
+    if manners[0] == IN_ORDER:
         for number, (left, right) in enumerate(zip(expected.epochs, actual.epochs, strict=False)):
             if not np.array_equal(left, right):
                 size = min(left.size, right.size)
@@ -420,13 +406,6 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
     """Judge every random quantity; Holm's correction counts all tests of them."""
     alpha = float(details(dumps.reference).get("alpha", ALPHA))
     left, right = _drawn(dumps.reference), _drawn(dumps.port)
-    for one, other in pairwise([name for name in left if name in right]):
-        # Of the height and width of a crop each may be as it should be, and their ratio not.
-        numbers = [side[name] for side in (left, right) for name in (one, other)]
-        together = _vector(one) is not None and _vector(one) == _vector(other)
-        if together and all(values.size and (values > 0).all() for values in numbers):
-            for side in (left, right):
-                side[f"{one}/{other}"] = side[one] / side[other]
     quantities, verdicts = [], []
     for name in [*left, *(name for name in right if name not in left)]:
         reason, outcome, finite = "", Outcome.FAIL, True
@@ -474,12 +453,6 @@ def _drawn(record: Record) -> dict[str, Array]:
         elif kind == "draw":
             found |= {f"{name}[{column}]": values[:, column] for column in range(values.shape[1])}
     return found
-
-
-def _vector(name: str) -> str | None:
-    """Return the group of numbers, drawn together, to which a number belongs."""
-    whole, bracket, _ = name.rpartition("[")
-    return whole if bracket and not name.startswith("pixels/") else None
 
 
 def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array, Array]:
