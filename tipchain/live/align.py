@@ -24,7 +24,7 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.parameters import Tensors
 from tipchain.framework_types import Function, Loss
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
-from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
+from tipchain.live.arguments import as_inputs, check_models
 from tipchain.live.causes import explain, first_constructed, with_stage
 from tipchain.live.construction import check_construction, check_strangers
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
@@ -39,27 +39,14 @@ from tipchain.live.pieces import (
     check_training,
 )
 from tipchain.live.places import place_layers, place_pieces
-from tipchain.live.predictions import PREDICT, Fed, Predict
+from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.report import AlignmentReport
-from tipchain.live.request import MODES, RANDOM, LiveRequest
+from tipchain.live.request import DATA_STAGES, MODES, RANDOM, STAGES, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.live.training import STEP, Step
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function
-STAGES = tuple(
-    """
-        data train_data preflight forward metric predict loss backward optimizer schedule train step
-    """.split()
-)
-"""The stages in the order in which a report has them."""
-RESTS_ON: Mapping[str, tuple[str, ...]] = {
-    "loss": ("forward",),
-    "metric": ("forward",),
-    "backward": ("forward", "loss"),
-    "train": ("forward", "loss", "backward"),
-}
-"""The stages that are compared with a stage, for it says nothing where they differ."""
 
 
 def align(
@@ -150,53 +137,38 @@ def align(
             below 1; unknown ``stages`` or ``modes``; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    named = isinstance(inputs, Mapping | str | Path)
-    inputs = as_inputs(inputs)
-    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if within is not None and not within > 0:
         raise UsageError(f"within is {within}, expected seconds above 0")
-    if iterations < 1:
-        raise UsageError(f"iterations is {iterations}, expected at least 1")
-    for name, words, known in (("stages", stages, STAGES), ("modes", modes, MODES)):
-        if wrong := [word for word in words if word not in known]:
-            raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
     sides = Sides(TorchSide(), PaddleSide())
     check_models(reference, port)
-    check_pair("loss", loss)
-    check_pair("optimizers", optimizers)
-    check_pair("schedulers", schedulers, lacking=True)
-    check_pair("step", step)
-    for name, value in (("step", step), ("clip", clip), ("schedulers", schedulers)):
-        if value is not None and optimizers is None:
-            raise UsageError(f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)")
-    clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
-    check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
-    given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
-    check_outputs(given.outputs)
+    given = as_inputs(inputs)
     asked = LiveRequest(
         sides=sides,
         models=(reference, port),
-        inputs=given,
+        inputs=replace(read_inputs(given), outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs)),
+        raw=given if isinstance(inputs, Mapping | str | Path) else given[ARGS],
+        others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
         loss=loss,
         optimizers=optimizers,
         schedulers=schedulers,
-        clips=clips or (None, None),
+        clips=clip if isinstance(clip, tuple | list) else (clip, None),
         step=step,
         iterations=iterations,
         training=training,
         modes=tuple(modes) or (MODES[training],),
-        wanted=frozenset(stages or STAGES).union(*(RESTS_ON.get(one, ()) for one in stages)),
-        others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
+        only=stages,
         names=with_ignored(names or {}, ignore, reference, port),
         seed=seed,
         causes=causes,
         equal_nan=equal_nan,
-        fed=fed,
-        raw=inputs if named else inputs[ARGS],
+        data=data if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data},
+        samples=samples,
+        metrics=metrics,
+        predict=predict,
     )
     results = LiveResults(pace=Pace(within, progress), asked=asked.stages)
-    for name, pair in fed.data.items():
+    for name, pair in asked.data.items():
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
     with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)

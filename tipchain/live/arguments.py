@@ -99,22 +99,25 @@ def read_arrays(path: Path) -> dict[str, object]:
     return found
 
 
-def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
-    """Refuse all but a pair of callables, torch's first.
+def check_pair(name: str, given: object, *, lacking: bool = False, called: bool = True) -> None:
+    """Refuse all but a pair, torch's first, of callables unless they are not ``called``.
 
     Args:
         name: the argument.
         given: what it was given; None is nothing.
         lacking: whether one of the two may be None.
+        called: whether both are functions.
 
     Raises:
-        UsageError: one callable in place of two, something that cannot be called, or a pair that is swapped.
+        UsageError: one thing in place of two, something that cannot be called, or a pair that is swapped.
     """
     if given is None:
         return
     if not isinstance(given, tuple | list) or len(given) != 2:
         what = f"{len(given)} things" if isinstance(given, tuple | list) else f"one {_kind(given)}"
         raise UsageError(f"{name} is {what}\n  expected: a pair, {name}=(torch's, Paddle's)")
+    if not called:
+        return
     for number, one in enumerate(given):
         if one is None and lacking and any(other is not None for other in given):
             continue

@@ -57,9 +57,8 @@ def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
 
 def check_predictions(asked: LiveRequest) -> PieceCheck:
     """Compare the results of both sides' deployment code."""
-    raws = asked.fed.raws(asked.raw)
     return compare_predictions(
-        asked.sides, asked.models, asked.pieces[PREDICT], raws, seed=asked.seed, causes=asked.causes
+        asked.sides, asked.models, asked.pieces[PREDICT], asked.raws, seed=asked.seed, causes=asked.causes
     )
 
 

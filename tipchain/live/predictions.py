@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,9 +23,8 @@ from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
+from tipchain.framework_types import Array, Function, Model, Nested, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.live.arguments import check_pair
 from tipchain.live.lockstep import FACTOR
 from tipchain.live.training import shake
 from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
@@ -343,54 +342,3 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
     return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual]))
-
-
-DataPair = tuple[Loader, Loader]
-DATA_STAGES = ("data", "train_data")
-"""The stages that data may be given for; a pair alone is that of ``data``."""
-METRIC_STAGE = "metric"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fed:
-    """The models' surroundings: data, metrics, deployment code."""
-
-    data: Mapping[str, DataPair] = field(default_factory=dict)
-    samples: Sequence[Nested] | None = None
-    metrics: DataPair | None = None
-    predict: DataPair | None = None
-
-    @classmethod
-    def of(
-        cls,
-        data: DataPair | Mapping[str, DataPair] | None,
-        samples: Sequence[Nested] | None,
-        metrics: DataPair | None,
-        predict: DataPair | None = None,
-    ) -> Fed:
-        """Return the given pieces.
-
-        Raises:
-            UsageError: something is no pair, a stage has another name, or samples stand alone or are none.
-        """
-        given = dict(data) if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data}
-        for name, pair in (*given.items(), *([(METRIC_STAGE, metrics)] if metrics is not None else [])):
-            if name not in (*DATA_STAGES, METRIC_STAGE) or (name == METRIC_STAGE and pair is not metrics):
-                raise UsageError(f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}")
-            found: Nested = pair
-            if not isinstance(found, tuple | list) or len(found) != 2:
-                what = "metrics" if name == METRIC_STAGE else "data"
-                raise UsageError(f"{what} is a {type(found).__name__}\n  expected: a pair (reference, port)")
-        check_pair(PREDICT, predict)
-        if samples is not None and not given and predict is None:
-            raise UsageError(
-                "samples were given without data\n  expected: data=(reference_transform, port_transform), or predict="
-            )
-        if samples is not None and len(samples) == 0:
-            raise UsageError("samples are empty: nothing to give the transforms")
-        return cls(data=given, samples=samples, metrics=metrics, predict=predict)
-
-    def raws(self, inputs: object) -> Sequence[Nested]:
-        """Return the raw samples, or the inputs where there are none."""
-        own = dict(inputs) if isinstance(inputs, Mapping) else inputs
-        return [own] if self.samples is None else self.samples
