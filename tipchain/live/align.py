@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from tipchain.core.files import commit
 from tipchain.core.progress import Pace, Progress
-from tipchain.errors import Outcome, UsageError
+from tipchain.errors import UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.tensors import replaced, rounded_tables
 from tipchain.explain.locate.locate import Located
@@ -33,15 +33,14 @@ from tipchain.live.pieces import (
     check_loss,
     check_metrics,
     check_optimizers,
-    check_predictions,
     check_schedules,
     check_steps,
     check_training,
 )
 from tipchain.live.places import place_layers, place_pieces
-from tipchain.live.predictions import PREDICT, Predict
+from tipchain.live.predictions import check_predictions
 from tipchain.live.report import AlignmentReport
-from tipchain.live.request import DATA_STAGES, MODES, RANDOM, STAGES, LiveRequest
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.live.training import STEP, Step
 from tipchain.weights.given_names import check_names, with_ignored
@@ -73,7 +72,7 @@ def align(
     data: tuple[object, object] | Mapping[str, tuple[object, object]] | None = None,
     samples: Sequence[object] | None = None,
     metrics: tuple[object, object] | None = None,
-    predict: tuple[Predict, Predict] | None = None,
+    predict: tuple[Function, Function] | None = None,
     within: float | None = None,
     progress: Callable[[str], None] | Progress | None = None,
 ) -> AlignmentReport:
@@ -189,34 +188,21 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
         located = locate_in_time(asked, results, store, pairs) if "forward" in asked.wanted else None
     layers = None if located is None or differs_in_double_alone(asked, results, located) else located
     results.run("preflight", check_construction, asked, results, pairs, tensors, layers, store)
-    of_loss = (
-        results.run("loss", check_loss, asked, located) if located is not None and "loss" in results.asked else None
-    )
+    of_loss = None if located is None else results.run("loss", check_loss, asked, located)
     if layers is not None and layers.losses and not results.passed("loss") and not results.pace.over:
         layers = without_losses(asked, results, store, pairs, layers)
     other_draws = None
     if layers is not None:
         judge_layers(asked, results, layers, store)
         other_draws = judge_other_calls(asked, results, layers)
-    if "metric" in results.asked:
-        results.run("metric", check_metrics, asked, layers)
-    if PREDICT in results.asked:
-        results.run(PREDICT, check_predictions, asked)
-    if "optimizer" in results.asked:
-        results.run("optimizer", check_optimizers, asked)
-    if "schedule" in results.asked:
-        results.run("schedule", check_schedules, asked)
-    if "train" in results.asked and layers is not None:
-        same, excused = results.passed("forward", "loss"), of_loss is not None and of_loss.excused
-        alone = results.agrees and results.passed("loss", "optimizer", "schedule") and not results.pace.over
-        train = partial(check_training, same=same, excused=excused, causes=asked.causes and alone)
-        results.run("train", train, asked, pairs, layers, other_draws)
-    if STEP in results.asked and layers is not None and not layers.comparable:
-        results.end(STEP, Outcome.SKIP, RANDOM)
-        results.leave_out(f"the training steps are {RANDOM}")
-    elif STEP in results.asked:
-        same = results.report.stages.get("forward") is Outcome.PASS
-        results.run(STEP, partial(check_steps, same=same), asked, pairs, layers)
+    results.run(METRIC_STAGE, check_metrics, asked, layers)
+    results.run(PREDICT, check_predictions, asked)
+    results.run("optimizer", check_optimizers, asked)
+    results.run("schedule", check_schedules, asked)
+    if layers is not None:
+        excused = of_loss is not None and of_loss.excused
+        results.run("train", check_training, asked, results, pairs, layers, other_draws, excused)
+    results.run(STEP, check_steps, asked, results, pairs, layers)
     if asked.causes:
         with in_mode(asked.sides, asked.models, training=asked.training):
             explain(asked, results, layers, store)

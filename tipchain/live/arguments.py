@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.runs import ARGS, LABELS
-from tipchain.framework_types import Tensor
+from tipchain.framework_types import Function, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.dumps import read_npz
 from tipchain.weights.files import array_of
@@ -131,6 +132,24 @@ def check_pair(name: str, given: object, *, lacking: bool = False, called: bool 
             f"{name}: {WHOSE[found[1] == FRAMEWORKS[0]]} is {found[found[1] == FRAMEWORKS[0]]}'s: is the pair swapped?\n"
             f"  expected: {name}=(torch's, Paddle's)"
         )
+
+
+def required(function: Function) -> list[str]:
+    """Return the names of a function's positional parameters without a default."""
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind in plain and one.default is one.empty]
+
+
+def as_callable(made: object, call: str, of: str) -> Function:
+    """Return what a call of the user's function gave, which is called with ``of``.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if not callable(made):
+        raise UsageError(f"`{call}` returned a {_kind(made)}, expected a callable of a {of}")
+    return made
 
 
 def check_outputs(chosen: tuple[object, ...]) -> None:

@@ -22,9 +22,8 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.layers import without_double
 from tipchain.live.lockstep import compare
 from tipchain.live.partings import loop_causes
-from tipchain.live.predictions import PREDICT
-from tipchain.live.predictions import check_predictions as compare_predictions
 from tipchain.live.request import MODES, RANDOM, LiveRequest
+from tipchain.live.results import LiveResults
 from tipchain.live.training import Recipe, laid_of
 
 
@@ -55,13 +54,6 @@ def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
     return check_meters(asked.sides, asked.pieces["metric"], *given)
 
 
-def check_predictions(asked: LiveRequest) -> PieceCheck:
-    """Compare the results of both sides' deployment code."""
-    return compare_predictions(
-        asked.sides, asked.models, asked.pieces[PREDICT], asked.raws, seed=asked.seed, causes=asked.causes
-    )
-
-
 def check_optimizers(asked: LiveRequest) -> PieceCheck:
     """Compare the updates of both optimizers."""
     return check_updates(
@@ -84,18 +76,16 @@ def check_schedules(asked: LiveRequest) -> PieceCheck:
 
 def check_training(
     asked: LiveRequest,
+    results: LiveResults,
     pairs: Sequence[LayerPair],
     located: Located,
     other_draws: tuple[Draws, Draws] | None,
-    *,
-    same: bool,
     excused: bool,
-    causes: bool,
 ) -> PieceCheck:
-    """Train both models with their losses, in each mode; see `compare` for ``same`` and ``excused``.
+    """Train both models with their losses, in each mode; see `compare` for ``excused``.
 
-    ``other_draws`` are those of a run in the other mode, None where the models do not agree in it; ``causes``: no other
-    stage tells one, so that the first quantity that parts is looked for.
+    Where no other stage tells a cause, the first quantity that parts is looked for. ``other_draws`` are those of a run in
+    the other mode, None where the models do not agree in it.
     """
     if not located.comparable or not located.exact:
         which = f"{without_double(located)} does not run in float64, in which trainings are compared"
@@ -103,6 +93,8 @@ def check_training(
     tied = next((one.reason for one in located.verdicts if one.tied), None)
     if tied is not None:
         return PieceCheck(outcome=Outcome.SKIP, reason=f"the trainings differ after one update: {tied}")
+    same = results.passed("forward", "loss")
+    alone = results.agrees and results.passed("loss", "optimizer", "schedule") and not results.pace.over
     check = PieceCheck(outcome=Outcome.PASS, reason="")
     for mode in asked.modes:
         collect(bytes_of(asked.models[0]))  # what was built for the optimizers alone
@@ -116,15 +108,21 @@ def check_training(
         recipe = _recipe(asked, pairs, draws, mode == "train", losses=asked.loss, clips=asked.clips)
         done, step = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
         reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
-        found = () if step is None or not causes else loop_causes(recipe, step)
+        found = loop_causes(recipe, step) if step is not None and asked.causes and alone else ()
         check = replace(done, reason=reason, curves={**check.curves, **done.curves}, diagnoses=found)
         if done.outcome is not Outcome.PASS:
             break
     return check
 
 
-def check_steps(asked: LiveRequest, pairs: Sequence[LayerPair], located: Located | None, *, same: bool) -> PieceCheck:
-    """Train both models by the user's own steps; ``same``: the layers are known to agree."""
+def check_steps(
+    asked: LiveRequest, results: LiveResults, pairs: Sequence[LayerPair], located: Located | None
+) -> PieceCheck:
+    """Train both models by the user's own steps."""
+    if located is not None and not located.comparable:
+        results.leave_out(f"the training steps are {RANDOM}")
+        return PieceCheck(outcome=Outcome.SKIP, reason=RANDOM)
+    same = results.report.stages.get("forward") is Outcome.PASS
     draws = Draws(asked.seed) if located is None else located.port.draws
     recipe = _recipe(asked, pairs, draws, asked.training, steps=asked.step)
     done, step = compare(recipe, same=same, equal_nan=asked.equal_nan)

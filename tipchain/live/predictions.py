@@ -7,14 +7,13 @@ after it when the port's code is run once more with the reference's outputs in p
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.core.blame import blame, placed
-from tipchain.errors import Outcome, UsageError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
@@ -25,12 +24,12 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.live.arguments import as_callable, required
 from tipchain.live.lockstep import FACTOR
+from tipchain.live.request import PREDICT, LiveRequest
 from tipchain.live.training import shake
 from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
 
-Predict = Function
-PREDICT = "predict"
 Leaf = Nested
 """An array, a number, a string or None in a result."""
 
@@ -59,7 +58,7 @@ class _Deployed:
     """One side's deployment code with its copy of the model."""
 
     side: LiveSide
-    predict: Predict
+    predict: Function
     model: Model
     seed: int
 
@@ -100,41 +99,27 @@ class _Deployed:
 
     def _open(self) -> Callable[[object], object]:
         """Return the predictor of a raw sample: ``predict(model, raw)``, or the result of ``predict(model)``."""
-        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        asked = inspect.signature(self.predict).parameters.values()
-        if len([one for one in asked if one.kind in plain and one.default is one.empty]) == 1:
-            made = self.predict(self.model)
-            if not callable(made):
-                raise UsageError(
-                    f"`predict(model)` returned a {type(made).__name__}, expected a callable of a raw sample"
-                )
-            return made  # type: ignore[no-any-return]
+        if len(required(self.predict)) == 1:
+            return as_callable(self.predict(self.model), "predict(model)", "raw sample")
         return lambda raw: self.predict(self.model, raw)
 
 
-def check_predictions(
-    sides: Sides,
-    models: tuple[object, object],
-    predicts: tuple[Predict, Predict],
-    raws: Sequence[object],
-    *,
-    seed: int = 0,
-    causes: bool = True,
-) -> PieceCheck:
+def check_predictions(asked: LiveRequest) -> PieceCheck:
     """Compare both deployment codes' results for raw samples, with copied models in eval mode.
 
     A FAIL tells the first sample and entry that differ, and whether that is before, in or after the model.
     """
     ours, theirs, moved = (
         _Deployed(
-            side=sides[at],
-            predict=predicts[at],
-            model=sides[at].copied(models[at], double=False, training=False),
-            seed=seed,
+            side=asked.sides[at],
+            predict=asked.pieces[PREDICT][at],
+            model=asked.copied(at, double=False, training=False),
+            seed=asked.seed,
         )
         for at in (0, 1, 0)
     )
-    shake(sides.reference, moved.model, UNIT, seed)
+    shake(asked.sides.reference, moved.model, UNIT, asked.seed)
+    raws = asked.raws
     found: list[tuple[Predicted, Predicted]] = []
     first: tuple[int, str] | None = None
     for number, raw in enumerate(raws):
@@ -156,7 +141,7 @@ def check_predictions(
         reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
         return PieceCheck(outcome=Outcome.PASS, reason=reason)
     number, told = first
-    where, diagnoses = _where((ours, theirs), raws, found, number, causes=causes)
+    where, diagnoses = _where((ours, theirs), raws, found, number, causes=asked.causes)
     return PieceCheck(outcome=Outcome.FAIL, reason=f"sample {number}: {told}; {where}", diagnoses=tuple(diagnoses))
 
 

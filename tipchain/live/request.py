@@ -12,14 +12,13 @@ from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Options
 from tipchain.frameworks.live_models import Sides, name_alike
 from tipchain.live.arguments import check_outputs, check_pair
-from tipchain.live.predictions import PREDICT, Predict
 from tipchain.live.training import STEP, Built, Step
 
 Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
 DATA_STAGES = ("data", "train_data")
 """The stages that data may be given for; a pair alone is that of ``data``."""
-METRIC_STAGE = "metric"
+METRIC_STAGE, PREDICT = "metric", "predict"
 MODES = ("eval", "train")
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """Message of results that depend on random numbers."""
@@ -66,7 +65,7 @@ class LiveRequest:
     data: Mapping[str, DataPair]
     samples: Sequence[Nested] | None
     metrics: DataPair | None
-    predict: tuple[Predict, Predict] | None
+    predict: tuple[Function, Function] | None
     raw: object
 
     def __post_init__(self) -> None:

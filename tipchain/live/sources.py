@@ -273,26 +273,18 @@ def open_case(
     return found
 
 
-def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
-    """Return the user's callables of a request's pieces, by their names in causes.
+def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
+    """Return a case's builders of the models' surroundings, by their names in causes.
 
     A pair of which one cannot be imported is left out: it ran nothing, and is no cause.
     """
-    given: dict[str, Sequence[str | None]]
-    if asked.get("case"):
-        case = load_case(Path(asked["case"]))
-        root, names = case.root, {"data": "dataset", "train_data": "dataset"}
-        given = {
-            piece: [getattr(case.sides[side], names.get(piece, piece), None) for side in SIDES] for piece in PIECES
-        }
-    else:
-        root, names = (root_of_callables(), {"optimizer": "optimizers", "scheduler": "schedulers", "metric": "metrics"})
-        given = {piece: asked.get(names.get(piece, piece)) or (None, None) for piece in PIECES}
-    found = {}
-    for piece, (reference, port) in given.items():
-        if reference and port and NONE not in (reference, port):
+    case, found = load_case(path), {}
+    for piece in PIECES:
+        name = "dataset" if piece in DATA_STAGES else piece
+        reference, port = (getattr(case.sides[side], name, None) for side in SIDES)
+        if reference and port:
             with suppress(CaseError):
-                found[piece] = resolve(reference, root, "torch"), resolve(port, root, "paddle")
+                found[piece] = resolve(reference, case.root, "torch"), resolve(port, case.root, "paddle")
     return found
 
 

@@ -18,10 +18,12 @@ from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import ARGS, LABELS, ModelInputs, Precise, bind, call_model, labels_of, with_tensors
+from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Loss, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws, attributes
 from tipchain.frameworks.torch_ import RunningVariances
+from tipchain.live.arguments import as_callable, required
 from tipchain.numbers.tolerance import CONSTANT, NOISE
 from tipchain.weights.sides import TensorSlot, assemble
 
@@ -165,27 +167,19 @@ class Loop:
 
     def _open(self, step: Step) -> Callable[[int], object]:
         """Return the function of a batch: the user's step, or that made for the model."""
-        asked = inspect.signature(step).parameters
-        given = {name: self.schedule for name in SCHEDULES if name in asked}
-        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        wanted = [
-            one for one in asked.values() if one.kind in plain and one.default is one.empty and one.name not in given
-        ]
+        given = {name: self.schedule for name in SCHEDULES if name in inspect.signature(step).parameters}
+        wanted = [name for name in required(step) if name not in given]
         if len(wanted) == 3:
             body = step if inspect.isroutine(step) else copy.deepcopy(step)
             self.kept = None if inspect.isroutine(step) else body
             return lambda _: body(self.model, self.optimizer, self._batch(), **given)
         if len(wanted) > 3:
             raise UsageError(
-                f"step asks for {', '.join(one.name for one in wanted)}, expected `(model, optimizer, batch)`, "
+                f"step asks for {', '.join(wanted)}, expected `(model, optimizer, batch)`, "
                 "or `(model, optimizer)` to return a callable of a batch"
             )
         made = step(*(self.model, self.optimizer)[: len(wanted)], **given)
-        if not callable(made):
-            raise UsageError(
-                f"`step(model, optimizer)` returned a {type(made).__name__}, expected a callable of a batch"
-            )
-        self.kept = made
+        self.kept = made = as_callable(made, "step(model, optimizer)", "batch")
         return lambda _: made(self._batch())
 
     def _batch(self) -> object:
@@ -201,7 +195,15 @@ class Loop:
         """Run one step."""
         with self._context(number):
             found = self.call(number)
-        self.losses = dict(_numbers(self.side, found, ""))
+
+        def is_number(value: object) -> bool:
+            plain = isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool)
+            return plain or self.side.is_tensor(value)
+
+        _, values, names = take_out(found, is_number)
+        names = [""] if is_number(found) else names
+        arrays = [self.side.array(one) if self.side.is_tensor(one) else one for one in values]
+        self.losses = {name: np.asarray(one, np.float64) for name, one in zip(names, arrays, strict=True)}
 
     def state(self, *, shared: bool = False) -> State:
         """Return the tensors by the reference's path and torch's name, and the loop's beside them.
@@ -285,19 +287,6 @@ def held_by(value: object) -> Iterator[tuple[str, object]]:
     if type(value).__module__.partition(".")[0] in ("torch", "paddle", "numpy", "builtins"):
         return
     yield from list(getattr(value, "__dict__", {}).items())
-
-
-def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Array]]:
-    if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _numbers(side, one, f"{name}.{key}".lstrip("."))
-    elif isinstance(value, tuple | list):
-        for key, one in enumerate(value):
-            yield from _numbers(side, one, f"{name}.{key}".lstrip("."))
-    elif side.is_tensor(value):
-        yield name, side.array(value).astype(np.float64)
-    elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
-        yield name, np.asarray(value, np.float64)
 
 
 def multiply_rates(optimizer: Optimizer, factor: float) -> None:

@@ -314,7 +314,7 @@ def _aligned(
             rest = {"rest": {"document": json.loads(other.to_json()), "settled": settled}}
     report = replace(
         report,
-        diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
+        diagnoses=place_pieces(report.diagnoses, builders_of(Path(asked["case"])) if asked.get("case") else {}),
         command=asked["command"],
         notes=notes,
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
