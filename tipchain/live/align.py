@@ -40,9 +40,8 @@ from tipchain.live.pieces import (
 from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import check_predictions
 from tipchain.live.report import AlignmentReport
-from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, LiveRequest
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, STEP, LiveRequest, Step
 from tipchain.live.results import LiveResults
-from tipchain.live.training import STEP, Step
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function

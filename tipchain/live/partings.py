@@ -26,7 +26,8 @@ from tipchain.frameworks.paddle_ import PaddleUpdates, own_schedule, parameter_g
 from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
-from tipchain.live.training import STEP, Loop, Recipe, State, held_by
+from tipchain.live.request import STEP
+from tipchain.live.training import Loop, Recipe, State, held_by
 from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
@@ -217,7 +218,7 @@ def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part by ``step``; lending shows its share."""
     taken = Lockstep(recipe, measured=True)
     search, number = _Search(taken), 0
-    while number <= step or (search.goes_on and number < recipe.iterations):
+    while number <= step or (search.goes_on and number < recipe.asked.iterations):
         taken.step(number)
         search.step(number)
         number += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from tipchain.core.machine import collect
 from tipchain.errors import Outcome
@@ -17,14 +16,13 @@ from tipchain.explain.locate.locate import Located, bytes_of
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import put_back
-from tipchain.framework_types import Setting
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.layers import without_double
 from tipchain.live.lockstep import compare
 from tipchain.live.partings import loop_causes
 from tipchain.live.request import MODES, RANDOM, LiveRequest
 from tipchain.live.results import LiveResults
-from tipchain.live.training import Recipe, laid_of
+from tipchain.live.training import Recipe
 
 
 def check_loss(asked: LiveRequest, located: Located) -> PieceCheck:
@@ -105,8 +103,8 @@ def check_training(
                 reason = f"{how}not trained: the models were not compared in it"
                 return replace(check, outcome=Outcome.SKIP, reason=reason)
             draws = other_draws[1]
-        recipe = _recipe(asked, pairs, draws, mode == "train", losses=asked.loss, clips=asked.clips)
-        done, step = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
+        recipe = Recipe(asked=asked, pairs=pairs, draws=draws, training=mode == "train")
+        done, step = compare(recipe, same=same, excused=excused)
         reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
         found = loop_causes(recipe, step) if step is not None and asked.causes and alone else ()
         check = replace(done, reason=reason, curves={**check.curves, **done.curves}, diagnoses=found)
@@ -124,22 +122,6 @@ def check_steps(
         return PieceCheck(outcome=Outcome.SKIP, reason=RANDOM)
     same = results.report.stages.get("forward") is Outcome.PASS
     draws = Draws(asked.seed) if located is None else located.port.draws
-    recipe = _recipe(asked, pairs, draws, asked.training, steps=asked.step)
-    done, step = compare(recipe, same=same, equal_nan=asked.equal_nan)
+    recipe = Recipe(asked=asked, pairs=pairs, draws=draws, training=asked.training, steps=asked.step)
+    done, step = compare(recipe, same=same)
     return done if step is None or not asked.causes else replace(done, diagnoses=loop_causes(recipe, step))
-
-
-def _recipe(asked: LiveRequest, pairs: Sequence[LayerPair], draws: Draws, training: bool, **given: Setting) -> Recipe:
-    recipe = Recipe(
-        sides=asked.sides,
-        copied=partial(asked.copied, training=training),
-        inputs=asked.inputs,
-        build=asked.build,
-        pairs=pairs,
-        names=asked.names,
-        iterations=asked.iterations,
-        seed=asked.seed,
-        draws=draws,
-        **given,
-    )
-    return replace(recipe, laid=laid_of(recipe, asked.models))

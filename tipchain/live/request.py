@@ -9,16 +9,17 @@ from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.locate.runs import ModelInputs
 from tipchain.explain.preflight.optimizers import level_epsilons
-from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Options
+from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import Sides, name_alike
 from tipchain.live.arguments import check_outputs, check_pair
-from tipchain.live.training import STEP, Built, Step
 
 Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
+Built = tuple[Optimizer, Schedule]
+Step = Function
 DATA_STAGES = ("data", "train_data")
 """The stages that data may be given for; a pair alone is that of ``data``."""
-METRIC_STAGE, PREDICT = "metric", "predict"
+METRIC_STAGE, PREDICT, STEP = "metric", "predict", "step"
 MODES = ("eval", "train")
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """Message of results that depend on random numbers."""
