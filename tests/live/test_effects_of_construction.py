@@ -22,12 +22,11 @@ SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 IMAGES = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
 
 
-def align(ours, theirs, given=SMALL, *, training=False, mode="eval", **more):
+def align(ours, theirs, given=SMALL):
     reference, port = torch.nn.Sequential(*ours), paddle.nn.Sequential(*theirs)
     tipchain.copy_weights(reference, port)
-    getattr(reference, mode)()
-    getattr(port, mode)()
-    return tipchain.align(reference, port, {"args": given}, training=training, **more)
+    reference.eval(), port.eval()
+    return tipchain.align(reference, port, {"args": given})
 
 
 def effects(report):
@@ -127,18 +126,11 @@ PORTS = {
 }
 
 
-@pytest.mark.parametrize("training", [False])
 @pytest.mark.parametrize("act", [torch.nn.ReLU6, torch.nn.ReLU])
 @pytest.mark.parametrize(("fused", "port"), [*((True, one) for one in PORTS), (False, "argument"), (False, "inside")])
-def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training):
+def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port):
     norm, theirs = (NormAct(4, act()),) if fused else (torch.nn.BatchNorm2d(4), act()), PORTS[port]()
-    report = align(
-        (torch.nn.Conv2d(3, 4, 3), *norm),
-        (paddle.nn.Conv2D(3, 4, 3), *theirs),
-        IMAGES,
-        training=training,
-        mode="train" if training else "eval",
-    )
+    report = align((torch.nn.Conv2d(3, 4, 3), *norm), (paddle.nn.Conv2D(3, 4, 3), *theirs), IMAGES)
     grave = [one.code for one in report.findings if not one.harmless]
     assert grave == ["layer-type"] * (act is torch.nn.ReLU6)
     assert report.passed is (act is torch.nn.ReLU)
@@ -485,7 +477,7 @@ def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told
 TOKENS = np.array([[1, 2, 3], [4, 2, 1]])
 
 
-def padded(row, indices, tokens, *, masked=False):
+def padded(row, indices, tokens):
     """Align embeddings with these indices of padding, whose first row is as given."""
 
     def build(library, base, linear, index):
@@ -495,11 +487,7 @@ def padded(row, indices, tokens, *, masked=False):
                 self.embed, self.head = library.Embedding(6, 3, padding_idx=index), linear
 
             def forward(self, x):
-                y = self.embed(x)
-                mask = (x != 0).unsqueeze(-1)
-                return self.head(
-                    y * (mask.to(y.dtype) if isinstance(y, torch.Tensor) else mask.astype(y.dtype)) if masked else y
-                )
+                return self.head(self.embed(x))
 
         return Net()
 
@@ -519,17 +507,17 @@ ZERO = TOKENS * (TOKENS > 1)
 
 
 @pytest.mark.parametrize(
-    ("row", "indices", "tokens", "masked", "effect"),
+    ("row", "indices", "tokens", "effect"),
     [
-        (0.0, (0, 0), ZERO, False, None),
-        (0.0, (0, None), TOKENS, False, "elsewhere"),  # a training on token 0
-        (0.0, (0, None), ZERO, False, "here"),  # its gradient differs
-        (1.0, (0, None), TOKENS, False, "none"),  # the exact port
-        (1.0, (0, 0), TOKENS, False, "elsewhere"),  # Paddle's gives zeros for token 0
+        (0.0, (0, 0), ZERO, None),
+        (0.0, (0, None), TOKENS, "elsewhere"),  # a training on token 0
+        (0.0, (0, None), ZERO, "here"),  # its gradient differs
+        (1.0, (0, None), TOKENS, "none"),  # the exact port
+        (1.0, (0, 0), TOKENS, "elsewhere"),  # Paddle's gives zeros for token 0
     ],
 )
-def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, masked, effect):
-    report, found, fix = padded(row, indices, tokens, masked=masked)
+def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, effect):
+    report, found, fix = padded(row, indices, tokens)
     assert found == effect
     assert report.passed is (effect in (None, "none")), str(report)
     if row and indices[0] == 0 and effect:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
-import torch  # noqa: E402, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402
+from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 
 import tipchain  # noqa: E402
-from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
+from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
@@ -213,15 +207,15 @@ def test_a_dropout_that_eval_mode_does_not_switch_off_is_named_in_either_mode(tr
     assert report.diagnoses[0].place.code.startswith("return paddle.nn.functional.dropout(")
 
 
-@pytest.mark.parametrize(("training", "code"), [(True, "missing-call"), (False, "missing-call")])
-def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(training, code):
+@pytest.mark.parametrize("training", [True, False])
+def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(training):
     """`functional.dropout(x)` drops in eval mode: relational networks' published reference does so, and it had no cause."""
     reference = Net(lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
     port = Port(by_function())
     (port.train if training else port.eval)()
     tipchain.copy_weights(reference, port)
     (cause,) = tipchain.align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
-    assert cause.code == code
+    assert cause.code == "missing-call"
     assert "training=True" in cause.fix
 
 
@@ -251,8 +245,7 @@ def test_what_agrees_in_train_mode_passes(name):
     reference, port = CLEAN[name]
     report = aligned(reference(), port())
     assert report.passed, str(report)
-    words = "in train mode the results are random" if name == "first-position-first" else "train mode"
-    assert (words in str(report)) is (name == "first-position-first")
+    assert "train mode" not in str(report)
 
 
 @pytest.mark.parametrize("doubles", [False, True])
@@ -332,12 +325,11 @@ def the_others_mask(net, x):
     return branch(net, x * 1.01) - 2 * other
 
 
-@pytest.mark.parametrize("training", [True])
 @pytest.mark.parametrize("act", [the_other_first, the_others_mask])
-def test_layers_that_are_called_several_times_may_be_in_another_order(act, training):
+def test_layers_that_are_called_several_times_may_be_in_another_order(act):
     ours = {"act": one_after_another, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
     theirs = {"act": act, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
-    report = aligned(ours, theirs, training=training)
+    report = aligned(ours, theirs, training=True)
     assert report.passed is (act is the_other_first), str(report)
     assert "random" not in report.reasons["forward"]
 
@@ -347,9 +339,8 @@ def by_functions(net, x):
     return framework.nn.functional.dropout(x, RATE, training=net.training)
 
 
-@pytest.mark.parametrize("training", [True])
 @pytest.mark.parametrize("act", [branch, by_functions], ids=["layers", "functions"])
-def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act, training):
+def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act):
     """Of a tensor and its flip, which hold the same values, each is told from the other."""
 
     def in_order(net, x):
@@ -364,7 +355,7 @@ def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act, trai
 
     ours = {"act": in_order, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
     theirs = {"act": other_first, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
-    report = aligned(ours, theirs, training=training)
+    report = aligned(ours, theirs, training=True)
     assert report.passed, str(report)
     assert "random" not in report.reasons["forward"]
 

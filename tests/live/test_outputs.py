@@ -86,8 +86,6 @@ def test_a_fault_in_what_both_return_is_found_all_the_same(give, take, told):
 def test_outputs_that_are_exchanged_lacking_or_of_another_shape_fail(give, take):
     report = tipchain.align(*pair(give, take), INPUT, causes=False)
     assert report.stages["forward"] is Outcome.FAIL
-    if isinstance(take(np.zeros((4, 3)), np.zeros((4, 6))), tuple) and give is named:
-        assert "its own code makes output 1 [4, 5], expected [4, 6]" in report.reasons["forward"]
 
 
 def test_outputs_says_what_counts_by_name_index_or_callable():

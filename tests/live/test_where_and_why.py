@@ -174,18 +174,6 @@ def test_a_layer_and_a_container_that_holds_its_numbers_are_compared():
     assert {one.port_path for one in report.layers if one.at_fault} == {"attn"}
 
 
-def block(side, linear, norm, forward):
-    return model(side, lambda: {"norm1": norm(8), "norm2": norm(8), "a": linear(8, 8), "b": linear(8, 8)}, forward)
-
-
-def gated(side, linear, forward):
-    def gate(self, x, y):
-        return x * (torch if side is torch else PF).sigmoid(self.inner(y))
-
-    holder = model(side, lambda: {"inner": linear(8, 8)}, gate)
-    return model(side, lambda: {"a": linear(8, 8), "gate": holder, "b": linear(8, 4)}, forward)
-
-
 def with_activations(side, shared, scaled):
     def make():
         nn = side.nn
@@ -211,20 +199,6 @@ def test_one_activation_for_several_of_the_reference_s_is_in_no_other_order():
     found = told(ours, theirs, ROWS)
     assert found.code != "call-order"
     assert "before" not in found.message
-
-
-def scaling(side, used):
-    def make():
-        scale = torch.nn.Parameter(torch.linspace(0.5, 2, 8)) if side is torch else None
-        scale = scale if side is torch else paddle.create_parameter([8], "float32")
-        return {
-            "a": (torch.nn if side is torch else paddle.nn).Linear(8, 8),
-            "scale": scale,
-            "b": (torch.nn if side is torch else paddle.nn).Linear(8, 3),
-        }
-
-    act = torch.tanh if side is torch else paddle.tanh
-    return model(side, make, lambda self, x: self.b(act(self.a(x)) * (1 + x * self.scale if used else 1)))
 
 
 def test_a_parameter_of_zeros_that_nothing_uses_is_no_gradient_that_was_cut():
@@ -258,35 +232,6 @@ def test_code_that_comes_to_the_same_is_not_told():
     found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
     assert "max" not in found.message
     assert "sum" in found.message
-
-
-def quantized(side, mix, cut):
-    """Return a model whose words take the place of what is quantized, and are drawn towards it."""
-    nn = side.nn
-
-    def forward(self, x):
-        y = self.a(x)
-        q = self.words(y.argmax(-1))
-        return self.b(mix(y, q)), nn.functional.mse_loss(q, cut(y))
-
-    return model(side, lambda: {"a": nn.Linear(8, 8), "words": nn.Embedding(8, 8), "b": nn.Linear(8, 2)}, forward)
-
-
-def counted(side, scatter, bucket):
-    """Return a model that adds its tokens into the buckets of their first numbers."""
-
-    def forward(self, x):
-        y = self.a(x)
-        edges = side.linspace(-1, 1, 5)
-        place = bucket(x[..., 0].round(), edges.to(x.dtype) if side is torch else edges.astype(x.dtype))
-        return self.b(scatter(y * 0, place.unsqueeze(-1) + 0 * y.long() if side is torch else place, y))
-
-    return model(side, lambda: {name: side.nn.Linear(8, 8) for name in "ab"}, forward)
-
-
-def added(zeros, place, y, **how):
-    index = place.unsqueeze(-1).expand(y.shape) % y.shape[1]
-    return paddle.put_along_axis(zeros, index, y, 1, **how)
 
 
 SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)
@@ -485,14 +430,6 @@ def with_places(self, x):
 
 def with_places_from_one(self, x):
     return self.c(self.b(self.a(x)) + paddle.arange(1, 9).to(x.dtype))
-
-
-def largest(self, x):
-    return self.c(self.b(self.a(x)).topk(8, -1)[0])
-
-
-def smallest(self, x):
-    return self.c(self.b(self.a(x)).topk(8, -1, largest=False)[0])
 
 
 @pytest.mark.parametrize(

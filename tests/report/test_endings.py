@@ -45,17 +45,6 @@ LAYER = Diagnosis(
     reference_place=SourceLine(file="net/reference.py", line=30, code="self.bn1 = nn.BatchNorm2d(64)"),
     explains=("forward/logits", "metric/acc", "backward/grad.a", "backward/grad.b"),
 )
-DATA = Diagnosis(
-    code="channel-order",
-    port_path="data",
-    message="values: the port's channels are in the order BGR, the reference's RGB",
-    evidence="with the channels turned 20 samples are equal",
-    explained=1.0,
-    fix="turn the channels: `image[..., ::-1]`",
-    stage="data",
-    place=SourceLine(file="net/data.py", line=12, code="image = cv2.imread(path)"),
-    explains=("data/dataloader_0", "metric/acc"),
-)
 LIVE = check("preflight/construction", share=None), check("backward/gradients", share=None)
 LONG = "data: the first 4 of 100 batches were compared, which hold the samples that every run of this case compares"
 GOLDEN: dict[str, tuple[RunReport, str]] = {
