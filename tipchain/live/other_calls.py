@@ -38,8 +38,6 @@ from tipchain.live.request import MODES, RANDOM, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import SAME_SINGLE
 
-EVAL = "in eval mode"
-
 
 def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
     """Judge the models' other calls while they agree; return the other mode's agreeing draws."""
@@ -291,7 +289,7 @@ def _judge_unlike(
         return False
     _, reason = judge(located, verdicts, "forward")
     results.end("forward", Outcome.FAIL, f"{how}: {reason}")
-    results.take_run(verdicts, explain_draws(located, unlike, training=how != EVAL), how)
+    results.take_run(verdicts, explain_draws(located, unlike, training=training), how)
     return True
 
 

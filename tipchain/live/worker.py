@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,9 @@ def start_worker(*, ahead: bool, quiet: bool = False) -> Iterator[Worker]:
                 try:
                     yield Worker(process=process, folder=Path(folder), progress=progress)
                 finally:
-                    _kill(process)
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         except BrokenPipeError:  # of the request that a process which has died did not read
             pass
 
@@ -107,7 +109,7 @@ class Worker:
         When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
 
         Raises:
-            KeyboardInterrupt: the user interrupted before anything was known, or twice.
+            KeyboardInterrupt: the user interrupted before anything was known, or twice; or the process takes too long to end.
             UsageError: the process refused the request: wrong arguments, a case that cannot be read.
             UsersError: the user's own code raised while the models or what goes with them was built.
         """
@@ -119,7 +121,12 @@ class Worker:
             output, _ = self.process.communicate(f"{asked}\n", timeout=timeout_s)
         except KeyboardInterrupt:
             interrupted = True
-            output = _interrupt(self.process)
+            print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
+            os.kill(self.process.pid, signal.SIGINT)
+            try:
+                output, _ = self.process.communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                raise KeyboardInterrupt from None
         except subprocess.TimeoutExpired:
             text = f"ERROR: not finished after {timeout_s:g} s"
             return Launched(text=text, exit_code=ExitCode.FAILED, document=None)
@@ -132,20 +139,6 @@ class Worker:
         if interrupted:
             raise KeyboardInterrupt
         return _ended(self.process.returncode, output)
-
-
-def _interrupt(process: subprocess.Popen[str]) -> str:
-    """Let a process begin nothing new and end; return its output.
-
-    Raises:
-        KeyboardInterrupt: it takes too long, or the user cannot wait.
-    """
-    print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
-    os.kill(process.pid, signal.SIGINT)
-    try:
-        return process.communicate(timeout=PATIENCE_S)[0]
-    except subprocess.TimeoutExpired:
-        raise KeyboardInterrupt from None
 
 
 @contextmanager
@@ -182,15 +175,6 @@ def _ended(code: int, output: str) -> Launched:
     )
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        process.wait()
-
-
 # The process in which live models run: it may crash without taking the command with it.
 
 
@@ -210,7 +194,11 @@ def main(*options: str) -> int:
     if not request:  # what was started ahead is not needed
         return ExitCode.PASSED
     asked = json.loads(Path(request).read_bytes())
-    with _progress(asked.get("progress")) as progress:
+    told = asked["progress"]
+    with (
+        nullcontext() if told is None else os.fdopen(told, "w", closefd=False) as stream,
+        Progress(stream, quiet=told is None) as progress,
+    ):
         return _work(asked, progress)
 
 
@@ -321,16 +309,6 @@ def _aligned(
         reasons=report.reasons | lacking,
     )
     return {**json.loads(report.to_json()), **rest, "text": report.text, "exit_code": int(report.exit_code)}
-
-
-@contextmanager
-def _progress(told: int | None) -> Iterator[Progress]:
-    """Yield the writer of progress to the parent's standard error, or to nowhere."""
-    if told is None:
-        yield Progress(quiet=True)
-        return
-    with os.fdopen(told, "w", closefd=False) as stream, Progress(stream) as progress:
-        yield progress
 
 
 if __name__ == "__main__":
