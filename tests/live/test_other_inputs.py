@@ -84,6 +84,7 @@ def test_what_the_inputs_do_not_show_other_inputs_show(name):
     assert report.stages["forward"] is Outcome.FAIL, str(report)
     how = {"kept": "called a second time", "padding": "with the id 0 in the input"}.get(name, "with inputs of shape")
     assert how in report.reasons["forward"]
+    assert all(how in one.message for one in report.diagnoses)
     assert report.first_divergence is not None
 
 

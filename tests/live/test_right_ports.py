@@ -166,29 +166,6 @@ def test_noise_of_a_models_own_is_compared_by_its_distribution(drawn):
         assert [(one.code, one.name) for one in report.diagnoses] == [("function", "noise")]
 
 
-@pytest.mark.parametrize("masks", [False, True])
-def test_an_id_that_we_invented_is_told_by_its_value(masks):
-    def forward(side):
-        def run(net, ids):
-            rows = net.rows(ids)
-            if side is paddle and masks:
-                rows = rows * (ids != 0).astype("float32").unsqueeze(-1)
-            return net.out(rows.mean(1))
-
-        return run
-
-    def layers(nn):
-        return {"rows": nn.Embedding(50, 6), "out": nn.Linear(6, 3)}
-
-    report = align(
-        model(torch, layers, forward(torch)), model(paddle, layers, forward(paddle)), RANDOM.integers(1, 50, (4, 12))
-    )
-    assert report.passed is not masks, str(report)
-    if masks:
-        assert report.reasons["forward"].startswith("with the id 0 in the input: ")
-        assert all(one.message.startswith("with the id 0 in the input: ") for one in report.diagnoses)
-
-
 class Descent:
     """A user's own optimizer: it tells nobody its parameters or its rate."""
 
