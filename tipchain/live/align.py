@@ -40,7 +40,7 @@ from tipchain.live.pieces import (
 from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import check_predictions
 from tipchain.live.report import AlignmentReport
-from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, STEP, LiveRequest, Step
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, STEP, LiveRequest, Predict, Step
 from tipchain.live.results import LiveResults
 from tipchain.weights.given_names import check_names, with_ignored
 
@@ -71,7 +71,7 @@ def align(
     data: tuple[object, object] | Mapping[str, tuple[object, object]] | None = None,
     samples: Sequence[object] | None = None,
     metrics: tuple[object, object] | None = None,
-    predict: tuple[Function, Function] | None = None,
+    predict: tuple[Predict, Predict] | None = None,
     within: float | None = None,
     progress: Callable[[str], None] | Progress | None = None,
 ) -> AlignmentReport:

@@ -141,14 +141,14 @@ def required(function: Function) -> list[str]:
     return [one.name for one in parameters if one.kind in plain and one.default is one.empty]
 
 
-def as_callable(made: object, call: str, of: str) -> Function:
-    """Return what a call of the user's function gave, which is called with ``of``.
+def as_callable(made: object, call: str, given: str) -> Function:
+    """Return what a call of the user's function gave, which is called with ``given``.
 
     Raises:
         UsageError: it cannot be called.
     """
     if not callable(made):
-        raise UsageError(f"`{call}` returned a {_kind(made)}, expected a callable of a {of}")
+        raise UsageError(f"`{call}` returned a {type(made).__name__}, expected a callable of `{given}`")
     return made
 
 

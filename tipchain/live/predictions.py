@@ -100,7 +100,7 @@ class _Deployed:
     def _open(self) -> Callable[[object], object]:
         """Return the predictor of a raw sample: ``predict(model, raw)``, or the result of ``predict(model)``."""
         if len(required(self.predict)) == 1:
-            return as_callable(self.predict(self.model), "predict(model)", "raw sample")
+            return as_callable(self.predict(self.model), "predict(model)", "raw")
         return lambda raw: self.predict(self.model, raw)
 
 

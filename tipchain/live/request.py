@@ -16,7 +16,7 @@ from tipchain.live.arguments import check_outputs, check_pair
 Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
-Step = Function
+Step = Predict = Function
 DATA_STAGES = ("data", "train_data")
 """The stages that data may be given for; a pair alone is that of ``data``."""
 METRIC_STAGE, PREDICT, STEP = "metric", "predict", "step"
@@ -66,7 +66,7 @@ class LiveRequest:
     data: Mapping[str, DataPair]
     samples: Sequence[Nested] | None
     metrics: DataPair | None
-    predict: tuple[Function, Function] | None
+    predict: tuple[Predict, Predict] | None
     raw: object
 
     def __post_init__(self) -> None:
