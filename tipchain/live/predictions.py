@@ -161,7 +161,13 @@ def _where(
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
-        diagnoses += (_before(both, raws) if causes else []) or [_shown_before(one, other, both)]
+        diagnoses += _before(both, raws) if causes else []
+        if not diagnoses:
+            calls = zip(one.given, other.given, strict=False)
+            apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), (one.given[0], other.given[0]))
+            expected, actual = (", ".join(map(glimpse, given.values())) for given in apart)
+            shown = f"the model is given {actual}, the reference's {expected}"
+            diagnoses.append(_of_code(both, shown, "compare what both do before the model"))
     after = _after(both[1], raws, found)
     if any(_first_apart(a, b, a) is not None for a, b in after):
         said.append(
@@ -197,16 +203,6 @@ def _before(both: tuple[_Deployed, _Deployed], raws: Sequence[object]) -> list[D
     transforms = transform(ours), transform(theirs)
     sides = Sides(ours.side, theirs.side)
     return list(check_data(sides, transforms, samples=raws, seed=ours.seed, path=PREDICT).diagnoses)
-
-
-def _shown_before(ours: Predicted, theirs: Predicted, both: tuple[_Deployed, _Deployed]) -> Diagnosis:
-    """Show the first that both models are given otherwise."""
-    calls = list(zip(ours.given, theirs.given, strict=False))
-    apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), calls[0])
-    expected, actual = (", ".join(map(glimpse, one.values())) for one in apart)
-    return _of_code(
-        both, f"the model is given {actual}, the reference's {expected}", "compare what both do before the model"
-    )
 
 
 def _after(

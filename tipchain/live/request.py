@@ -16,7 +16,8 @@ from tipchain.live.arguments import check_outputs, check_pair
 Builders = tuple[Function, Function]
 DataPair = tuple[Loader, Loader]
 Built = tuple[Optimizer, Schedule]
-Step = Predict = Function
+Step = Function
+Predict = Function
 DATA_STAGES = ("data", "train_data")
 """The stages that data may be given for; a pair alone is that of ``data``."""
 METRIC_STAGE, PREDICT, STEP = "metric", "predict", "step"

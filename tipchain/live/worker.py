@@ -254,18 +254,10 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
 
 def _of_callables(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     """Return the arguments of `tipchain.align` that are named one by one."""
-    from tipchain.live.sources import feed_callables, open_callables, read_outputs
+    from tipchain.live.sources import open_callables
 
-    given = open_callables(
-        asked["reference"],
-        asked["port"],
-        Path(asked["inputs"]),
-        asked,
-        names=names,
-        copy_weights=asked.get("copy_weights", True),
-    )
-    given |= feed_callables(asked)
-    return given | {"outputs": read_outputs(asked["outputs"])} if asked.get("outputs") else given
+    models, inputs = (asked["reference"], asked["port"]), Path(asked["inputs"])
+    return open_callables(*models, inputs, asked, names=names, copy_weights=asked.get("copy_weights", True))
 
 
 def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
