@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 
+from tipchain import __version__
 from tipchain.core.files import commit
+from tipchain.core.machine import installed_versions
 from tipchain.core.progress import Pace, Progress
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data import check_data
@@ -218,20 +219,10 @@ def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
         stages={name: report.stages[name] for name in STAGES if name in report.stages},
         first_divergence=results.first or first_constructed(report.findings, asked.sides, asked.models),
         diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
-        versions=versions(),
+        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,
         origin=dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True)),
     )
 
 
 _commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that were at work."""
-    found = {"python": platform.python_version()}
-    for name in ("tipchain", "numpy", "torch", "paddlepaddle", "paddlepaddle-gpu"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found

@@ -119,19 +119,18 @@ def check_pair(name: str, given: object, *, lacking: bool = False, called: bool 
         raise UsageError(f"{name} is {what}\n  expected: a pair, {name}=(torch's, Paddle's)")
     if not called:
         return
-    for number, one in enumerate(given):
+    for whose, one in zip(WHOSE, given, strict=True):
         if one is None and lacking and any(other is not None for other in given):
             continue
         if not callable(one):
             raise UsageError(
-                f"{name}: {WHOSE[number]} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
+                f"{name}: {whose} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
             )
-    found = [framework_of(one) for one in given]
-    if found[0] == FRAMEWORKS[1] or found[1] == FRAMEWORKS[0]:
-        raise UsageError(
-            f"{name}: {WHOSE[found[1] == FRAMEWORKS[0]]} is {found[found[1] == FRAMEWORKS[0]]}'s: is the pair swapped?\n"
-            f"  expected: {name}=(torch's, Paddle's)"
-        )
+    for whose, one, other in zip(WHOSE, given, reversed(FRAMEWORKS), strict=True):
+        if framework_of(one) == other:
+            raise UsageError(
+                f"{name}: {whose} is {other}'s: is the pair swapped?\n  expected: {name}=(torch's, Paddle's)"
+            )
 
 
 def required(function: Function) -> list[str]:

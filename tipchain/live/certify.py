@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.core.json_text import Json
 from tipchain.core.language import say
-from tipchain.core.progress import interrupted
+from tipchain.core.progress import Pace, Progress
 from tipchain.errors import BAD, ExitCode
 from tipchain.framework_types import Array, Model, Nested, Options, Setting
 from tipchain.frameworks.live_models import name_alike
@@ -205,7 +205,7 @@ def certify(
     inputs: Mapping[str, Nested],
     *,
     most: int = MOST,
-    tell: Callable[[int, int], object] = lambda *_: None,
+    progress: Progress | None = None,
     **options: Setting,
 ) -> Certificate:
     """Plant faults into the layers of copies of the port, one at a time, and see which of them `tipchain.align` catches.
@@ -217,7 +217,7 @@ def certify(
         port: a ``paddle.nn.Layer``; neither is changed.
         inputs: as for `tipchain.align`.
         most: how many faults are planted at most: of each kind in turn, spread over the layers.
-        tell: is told the number of each fault before it is planted, and how many there are.
+        progress: says which fault is planted, and how many there are.
         options: what else `tipchain.align` is given.
 
     Returns:
@@ -228,13 +228,13 @@ def certify(
         return Certificate(report=report, planted=(), possible=0)
     faults = faults_of(port)
     planted: list[Fault] = []
-    chosen = choose(faults, most)
-    for number, fault in enumerate(chosen, 1):
-        if interrupted.is_set():
+    chosen, pace = choose(faults, most), Pace(progress=progress)
+    for number, fault in enumerate(chosen):
+        if pace.over:
             break
-        tell(number, len(chosen))
+        pace.tell("planting faults", number, len(chosen))
         done = _plant(reference, port, inputs, options, fault)
-        if not interrupted.is_set():  # else it was not looked at to its end
+        if not pace.over:  # else it was not looked at to its end
             planted.append(done)
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 

@@ -46,20 +46,16 @@ ALIKE = 4
 """Findings that differ in nothing but the layer are told together from this number on."""
 
 
-def render(report: AlignmentReport) -> str:
-    """Return the report as HTML; the same report gives the same text."""
-    return _rendered(report, "run.html")
-
-
 def render_cell(report: AlignmentReport) -> str:
     """Return the parts of the page that matter, for the output of a notebook's cell.
 
     What buttons copy needs the page's script, and a name would be there once for each cell.
     """
-    return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", _rendered(report, "cell.html"))
+    return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", render(report, "cell.html"))
 
 
-def _rendered(report: AlignmentReport, template: str) -> str:
+def render(report: AlignmentReport, template: str = "run.html") -> str:
+    """Return the report as HTML by a template; the same report gives the same text."""
     first = report.first_divergence
     verdict = report.headline.partition(": ")[2]
     if first is None and not report.uncompared:

@@ -20,7 +20,7 @@ from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import say
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
-from tipchain.core.progress import Pace, Progress, interrupted
+from tipchain.core.progress import Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, UsageError
 from tipchain.modes import INFO, STAGES
 
@@ -263,15 +263,8 @@ def _of_callables(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
 def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
     from tipchain.live.certify import certify
 
-    pace = Pace(progress=progress)
-    found = certify(
-        given.pop("reference"),
-        given.pop("port"),
-        given.pop("inputs"),
-        most=asked["certify"],
-        tell=lambda number, of: pace.tell("planting faults", number - 1, of),
-        **given,
-    )
+    models = given.pop("reference"), given.pop("port")
+    found = certify(*models, given.pop("inputs"), most=asked["certify"], progress=progress, **given)
     return {**found.to_document(), "text": found.text, "exit_code": int(found.exit_code)}
 
 
