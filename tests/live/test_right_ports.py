@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -17,23 +18,6 @@ ROWS = RANDOM.standard_normal((4, 6)).astype(np.float32)
 LENGTHS = np.array([4, 7, 2])
 F, PF = torch.nn.functional, paddle.nn.functional
 packing = torch.nn.utils.rnn
-
-
-def model(side, make, forward):
-    """Return a model of one framework: what ``make`` gives by name, and a forward."""
-
-    class Net(torch.nn.Module if side is torch else paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            for name, layer in make(side.nn).items():
-                setattr(self, name, layer)
-
-        def forward(self, *args):
-            return forward(self, *args)
-
-    made = Net()
-    made.eval()
-    return made
 
 
 def align(reference, port, *args, **more):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -19,31 +20,18 @@ OPTIMIZERS = (
 )
 
 
-class Reference(torch.nn.Module):
-    """Two layers with equal weights, and a function of both."""
+def joining(side, joined):
+    """Return a model of two layers and a function of both."""
 
-    def __init__(self, joined):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(4, 5), torch.nn.Linear(4, 5)
-        self.second.load_state_dict(self.first.state_dict())
-        self.head, self.joined = torch.nn.Linear(5, 3), joined
+    def make(nn):
+        return {"first": nn.Linear(4, 5), "second": nn.Linear(4, 5), "head": nn.Linear(5, 3)}
 
-    def forward(self, x):
-        return self.head(self.joined(self.first(x), self.second(x)))
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self, joined):
-        super().__init__()
-        self.first, self.second = paddle.nn.Linear(4, 5), paddle.nn.Linear(4, 5)
-        self.head, self.joined = paddle.nn.Linear(5, 3), joined
-
-    def forward(self, x):
-        return self.head(self.joined(self.first(x), self.second(x)))
+    return model(side, make, lambda net, x: net.head(joined(net.first(x), net.second(x))))
 
 
 def report_of(ours, theirs, inputs=GIVEN, **options):
-    reference, port = Reference(ours), Port(theirs)
+    reference, port = joining(torch, ours), joining(paddle, theirs)
+    reference.second.load_state_dict(reference.first.state_dict())
     tipchain.copy_weights(reference, port)
     return tipchain.align(reference, port, inputs, **options)
 
