@@ -14,7 +14,7 @@ from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import call_seeded
 from tipchain.explain.locate.runs import ModelInputs, buffers_of
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
@@ -91,16 +91,7 @@ def check_buffers(
             told = f"one call leaves its buffer `{leaf}` as it is, the reference's changes"
         layer = port_layers.get(port)
         shown = f"`{port}`" if port else "the model"
-        verdicts[port] = LayerVerdict(
-            reference_path=path,
-            port_path=port,
-            reference_type=type(layers.get(path)).__name__,
-            port_type=type(layer).__name__,
-            direction="forward",
-            own=apart,
-            closeness=Closeness.DIFFERS,
-            reason=told,
-        )
+        verdicts[port] = asked.fault(path, port, told, apart)
         port_leaf = ported.get(name, match.get(name, name)).rpartition(".")[2]
         line = place_written(layer, port_leaf)
         at = f" at {Path(line.file).name}:{line.line} (`{line.code}`)" if line else ""

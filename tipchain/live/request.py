@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.locate.locate import Locator
+from tipchain.explain.locate.other_runs import Called, Refusal, call_both
 from tipchain.explain.locate.runs import ModelInputs
+from tipchain.explain.locate.trace import Store
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.optimizers import level_epsilons
 from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import Sides, name_alike
@@ -165,6 +170,42 @@ class LiveRequest:
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
+
+    def locator(
+        self, store: Store, pace: Pace, *, training: bool, backward: bool = False, single: bool = False
+    ) -> Locator:
+        """Return what runs both models and compares their layers."""
+        return Locator(
+            self.sides,
+            store,
+            seed=self.seed,
+            training=training,
+            backward=backward,
+            pace=pace,
+            equal_nan=self.equal_nan,
+            single=single,
+        )
+
+    def call_both(
+        self, inputs: ModelInputs, *, training: bool, double: bool, before: ModelInputs | None = None
+    ) -> Called | Refusal:
+        """Call copies of both models; see `tipchain.explain.locate.other_runs.call_both`."""
+        return call_both(self.sides, self.models, inputs, self.seed, training=training, double=double, before=before)
+
+    def fault(self, reference_path: str, port_path: str, reason: str, own: float | None = None) -> LayerVerdict:
+        """Return the verdict on a layer that is at fault in forward."""
+        places = zip(self.sides, self.models, (reference_path, port_path), strict=True)
+        reference_type, port_type = (type(dict(side.layers(model)).get(path)).__name__ for side, model, path in places)
+        return LayerVerdict(
+            reference_path=reference_path,
+            port_path=port_path,
+            reference_type=reference_type,
+            port_type=port_type,
+            direction="forward",
+            own=own,
+            closeness=Closeness.DIFFERS,
+            reason=reason,
+        )
 
     def copied(self, number: int, *, training: bool | None, double: bool = True) -> Model:
         """Return a fresh copy of a model; the rules of optimizers may read the names of parameters."""
