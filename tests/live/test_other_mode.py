@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -15,32 +16,16 @@ pytestmark = pytest.mark.frameworks
 WIDE, RATE = 8, 0.25
 
 
-class Net(torch.nn.Module):
-    """Two layers, and what ``act`` does between them."""
-
-    def __init__(self, act, **layers):
-        super().__init__()
-        wide = layers["wide"].out_features if "wide" in layers else WIDE
-        self.first, self.last = torch.nn.Linear(WIDE, WIDE), torch.nn.Linear(wide, WIDE)
-        self.act = act
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x):
-        return self.last(self.act(self, torch.relu(self.first(x))))
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self, act, **layers):
-        super().__init__()
-        wide = layers["wide"].weight.shape[1] if "wide" in layers else WIDE
-        self.first, self.last = paddle.nn.Linear(WIDE, WIDE), paddle.nn.Linear(wide, WIDE)
-        self.act = act
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, x):
-        return self.last(self.act(self, paddle.nn.functional.relu(self.first(x))))
+def net(side, act, **layers):
+    """Return two layers, and what ``act`` does between them."""
+    size = WIDE
+    if "wide" in layers:
+        size = layers["wide"].out_features if side is torch else layers["wide"].weight.shape[1]
+    return model(
+        side,
+        lambda nn: {"first": nn.Linear(WIDE, WIDE), "last": nn.Linear(size, WIDE), **layers},
+        lambda net, x: net.last(act(net, side.nn.functional.relu(net.first(x)))),
+    )
 
 
 class Path(torch.nn.Module):
@@ -87,8 +72,7 @@ class PortedAverage(paddle.nn.Layer):
 def aligned(ours, theirs, **more):
     torch.manual_seed(0)
     shape = 4, 5, WIDE
-    reference, port = Net(**ours).eval(), Port(**theirs)
-    port.eval()
+    reference, port = net(torch, **ours), net(paddle, **theirs)
     tipchain.copy_weights(reference, port)
     before = {name: value.clone() for name, value in reference.state_dict().items()}
     report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal(shape, dtype=np.float32), **more)
@@ -196,8 +180,8 @@ def test_a_dropout_that_eval_mode_does_not_switch_off_is_named_in_either_mode(tr
 @pytest.mark.parametrize("training", [True, False])
 def test_a_dropout_that_the_references_eval_mode_does_not_switch_off_is_told(training):
     """`functional.dropout(x)` drops in eval mode: relational networks' published reference does so, and it had no cause."""
-    reference = Net(lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
-    port = Port(by_function())
+    reference = net(torch, lambda _, x: torch.nn.functional.dropout(x, RATE)).train(training)
+    port = net(paddle, by_function())
     (port.train if training else port.eval)()
     tipchain.copy_weights(reference, port)
     (cause,) = tipchain.align(reference, port, np.ones((4, 5, WIDE), np.float32)).diagnoses
@@ -260,14 +244,14 @@ def test_a_model_that_refuses_train_mode_is_said_not_to_be_compared_there():
 
 
 def test_an_output_that_only_the_reference_has_in_train_mode_is_told():
-    class Auxiliary(Net):
-        def forward(self, x):
-            made = super().forward(x)
-            return (made, self.first(x)) if self.training else made
+    def auxiliary(net, x):
+        made = net.last(torch.relu(net.first(x)))
+        return (made, net.first(x)) if net.training else made
 
     torch.manual_seed(0)
-    reference, port = Auxiliary(nothing).eval(), Port(nothing)
-    port.eval()
+    layers = ("first", "last")
+    reference = model(torch, lambda nn: {name: nn.Linear(WIDE, WIDE) for name in layers}, auxiliary)
+    port = net(paddle, nothing)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, np.random.default_rng(0).standard_normal((4, 5, WIDE), dtype=np.float32))
     assert report.passed
@@ -281,7 +265,7 @@ def raises_in_train_mode(net, x):
 def test_a_port_that_raises_in_train_mode_alone_fails():
     report = aligned(dropped(), ported(raises_in_train_mode))
     assert report.stages["forward"] is Outcome.FAIL
-    told = "the model (Port): in train mode the port raises, the reference does not: "
+    told = "the model (Net): in train mode the port raises, the reference does not: "
     assert report.reasons["forward"].startswith(told), report.reasons["forward"]
     assert "test_other_mode.py:" in report.reasons["forward"]
 
