@@ -204,12 +204,17 @@ def main(*options: str) -> int:
 
 def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
+    from tipchain.live.sources import open_callables
     from tipchain.weights.given_names import read_names
 
     _import_frameworks()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
-    given = (_of_case if asked.get("case") else _of_callables)(asked, names)
+    if asked.get("case"):
+        given = _of_case(asked, names)
+    else:
+        models, inputs = (asked["reference"], asked["port"]), Path(asked["inputs"])
+        given = open_callables(*models, inputs, asked, names=names, copy_weights=asked.get("copy_weights", True))
     notes, lacking, unfit = given.pop("notes", []), given.pop("lacking", {}), given.pop("unfit", False)
     given.update(asked.get("options", {}))
     if "within" in given:  # counted from the command's start: importing and building take seconds of it
@@ -250,14 +255,6 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     if not any("optimizer" in INFO[stage].builders for stage in asked.get("only", STAGES)):
         given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
     return given if asked.get("certify") else given | feed_case(*case, **chosen, only=stages)
-
-
-def _of_callables(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
-    """Return the arguments of `tipchain.align` that are named one by one."""
-    from tipchain.live.sources import open_callables
-
-    models, inputs = (asked["reference"], asked["port"]), Path(asked["inputs"])
-    return open_callables(*models, inputs, asked, names=names, copy_weights=asked.get("copy_weights", True))
 
 
 def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
