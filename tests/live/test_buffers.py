@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 
@@ -79,7 +73,7 @@ def attended(x, mask):
             lambda x: 0.25 * x + 0.75 * x.abs(),
             lambda x: 0.4 * x + 0.6 * x.abs(),
             "parting PReLU",
-            "what the reference does at test_causes_in_functions.py:79: `0.25 * x + 0.75 * x.abs()`",
+            "what the reference does at test_causes_in_functions.py:73: `0.25 * x + 0.75 * x.abs()`",
         ),
         (
             of_tokens,
@@ -127,24 +121,6 @@ def test_the_axis_of_a_weight_norm_is_told(layer, theirs, told):
     assert cause.fix == f"pass {told[1]} to the weight_norm of `0`"
 
 
-def spectra(window, **settings):
-    """Return code that makes spectra of sounds, and a layer of a model, with a window that no checkpoint holds."""
-
-    def of_torch(x):
-        made = torch.stft(x, 32, 8, window=torch.hann_window(32, dtype=x.dtype), return_complex=True)
-        return made.abs().square()
-
-    def of_paddle(x):
-        given = paddle.to_tensor(window).astype(x.dtype)
-        return paddle.signal.stft(x, 32, 8, window=given, **settings).abs().square()
-
-    return of_torch, of_paddle
-
-
-def cosine(first, size, period):
-    return first - (1 - first) * np.cos(2 * np.pi * np.arange(size) / period)
-
-
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 @pytest.mark.parametrize("layer", [True, False])
 def test_a_log_softmax_that_stops_below_the_largest_is_told_as_what_it_is(layer, scale):
@@ -187,10 +163,6 @@ class PortSquare(paddle.autograd.PyLayer):
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensor()
         return (x * x - x.abs()) * gradient
-
-
-def held(function):
-    return lambda x: function(x + 0)
 
 
 def test_a_function_whose_own_backward_is_wrong_is_named_with_its_line():

@@ -47,7 +47,7 @@ def test_every_fault_of_a_small_net_is_caught_in_the_layer_it_was_planted_into()
     before = [tensor.numpy() for tensor in port.state_dict().values()]
     found = certify(reference, port, inputs(), most=30, **TRAINING)
     assert found.exit_code == 0
-    codes = {one.fault.code for one in found.planted}
+    codes = {one.code for one in found.planted}
     assert {"transposed-weight", "wrong-elements", "missing-bias", "missing-activation"} <= codes
     assert [one for one in found.planted if not one.caught] == []
     assert [one for one in found.planted if one.located is False] == []
@@ -59,7 +59,7 @@ def test_every_fault_of_a_small_net_is_caught_in_the_layer_it_was_planted_into()
 
 def test_what_would_not_be_caught_is_said():
     found = certify(*pair(pooled=True), inputs(), most=30)
-    missed = [(one.fault.port_path, one.fault.code) for one in found.planted if not one.caught]
+    missed = [(one.port_path, one.code) for one in found.planted if not one.caught]
     assert missed == [("1", "missing-activation")], "numbers that are positive already pass a ReLU as they are"
     assert "not caught: 1: it is left out (missing-activation)" in str(found)
 

@@ -39,14 +39,6 @@ def test_equal_data_and_metrics_pass():
     assert list(report.stages) == ["data", "preflight", "forward", "metric", "backward"]
 
 
-def surprise(outputs, labels, *, counted):
-    """Return the mean negative log-probability of each next word, of those of label -100 that of class 0 if they are counted."""
-    outputs, labels = outputs[:, :-1], labels[:, 1:]
-    chances = np.exp(outputs) / np.exp(outputs).sum(-1, keepdims=True)
-    told = -np.log(np.take_along_axis(chances, np.maximum(labels, 0)[..., None], -1)[..., 0])
-    return float((told if counted else told[labels != -100]).mean())
-
-
 def test_a_metric_of_the_ports_that_takes_one_batch_alone_is_told_to():
     report = align(metrics=(accuracy, lambda outputs, labels: accuracy(outputs.reshape([9, 4]), labels)))
     assert report.stages["metric"] is Outcome.PASS, str(report)
@@ -67,12 +59,6 @@ def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):
     text = (tmp_path / "why.html").read_text()
     assert "all 9 samples, first 0, 0: 128 of 192 values" in text
     assert "the port Accuracy; both were called on" in text
-
-
-def middle(image, *, up):
-    """Return the middle square of an image as means of four pixels; of an odd rest the larger half is above it, or the smaller."""
-    top, left = ((size - 16 + up) // 2 for size in image.shape[:2])
-    return image[top : top + 16, left : left + 16].astype(np.float32).reshape(8, 2, 8, 2, 3).mean((1, 3))
 
 
 def test_a_raw_sample_may_be_an_image_and_its_mask():

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -22,12 +23,11 @@ SMALL = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 IMAGES = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
 
 
-def align(ours, theirs, given=SMALL, *, training=False, mode="eval", **more):
+def align(ours, theirs, given=SMALL):
     reference, port = torch.nn.Sequential(*ours), paddle.nn.Sequential(*theirs)
     tipchain.copy_weights(reference, port)
-    getattr(reference, mode)()
-    getattr(port, mode)()
-    return tipchain.align(reference, port, {"args": given}, training=training, **more)
+    reference.eval(), port.eval()
+    return tipchain.align(reference, port, {"args": given})
 
 
 def effects(report):
@@ -37,23 +37,9 @@ def effects(report):
 LINEARS = torch.nn.Linear(3, 3), paddle.nn.Linear(3, 3)
 
 
-def own(base, **attributes):
+def own(side, attributes):
     """Return a layer of a user's own that scales by what it keeps, and clips."""
-
-    class Own(base):
-        def __init__(self):
-            super().__init__()
-            for name, value in attributes.items():
-                setattr(self, name, value)
-
-        def forward(self, x):
-            return (x * x / (x * x + self.eps)) * x.clip(-self.most, self.most)
-
-    return Own()
-
-
-def owns(ours, theirs):
-    return own(torch.nn.Module, **ours), own(paddle.nn.Layer, **theirs)
+    return model(side, lambda _: attributes, lambda net, x: (x * x / (x * x + net.eps)) * x.clip(-net.most, net.most))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +48,7 @@ def owns(ours, theirs):
         ((torch.nn.ReLU6(), paddle.nn.ReLU()), SMALL, [("layer-type", "elsewhere")], "an input of large values"),
         ((torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)), SMALL, [("negative-slope", "here")], ""),
         ((torch.nn.Dropout(0.1), paddle.nn.Dropout(0.2)), SMALL, [("dropout-p", "elsewhere")], "a run in train mode"),
-        (owns({"eps": 1e-9, "most": 9.0, "note": "a"}, {"eps": 1e-9, "most": 9.0, "note": "b"}), SMALL, [("note", "none")], ""),
+        ((own(torch, {"eps": 1e-9, "most": 9.0, "note": "a"}), own(paddle, {"eps": 1e-9, "most": 9.0, "note": "b"})), SMALL, [("note", "none")], ""),
     ],
 )  # fmt: skip
 def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words):
@@ -75,18 +61,11 @@ def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words)
         assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
 
 
-def bounded(base, most, beyond=lambda x: x):
+def bounded(side, most, beyond=lambda x: x):
     """Return a layer of a user's own that does something else beyond a bound."""
-
-    class Own(base):
-        def __init__(self):
-            super().__init__()
-            self.most = most
-
-        def forward(self, x):
-            return x * 1 if float(x.abs().max()) <= self.most else beyond(x)
-
-    return Own()
+    return model(
+        side, lambda _: {"most": most}, lambda net, x: x * 1 if float(x.abs().max()) <= net.most else beyond(x)
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +73,7 @@ def bounded(base, most, beyond=lambda x: x):
     [(lambda x: x.reshape([7, 7]), "elsewhere"), (lambda x: x * float("nan"), "elsewhere"), (lambda x: x, "none")],
 )
 def test_a_layer_that_does_not_run_on_what_its_reference_takes_is_another(beyond, effect):
-    layers = bounded(torch.nn.Module, 9.0), bounded(paddle.nn.Layer, 8.0, beyond)
+    layers = bounded(torch, 9.0), bounded(paddle, 8.0, beyond)
     report = align((LINEARS[0], layers[0]), (LINEARS[1], layers[1]))
     assert effects(report) == [("most", effect)]
     assert report.passed is (effect == "none")
@@ -127,18 +106,11 @@ PORTS = {
 }
 
 
-@pytest.mark.parametrize("training", [False])
 @pytest.mark.parametrize("act", [torch.nn.ReLU6, torch.nn.ReLU])
 @pytest.mark.parametrize(("fused", "port"), [*((True, one) for one in PORTS), (False, "argument"), (False, "inside")])
-def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training):
+def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port):
     norm, theirs = (NormAct(4, act()),) if fused else (torch.nn.BatchNorm2d(4), act()), PORTS[port]()
-    report = align(
-        (torch.nn.Conv2d(3, 4, 3), *norm),
-        (paddle.nn.Conv2D(3, 4, 3), *theirs),
-        IMAGES,
-        training=training,
-        mode="train" if training else "eval",
-    )
+    report = align((torch.nn.Conv2d(3, 4, 3), *norm), (paddle.nn.Conv2D(3, 4, 3), *theirs), IMAGES)
     grave = [one.code for one in report.findings if not one.harmless]
     assert grave == ["layer-type"] * (act is torch.nn.ReLU6)
     assert report.passed is (act is torch.nn.ReLU)
@@ -186,18 +158,13 @@ def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():
     assert report.passed, str(report)
 
 
-def coded(base, linear, function):
+def coded(side, function):
     """Return a net of three layers with code between them."""
 
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second, self.last = linear(3, 8), linear(8, 8), linear(8, 3)
+    def make(nn):
+        return {"first": nn.Linear(3, 8), "second": nn.Linear(8, 8), "last": nn.Linear(8, 3)}
 
-        def forward(self, x):
-            return self.last(self.second(function(self.first(x))))
-
-    return Net()
+    return model(side, make, lambda net, x: net.last(net.second(function(net.first(x)))))
 
 
 def hide(library, by):
@@ -255,9 +222,7 @@ def relu6(x):
 )  # fmt: skip
 def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs, cause):
     torch.manual_seed(0)
-    reference = coded(torch.nn.Module, torch.nn.Linear, ours).eval()
-    port = coded(paddle.nn.Layer, paddle.nn.Linear, theirs)
-    port.eval()
+    reference, port = coded(torch, ours), coded(paddle, theirs)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, {"args": SMALL})
     assert [one.code for one in report.diagnoses] == [cause] * bool(cause), str(report)
@@ -273,62 +238,47 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
 
 def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
     torch.manual_seed(0)
-    reference = coded(torch.nn.Module, torch.nn.Linear, spread_well).eval()
-    port = coded(paddle.nn.Layer, paddle.nn.Linear, spread)
-    port.eval()
+    reference, port = coded(torch, spread_well), coded(paddle, spread)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, {"args": 8 * SMALL})
     assert report.passed, str(report)
     assert not report.diagnoses
 
 
-def exponential(base, convolution, linear):
+def exponential(side, convolution):
     """Return a net whose squares no float can hold where its layers give large values."""
 
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second, self.last = convolution(3, 8, 3), convolution(8, 8, 3), linear(8, 4)
+    def make(nn):
+        return {"first": convolution(3, 8, 3), "second": convolution(8, 8, 3), "last": nn.Linear(8, 4)}
 
-        def forward(self, x):
-            x = self.first(x)
-            return self.last(self.second((x * x).exp()).mean((-1, -2)))
+    def forward(net, x):
+        x = net.first(x)
+        return net.last(net.second((x * x).exp()).mean((-1, -2)))
 
-    return Net()
+    return model(side, make, forward)
 
 
 def test_values_too_large_to_be_compared_are_no_fault():
     torch.manual_seed(0)
-    reference = exponential(torch.nn.Module, torch.nn.Conv2d, torch.nn.Linear).eval()
-    port = exponential(paddle.nn.Layer, paddle.nn.Conv2D, paddle.nn.Linear)
-    port.eval()
+    reference, port = exponential(torch, torch.nn.Conv2d), exponential(paddle, paddle.nn.Conv2D)
     tipchain.copy_weights(reference, port)
     images = np.random.default_rng(0).standard_normal((2, 3, 12, 12)).astype(np.float32)
     report = tipchain.align(reference, port, {"args": images})
     assert report.passed, str(report)
 
 
-def careful(base, linear):
-    """Return a net that refuses large values."""
-
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.first, self.last = linear(3, 8), linear(8, 3)
-
-        def forward(self, x):
-            x = self.first(x)
-            if float(x.abs().max()) > 10:
-                raise ValueError("too large")
-            return self.last(x * x)
-
-    return Net()
+def careful(net, x):
+    x = net.first(x)
+    if float(x.abs().max()) > 10:
+        raise ValueError("too large")
+    return net.last(x * x)
 
 
 def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
     torch.manual_seed(0)
-    reference, port = careful(torch.nn.Module, torch.nn.Linear).eval(), careful(paddle.nn.Layer, paddle.nn.Linear)
-    port.eval()
+    reference, port = (
+        model(side, lambda nn: {"first": nn.Linear(3, 8), "last": nn.Linear(8, 3)}, careful) for side in (torch, paddle)
+    )
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
@@ -336,55 +286,38 @@ def test_a_model_that_refuses_large_values_is_said_not_to_be_tried_with_them():
     assert "ValueError: too large" in report.reasons["forward"]
 
 
-def crossed(base, linear):
+def crossed(side):
     """Return a net with a layer that looks at its input's memory in another order; the input is used again after it."""
+    turned = (1, 0) if side is torch else ([1, 0],)
+    across = model(side, lambda _: {}, lambda _, x: x.transpose(*turned))
 
-    class Across(base):
-        def forward(self, x):
-            return x.transpose(1, 0) if base is torch.nn.Module else x.transpose([1, 0])
+    def forward(net, x):
+        x = net.first(x)
+        return net.last(net.across(x).sum(1) + x)
 
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.first, self.across, self.last = linear(3, 8), Across(), linear(8, 3)
-
-        def forward(self, x):
-            x = self.first(x)
-            return self.last(self.across(x).sum(1) + x)
-
-    return Net()
+    return model(side, lambda nn: {"first": nn.Linear(3, 8), "across": across, "last": nn.Linear(8, 3)}, forward)
 
 
 def test_what_shares_the_memory_of_its_input_leaves_it_as_it_is():
-    reference, port = crossed(torch.nn.Module, torch.nn.Linear).eval(), crossed(paddle.nn.Layer, paddle.nn.Linear)
-    port.eval()
+    reference, port = crossed(torch), crossed(paddle)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
 
-def twice(base, linear, *, own):
+def twice(side, *, own):
     """Return a net that uses a layer twice, the second time by its weight alone if ``own``."""
 
-    class Net(base):
-        def __init__(self):
-            super().__init__()
-            self.layer = linear(3, 3)
+    def forward(net, x):
+        again = net.layer(x).tanh()
+        return again, again @ net.layer.weight + net.layer.bias if own else net.layer(again)
 
-        def forward(self, x):
-            again = self.layer(x).tanh()
-            return again, again @ self.layer.weight + self.layer.bias if own else self.layer(again)
-
-    return Net()
+    return model(side, lambda nn: {"layer": nn.Linear(3, 3)}, forward)
 
 
 def test_code_that_uses_the_weight_of_a_layer_by_itself_has_the_larger_one():
-    reference, port = (
-        twice(torch.nn.Module, torch.nn.Linear, own=False),
-        twice(paddle.nn.Layer, paddle.nn.Linear, own=True),
-    )
+    reference, port = twice(torch, own=False), twice(paddle, own=True)
     tipchain.copy_weights(reference, port)
-    reference.eval(), port.eval()
     report = tipchain.align(reference, port, {"args": SMALL})
     assert report.passed, str(report)
 
@@ -485,31 +418,17 @@ def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told
 TOKENS = np.array([[1, 2, 3], [4, 2, 1]])
 
 
-def padded(row, indices, tokens, *, masked=False):
+def padded(row, indices, tokens):
     """Align embeddings with these indices of padding, whose first row is as given."""
 
-    def build(library, base, linear, index):
-        class Net(base):
-            def __init__(self):
-                super().__init__()
-                self.embed, self.head = library.Embedding(6, 3, padding_idx=index), linear
+    def build(side, linear, index):
+        layers = {"embed": side.nn.Embedding(6, 3, padding_idx=index), "head": linear}
+        return model(side, lambda _: layers, lambda net, x: net.head(net.embed(x)))
 
-            def forward(self, x):
-                y = self.embed(x)
-                mask = (x != 0).unsqueeze(-1)
-                return self.head(
-                    y * (mask.to(y.dtype) if isinstance(y, torch.Tensor) else mask.astype(y.dtype)) if masked else y
-                )
-
-        return Net()
-
-    ours = build(torch.nn, torch.nn.Module, LINEARS[0], indices[0])
-    theirs = build(paddle.nn, paddle.nn.Layer, LINEARS[1], indices[1])
+    ours, theirs = build(torch, LINEARS[0], indices[0]), build(paddle, LINEARS[1], indices[1])
     with torch.no_grad():
         ours.embed.weight[0] = row
     tipchain.copy_weights(ours, theirs)
-    ours.eval()
-    theirs.eval()
     report = tipchain.align(ours, theirs, {"args": tokens})
     found = [one for one in report.findings if one.code in ("padding-idx", "padding-row")]
     return report, found[0].effect if found else None, found[0].fix if found else ""
@@ -519,63 +438,38 @@ ZERO = TOKENS * (TOKENS > 1)
 
 
 @pytest.mark.parametrize(
-    ("row", "indices", "tokens", "masked", "effect"),
+    ("row", "indices", "tokens", "effect"),
     [
-        (0.0, (0, 0), ZERO, False, None),
-        (0.0, (0, None), TOKENS, False, "elsewhere"),  # a training on token 0
-        (0.0, (0, None), ZERO, False, "here"),  # its gradient differs
-        (1.0, (0, None), TOKENS, False, "none"),  # the exact port
-        (1.0, (0, 0), TOKENS, False, "elsewhere"),  # Paddle's gives zeros for token 0
+        (0.0, (0, 0), ZERO, None),
+        (0.0, (0, None), TOKENS, "elsewhere"),  # a training on token 0
+        (0.0, (0, None), ZERO, "here"),  # its gradient differs
+        (1.0, (0, None), TOKENS, "none"),  # the exact port
+        (1.0, (0, 0), TOKENS, "elsewhere"),  # Paddle's gives zeros for token 0
     ],
 )
-def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, masked, effect):
-    report, found, fix = padded(row, indices, tokens, masked=masked)
+def test_an_index_of_padding_is_judged_by_its_row_and_its_gradient(row, indices, tokens, effect):
+    report, found, fix = padded(row, indices, tokens)
     assert found == effect
     assert report.passed is (effect in (None, "none")), str(report)
     if row and indices[0] == 0 and effect:
         assert "padding_idx=None" in fix, "with an index the port's output would be zero"
 
 
-class Half(torch.nn.Module):
-    def __init__(self, embed):
-        super().__init__()
-        self.embed, self.fc = embed, torch.nn.Linear(3, 3)
+def halves(side, one, other):
+    """Return a net of two parts that each begin with an embedding."""
 
-    def forward(self, x):
-        return self.fc(self.embed(x))
+    def half(embed):
+        return model(side, lambda nn: {"embed": embed, "fc": nn.Linear(3, 3)}, lambda net, x: net.fc(net.embed(x)))
 
-
-class PortHalf(paddle.nn.Layer):
-    def __init__(self, embed):
-        super().__init__()
-        self.embed, self.fc = embed, paddle.nn.Linear(3, 3)
-
-    def forward(self, x):
-        return self.fc(self.embed(x))
+    return model(side, lambda _: {"a": half(one), "b": half(other)}, lambda net, x: net.a(x) + net.b(x))
 
 
 @pytest.mark.parametrize(("tokens", "passed"), [(TOKENS, True), (ZERO, False)])
 def test_a_layer_that_several_parts_share_is_weighed_under_all_its_names(tokens, passed):
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            one, other = (torch.nn.Embedding(6, 3, padding_idx=0) for _ in range(2))
-            other.weight = one.weight
-            self.a, self.b = Half(one), Half(other)
-
-        def forward(self, x):
-            return self.a(x) + self.b(x)
-
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            one = paddle.nn.Embedding(6, 3)
-            self.a, self.b = PortHalf(one), PortHalf(one)
-
-        def forward(self, x):
-            return self.a(x) + self.b(x)
-
-    ours, theirs = Net(), Port()
+    one, other = (torch.nn.Embedding(6, 3, padding_idx=0) for _ in range(2))
+    other.weight = one.weight
+    shared = paddle.nn.Embedding(6, 3)
+    ours, theirs = halves(torch, one, other), halves(paddle, shared, shared)
     with torch.no_grad():
         ours.a.embed.weight[0] = 1.0
     tipchain.copy_weights(ours, theirs)

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from live_nets import model
 from torch import nn
 
 import tipchain
@@ -135,25 +136,17 @@ def test_constants_from_numpy_in_float32_are_in_float64_with_the_model():
     """Many models make tensors of numpy's numbers in forward; Paddle joins and multiplies no two precisions."""
     table = np.float32([[0.1], [0.2], [0.3], [0.4]])
 
-    class Ours(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(4, 4)
+    def ours(net, x):
+        y = torch.matmul(net.fc(x), torch.from_numpy(table))
+        return torch.cat([y, torch.tensor(np.zeros((x.shape[0], 1)), dtype=torch.float32)], 1)
 
-        def forward(self, x):
-            y = torch.matmul(self.fc(x), torch.from_numpy(table))
-            return torch.cat([y, torch.tensor(np.zeros((x.shape[0], 1)), dtype=torch.float32)], 1)
+    def theirs(net, x):
+        y = paddle.matmul(net.fc(x), paddle.to_tensor(table))
+        return paddle.concat([y, paddle.to_tensor(np.zeros((x.shape[0], 1)), dtype="float32")], 1)
 
-    class Theirs(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.fc = paddle.nn.Linear(4, 4)
-
-        def forward(self, x):
-            y = paddle.matmul(self.fc(x), paddle.to_tensor(table))
-            return paddle.concat([y, paddle.to_tensor(np.zeros((x.shape[0], 1)), dtype="float32")], 1)
-
-    reference, port = Ours(), Theirs()
+    reference, port = (
+        model(side, lambda nn: {"fc": nn.Linear(4, 4)}, forward) for side, forward in ((torch, ours), (paddle, theirs))
+    )
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, IMAGES[:, :4, 0, 0])
     assert report.passed, str(report)

@@ -4,10 +4,11 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+from alignment_samples import verdict
 
 from tipchain.errors import Outcome, RecordError
 from tipchain.explain.findings import Diagnosis, Finding
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.verdicts import Closeness
 from tipchain.live.report import MOST, PER_DECADE, AlignmentReport, Histogram, count
 
 
@@ -40,29 +41,11 @@ def test_tiny_differences_share_a_bin_and_a_large_tensor_is_sampled():
     assert (one.every, one.size, len(one.counts)) == (3, MOST, 1)
 
 
-def verdict(**changed: object) -> LayerVerdict:
-    given: dict[str, object] = {
-        "reference_path": "bn1",
-        "port_path": "bn",
-        "reference_type": "BatchNorm2d",
-        "port_type": "BatchNorm2D",
-        "turn": 0,
-        "direction": "forward",
-        "inherited": 0.0,
-        "own": 1e-3,
-        "ratio": 2e4,
-        "closeness": Closeness.DIFFERS,
-        "method": "float64",
-        "reason": "output 0 differs",
-    }
-    return LayerVerdict(**{**given, **changed})
-
-
 def report() -> AlignmentReport:
     return AlignmentReport(
         stages={"forward": Outcome.FAIL, "train": Outcome.SKIP}, reasons={"forward": "bn differs"},
-        layers=[verdict(), verdict(inherited=inf, own=None, ratio=None, closeness=Closeness.NOT_COMPARABLE)],
-        first_divergence=verdict(),
+        layers=[verdict("bn"), verdict("bn", inherited=inf, own=None, ratio=None, closeness=Closeness.NOT_COMPARABLE)],
+        first_divergence=verdict("bn", closeness=Closeness.DIFFERS),
         findings=[Finding(code="e", kind="argument", reference_path="", port_path="", reference="NaN", port="Infinity", message="m", fix="f")],
         diagnoses=[Diagnosis(code="e", port_path="bn", message="m", evidence="v", explained=0.5, fix="f"),
                    Diagnosis(code="u", port_path="bn", message="m", evidence="v", fix="f")],
@@ -86,6 +69,9 @@ def test_a_report_is_the_same_after_json():
         "{}",
         '{"stages": {"forward": "GOOD"}, "layers": [], "first_divergence": null}',
         '{"stages": {}, "layers": [], "first_divergence": null, "numbers": {"x": "much"}}',
+        '{"stages": {}, "first_divergence": null, "layers": [], "origin": 3}',
+        "[" * 100_000,
+        "[]",
     ],
 )
 def test_another_file_is_refused(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -67,25 +68,16 @@ def test_what_is_no_array_is_named_where_it_stands():
 
 
 def test_a_model_that_keeps_tensors_of_an_earlier_call_is_copied():
-    class Keeps(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = torch.nn.Linear(5, 4)
+    def keeping(net, x):
+        net.scale = [net.linear(x).sigmoid()]
+        return x[:, :4] * net.scale[0]
 
-        def forward(self, x):
-            self.scale = [self.linear(x).sigmoid()]
-            return x[:, :4] * self.scale[0]
+    def keeping_in_paddle(net, x):
+        net.scale = paddle.nn.functional.sigmoid(net.linear(x))
+        return x[:, :4] * net.scale
 
-    class KeepsInPaddle(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.linear = paddle.nn.Linear(5, 4)
-
-        def forward(self, x):
-            self.scale = paddle.nn.functional.sigmoid(self.linear(x))
-            return x[:, :4] * self.scale
-
-    reference, port = Keeps(), KeepsInPaddle()
+    reference = model(torch, lambda nn: {"linear": nn.Linear(5, 4)}, keeping)
+    port = model(paddle, lambda nn: {"linear": nn.Linear(5, 4)}, keeping_in_paddle)
     tipchain.copy_weights(reference, port)
     reference(torch.from_numpy(BEFORE))
     port(paddle.to_tensor(BEFORE))

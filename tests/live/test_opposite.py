@@ -5,15 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+import numpy as np
 import pytest
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402, F401, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402, F401
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.explain.causes.lines import Code, Frame, at_line, functions_in, only_unlike, opposite, reading  # noqa: E402

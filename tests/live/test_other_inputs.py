@@ -2,54 +2,39 @@
 
 from __future__ import annotations
 
-import importlib.util
-
+import numpy as np
 import pytest
+from live_nets import model
 
-for _name in ("torch", "paddle"):
-    if importlib.util.find_spec(_name) is None:
-        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
 
-import torch  # noqa: E402, I001  (before paddle)
-import numpy as np  # noqa: E402
-import paddle  # noqa: E402
+from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 
 import tipchain  # noqa: E402
-from other_inputs import EDGES, EXCUSED, FAULTS, IDS, IMAGES, NODES, PF, RAISING, SEQUENCES, TF, last  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 from tipchain.explain.locate.other_runs import other_batch, other_sizes, told_shapes  # noqa: E402
+from tipchain.explain.locate.runs import read_inputs  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
 
-class Net(torch.nn.Module):
-    def __init__(self, act, kind):
-        super().__init__()
-        self.act = act
-        self.conv = torch.nn.Conv2d(3, 8, 3, 2, 1) if kind == "images" else torch.nn.Identity()
-        self.rows = torch.nn.Embedding(20, 8) if kind == "ids" else torch.nn.Identity()
-        self.last = torch.nn.Linear(8, 8)
+def net(side, act, kind):
+    convolution = torch.nn.Conv2d if side is torch else paddle.nn.Conv2D
 
-    def forward(self, *args):
-        return self.act(self, *args)
+    def make(nn):
+        return {
+            "conv": convolution(3, 8, 3, 2, 1) if kind == "images" else nn.Identity(),
+            "rows": nn.Embedding(20, 8) if kind == "ids" else nn.Identity(),
+            "last": nn.Linear(8, 8),
+        }
 
-
-class Port(paddle.nn.Layer):
-    def __init__(self, act, kind):
-        super().__init__()
-        self.act = act
-        self.conv = paddle.nn.Conv2D(3, 8, 3, 2, 1) if kind == "images" else paddle.nn.Identity()
-        self.rows = paddle.nn.Embedding(20, 8) if kind == "ids" else paddle.nn.Identity()
-        self.last = paddle.nn.Linear(8, 8)
-
-    def forward(self, *args):
-        return self.act(self, *args)
+    return model(side, make, act)
 
 
 def aligned(act, ported, *inputs, kind="sequences", training=False):
     torch.manual_seed(0)
-    reference, port = Net(act, kind).train(training), Port(ported, kind)
+    reference, port = net(torch, act, kind).train(training), net(paddle, ported, kind)
     port.train() if training else port.eval()
     tipchain.copy_weights(reference, port)
     return tipchain.align(reference, port, inputs, training=training)
@@ -89,6 +74,7 @@ def test_what_the_inputs_do_not_show_other_inputs_show(name):
     assert report.stages["forward"] is Outcome.FAIL, str(report)
     how = {"kept": "called a second time", "padding": "with the id 0 in the input"}.get(name, "with inputs of shape")
     assert how in report.reasons["forward"]
+    assert all(how in one.message for one in report.diagnoses)
     assert report.first_divergence is not None
 
 
@@ -123,7 +109,7 @@ def test_a_port_that_raises_with_inputs_that_the_reference_takes_fails(name):
     report = aligned(act, ported, *inputs, kind=kind_of(inputs))
     assert report.stages["forward"] is Outcome.FAIL, str(report)
     told = report.reasons["forward"]
-    assert told.startswith("the model (Port): the port raises with inputs of shape [1, ")
+    assert told.startswith("the model (Net): the port raises with inputs of shape [1, ")
     assert "the reference does not: " in told
     assert "other_inputs.py:" in told
     assert report.first_divergence is not None
@@ -156,7 +142,7 @@ def test_a_graph_is_given_another_number_of_nodes_and_of_edges():
     assert report.passed, str(report)
     assert "were not compared" not in report.reasons["forward"]
     written = aligned(graph, lambda net, x, edges: ported_graph(net, x, edges) + paddle.zeros([5, 8]), NODES, EDGES)
-    told = "the model (Port): the port raises with inputs of shape [6, 8], [2, 6], the reference does not: "
+    told = "the model (Net): the port raises with inputs of shape [6, 8], [2, 6], the reference does not: "
     assert written.reasons["forward"].startswith(told)
 
 
@@ -167,7 +153,7 @@ def test_a_port_that_runs_in_float64_alone_fails(training, more):
 
     report = aligned(lambda net, x, *_: net.last(x), mixed, SEQUENCES, *more, training=training)
     assert report.stages["forward"] is Outcome.FAIL, str(report)
-    told = "the model (Port): in float32 the port raises, the reference does not: "
+    told = "the model (Net): in float32 the port raises, the reference does not: "
     assert report.reasons["forward"].startswith(told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -16,32 +17,15 @@ pytestmark = pytest.mark.frameworks
 WIDE, HEADS, RATE = 8, 2, 0.3
 
 
-class Net(torch.nn.Module):
-    """Attention, a path that is dropped, and a dropout; ``acts`` are what the two sides may write otherwise."""
+def net(side, acts):
+    """Return attention, a path that is dropped, and a dropout; ``acts`` are what the two sides may write otherwise."""
 
-    def __init__(self, **acts):
-        super().__init__()
-        self.acts = acts
-        for name in ("q", "k", "v", "out", "head"):
-            setattr(self, name, torch.nn.Linear(WIDE, WIDE))
+    def forward(net, x):
+        y = net.out(acts["attend"](net, net.q(x), net.k(x), net.v(x)))
+        y = acts.get("between", lambda _net, one: one)(net, y)
+        return net.head(x + acts["path"](net, y)).mean(1)
 
-    def forward(self, x):
-        y = self.out(self.acts["attend"](self, self.q(x), self.k(x), self.v(x)))
-        y = self.acts.get("between", lambda _net, one: one)(self, y)
-        return self.head(x + self.acts["path"](self, y)).mean(1)
-
-
-class Port(paddle.nn.Layer):
-    def __init__(self, **acts):
-        super().__init__()
-        self.acts = acts
-        for name in ("q", "k", "v", "out", "head"):
-            setattr(self, name, paddle.nn.Linear(WIDE, WIDE))
-
-    def forward(self, x):
-        y = self.out(self.acts["attend"](self, self.q(x), self.k(x), self.v(x)))
-        y = self.acts.get("between", lambda _net, one: one)(self, y)
-        return self.head(x + self.acts["path"](self, y)).mean(1)
+    return model(side, lambda nn: {name: nn.Linear(WIDE, WIDE) for name in ("q", "k", "v", "out", "head")}, forward)
 
 
 def torch_fused(net, *given):
@@ -92,7 +76,7 @@ SMALLER = paddle_path(lambda shape: paddle.rand(shape) < 1 - RATE)
 
 def align(reference, port, **more):
     torch.manual_seed(0)
-    ours, theirs = Net(**reference), Port(**port)
+    ours, theirs = net(torch, reference), net(paddle, port)
     tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((4, 5, WIDE), dtype=np.float32), "labels": given.integers(0, WIDE, 4)}

@@ -10,8 +10,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.errors import Outcome  # noqa: E402
-from tipchain.live import pieces  # noqa: E402
-from tipchain.live.lockstep import compare  # noqa: E402
+from tipchain.live.training import Recipe  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
@@ -22,12 +21,8 @@ INPUTS = {"args": RANDOM.standard_normal((6, 5)).astype(np.float32), "labels": R
 def test_the_port_is_copied_once_and_the_reference_again_where_both_are_apart(monkeypatch, momentum):
     made = []
 
-    def counted(recipe, **how):
-        copy = recipe.copied
-        recipe.copied = lambda number: made.append(number) or copy(number)
-        return compare(recipe, **how)
-
-    monkeypatch.setattr(pieces, "compare", counted)
+    copied = Recipe.copied
+    monkeypatch.setattr(Recipe, "copied", lambda recipe, number: made.append(number) or copied(recipe, number))
     reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(

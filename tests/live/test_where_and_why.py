@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from live_nets import model
 
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
@@ -15,22 +16,6 @@ import tipchain  # noqa: E402
 TF, PF = torch.nn.functional, paddle.nn.functional
 IMAGES = np.random.default_rng(0).standard_normal((2, 4, 6, 6)).astype(np.float32)
 ROWS = np.random.default_rng(1).standard_normal((3, 5, 8)).astype(np.float32)
-
-
-def model(side, make, forward):
-    """Return a model whose layers ``make`` returns by name, and whose code is a function."""
-    base = torch.nn.Module if side is torch else paddle.nn.Layer
-
-    class Model(base):
-        def __init__(self):
-            super().__init__()
-            for name, layer in make().items():
-                setattr(self, name, layer)
-
-        def forward(self, *given, **named):
-            return forward(self, *given, **named)
-
-    return Model()
 
 
 def align(ours, theirs, inputs, **options):
@@ -59,12 +44,12 @@ def padded(side):
     if side is torch:
         return model(
             torch,
-            lambda: {"pad": torch.nn.ReflectionPad2d(1), "conv": torch.nn.Conv2d(4, 4, 3)},
+            lambda nn: {"pad": nn.ReflectionPad2d(1), "conv": nn.Conv2d(4, 4, 3)},
             lambda self, x: self.conv(self.pad(x)),
         )
     return model(
         paddle,
-        lambda: {"conv": paddle.nn.Conv2D(4, 4, 3)},
+        lambda nn: {"conv": nn.Conv2D(4, 4, 3)},
         lambda self, x: self.conv(PF.pad(x, [1, 1, 1, 1], mode="reflect")),
     )
 
@@ -72,12 +57,12 @@ def padded(side):
 def test_code_in_front_of_a_container_is_not_the_containers():
     ours = model(
         torch,
-        lambda: {"first": padded(torch), "second": padded(torch)},
+        lambda _: {"first": padded(torch), "second": padded(torch)},
         lambda self, x: self.second(self.first(x) * 3 + x),
     )
     theirs = model(
         paddle,
-        lambda: {"first": padded(paddle), "second": padded(paddle)},
+        lambda _: {"first": padded(paddle), "second": padded(paddle)},
         lambda self, x: self.second(self.first(x) * 2 + x),
     )
     found = told(ours, theirs, IMAGES)
@@ -91,7 +76,7 @@ def merging(side, conv):
     def forward(self, given):
         return self.conv(given[0] + 2 * given[1] - given[2])
 
-    return model(side, lambda: {"conv": conv(4, 4, 1)}, forward)
+    return model(side, lambda _: {"conv": conv(4, 4, 1)}, forward)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -102,10 +87,10 @@ def test_a_container_that_is_given_another_tensor_in_a_list_is_right(nested):
             return self.join([a, a if wrong else b, x])
 
         layers = {"a": conv(4, 4, 1), "b": conv(4, 4, 1), "join": merging(side, conv)}
-        made = model(side, lambda: layers, forward)
+        made = model(side, lambda _: layers, forward)
         if not nested:
             return made
-        return model(side, lambda: {"neck": made, "out": conv(4, 2, 1)}, lambda self, x: self.out(self.neck(x)))
+        return model(side, lambda _: {"neck": made, "out": conv(4, 2, 1)}, lambda self, x: self.out(self.neck(x)))
 
     found = told(build(torch, torch.nn.Conv2d, False), build(paddle, paddle.nn.Conv2D, True), IMAGES)
     assert found.place == ("neck" if nested else "")
@@ -134,16 +119,16 @@ def attending(scaled):
 
     ours = model(
         torch,
-        lambda: {
-            "norm": torch.nn.LayerNorm(8),
-            "attn": torch.nn.MultiheadAttention(8, 2, batch_first=True),
-            "head": torch.nn.Linear(8, 3),
+        lambda nn: {
+            "norm": nn.LayerNorm(8),
+            "attn": nn.MultiheadAttention(8, 2, batch_first=True),
+            "head": nn.Linear(8, 3),
         },
         forward,
     )
     theirs = model(
         paddle,
-        lambda: {"norm": paddle.nn.LayerNorm(8), "attn": Attention(8, 2, scaled), "head": paddle.nn.Linear(8, 3)},
+        lambda nn: {"norm": nn.LayerNorm(8), "attn": Attention(8, 2, scaled), "head": nn.Linear(8, 3)},
         lambda self, x: self.head(x + self.attn(self.norm(x))),
     )
     torch.manual_seed(0)
@@ -174,21 +159,8 @@ def test_a_layer_and_a_container_that_holds_its_numbers_are_compared():
     assert {one.port_path for one in report.layers if one.at_fault} == {"attn"}
 
 
-def block(side, linear, norm, forward):
-    return model(side, lambda: {"norm1": norm(8), "norm2": norm(8), "a": linear(8, 8), "b": linear(8, 8)}, forward)
-
-
-def gated(side, linear, forward):
-    def gate(self, x, y):
-        return x * (torch if side is torch else PF).sigmoid(self.inner(y))
-
-    holder = model(side, lambda: {"inner": linear(8, 8)}, gate)
-    return model(side, lambda: {"a": linear(8, 8), "gate": holder, "b": linear(8, 4)}, forward)
-
-
 def with_activations(side, shared, scaled):
-    def make():
-        nn = side.nn
+    def make(nn):
         first = nn.ReLU()
         return {
             "a": nn.Linear(8, 8),
@@ -213,20 +185,6 @@ def test_one_activation_for_several_of_the_reference_s_is_in_no_other_order():
     assert "before" not in found.message
 
 
-def scaling(side, used):
-    def make():
-        scale = torch.nn.Parameter(torch.linspace(0.5, 2, 8)) if side is torch else None
-        scale = scale if side is torch else paddle.create_parameter([8], "float32")
-        return {
-            "a": (torch.nn if side is torch else paddle.nn).Linear(8, 8),
-            "scale": scale,
-            "b": (torch.nn if side is torch else paddle.nn).Linear(8, 3),
-        }
-
-    act = torch.tanh if side is torch else paddle.tanh
-    return model(side, make, lambda self, x: self.b(act(self.a(x)) * (1 + x * self.scale if used else 1)))
-
-
 def test_a_parameter_of_zeros_that_nothing_uses_is_no_gradient_that_was_cut():
     def build(side, forward):
         zeros = (
@@ -235,7 +193,7 @@ def test_a_parameter_of_zeros_that_nothing_uses_is_no_gradient_that_was_cut():
             else paddle.create_parameter([3], "float32", is_bias=True)
         )
         made = {"a": side.nn.Linear(8, 3), "bias": zeros}
-        return model(side, lambda: made, forward)
+        return model(side, lambda _: made, forward)
 
     found = told(build(torch, lambda self, x: self.a(x) + self.bias), build(paddle, lambda self, x: self.a(x)), ROWS)
     assert (found.code, "its `bias` is not used" in found.message) == ("operand", True)
@@ -253,40 +211,11 @@ def test_code_that_comes_to_the_same_is_not_told():
         return self.b(weights / weights.sum(-1, keepdim=True) + scores.sum(-1, keepdim=True))
 
     def make(nn):
-        return lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)}
+        return {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8)}
 
-    found = told(model(torch, make(torch.nn), ours), model(paddle, make(paddle.nn), theirs), ROWS)
+    found = told(model(torch, make, ours), model(paddle, make, theirs), ROWS)
     assert "max" not in found.message
     assert "sum" in found.message
-
-
-def quantized(side, mix, cut):
-    """Return a model whose words take the place of what is quantized, and are drawn towards it."""
-    nn = side.nn
-
-    def forward(self, x):
-        y = self.a(x)
-        q = self.words(y.argmax(-1))
-        return self.b(mix(y, q)), nn.functional.mse_loss(q, cut(y))
-
-    return model(side, lambda: {"a": nn.Linear(8, 8), "words": nn.Embedding(8, 8), "b": nn.Linear(8, 2)}, forward)
-
-
-def counted(side, scatter, bucket):
-    """Return a model that adds its tokens into the buckets of their first numbers."""
-
-    def forward(self, x):
-        y = self.a(x)
-        edges = side.linspace(-1, 1, 5)
-        place = bucket(x[..., 0].round(), edges.to(x.dtype) if side is torch else edges.astype(x.dtype))
-        return self.b(scatter(y * 0, place.unsqueeze(-1) + 0 * y.long() if side is torch else place, y))
-
-    return model(side, lambda: {name: side.nn.Linear(8, 8) for name in "ab"}, forward)
-
-
-def added(zeros, place, y, **how):
-    index = place.unsqueeze(-1).expand(y.shape) % y.shape[1]
-    return paddle.put_along_axis(zeros, index, y, 1, **how)
 
 
 SCORES = np.random.default_rng(3).standard_normal((6, 7, 5)).astype(np.float32)
@@ -352,8 +281,7 @@ def test_masks_of_two_forms_are_held_against_each_other():
         return PF.softmax(scores + mask, -1) @ self.v(x)
 
     def build(side, wrong=False):
-        nn = torch.nn if side is torch else paddle.nn
-        inner = model(side, lambda: {name: nn.Linear(8, 8) for name in "qkv"}, attend)
+        inner = model(side, lambda nn: {name: nn.Linear(8, 8) for name in "qkv"}, attend)
 
         def ours(self, x):
             length = x.shape[1]
@@ -365,7 +293,7 @@ def test_masks_of_two_forms_are_held_against_each_other():
             mask = paddle.triu(paddle.full([length, length], -1e9, dtype=x.dtype), 2 if wrong else 1)
             return self.out(self.attn(x, mask))
 
-        return model(side, lambda: {"attn": inner, "out": nn.Linear(8, 2)}, ours if side is torch else theirs)
+        return model(side, lambda nn: {"attn": inner, "out": nn.Linear(8, 2)}, ours if side is torch else theirs)
 
     assert align(build(torch), build(paddle), ROWS).passed
     found = told(build(torch), build(paddle, wrong=True), ROWS)
@@ -375,7 +303,6 @@ def test_masks_of_two_forms_are_held_against_each_other():
 
 def judged_twice(side, *, cut, cut_first=False):
     """A prediction, and what a layer with a list of tensors inside says of it: of it as it is, and cut off."""
-    nn = torch.nn if side is torch else paddle.nn
 
     def forward(self, x):
         made = self.a(x)
@@ -388,7 +315,7 @@ def judged_twice(side, *, cut, cut_first=False):
             return judge(made) + 2 * apart
         return judge(made) + 2 * judge(made.detach() if cut else made)
 
-    return model(side, lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8), "c": nn.Linear(16, 4)}, forward)
+    return model(side, lambda nn: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 8), "c": nn.Linear(16, 4)}, forward)
 
 
 def test_calls_that_a_gradient_alone_tells_apart_may_come_in_another_order():
@@ -400,14 +327,12 @@ def test_calls_that_a_gradient_alone_tells_apart_may_come_in_another_order():
 
 def test_the_gradient_of_sampled_places_is_compared():
     def build(side):
-        nn, functions = (torch.nn, TF) if side is torch else (paddle.nn, PF)
-
         def forward(self, x, grid):
             made = self.a(grid)
             made = torch.tanh(made) if side is torch else paddle.tanh(made)
-            return functions.grid_sample(x, made, mode="bilinear", padding_mode="border", align_corners=True)
+            return side.nn.functional.grid_sample(x, made, mode="bilinear", padding_mode="border", align_corners=True)
 
-        return model(side, lambda: {"a": nn.Linear(2, 2)}, forward)
+        return model(side, lambda nn: {"a": nn.Linear(2, 2)}, forward)
 
     grid = np.random.default_rng(5).random((2, 3, 3, 2)).astype(np.float32)
     report = align(build(torch), build(paddle), {"args": (IMAGES, grid)})
@@ -423,7 +348,7 @@ def activated(side, first, second):
         x = getattr(functions, first)(self.a(x))
         return self.c(getattr(functions, second)(self.b(x)))
 
-    return model(side, lambda: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
+    return model(side, lambda nn: {name: nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
 
 
 def faults(report):
@@ -450,7 +375,7 @@ def in_a_loop(self, x):
 
 def test_a_line_that_runs_several_times_is_one_cause():
     reference, port = (
-        model(side, lambda side=side: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
+        model(side, lambda nn: {name: nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
         for side, forward in ((torch, unrolled), (paddle, in_a_loop))
     )
     report = align(reference, port, ROWS)
@@ -487,14 +412,6 @@ def with_places_from_one(self, x):
     return self.c(self.b(self.a(x)) + paddle.arange(1, 9).to(x.dtype))
 
 
-def largest(self, x):
-    return self.c(self.b(self.a(x)).topk(8, -1)[0])
-
-
-def smallest(self, x):
-    return self.c(self.b(self.a(x)).topk(8, -1, largest=False)[0])
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs", "words", "fix"),
     [
@@ -504,10 +421,11 @@ def smallest(self, x):
 )
 def test_the_fix_quotes_the_line_that_differs(ours, theirs, words, fix):
     """A line that reads alike on both sides is no fix, and `arange(8)` ends at 8."""
-    layers = {
-        side: lambda side=side: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")} for side in (torch, paddle)
-    }
-    report = align(*(model(side, layers[side], one) for side, one in ((torch, ours), (paddle, theirs))), ROWS)
+
+    def make(nn):
+        return {name: nn.Linear(8, 8) for name in "abc"}
+
+    report = align(model(torch, make, ours), model(paddle, make, theirs), ROWS)
     assert words in report.diagnoses[0].message
     assert fix in report.diagnoses[0].fix
 
@@ -525,7 +443,7 @@ def branched(side, scale, turn):
 
     return model(
         side,
-        lambda: {"blocks": side.nn.Sequential(Block(), Block()), "head": side.nn.Linear(8, 8)},
+        lambda nn: {"blocks": nn.Sequential(Block(), Block()), "head": nn.Linear(8, 8)},
         lambda self, x: self.head(getattr(side.nn.functional, turn)(self.blocks(x))),
     )
 

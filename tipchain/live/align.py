@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
+from tipchain import __version__
 from tipchain.core.files import commit
+from tipchain.core.machine import installed_versions
 from tipchain.core.progress import Pace, Progress
-from tipchain.errors import Outcome, UsageError
+from tipchain.errors import UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.tensors import replaced, rounded_tables
 from tipchain.explain.locate.locate import Located
@@ -24,7 +25,7 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.parameters import Tensors
 from tipchain.framework_types import Function, Loss
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
-from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
+from tipchain.live.arguments import as_inputs, check_models
 from tipchain.live.causes import explain, first_constructed, with_stage
 from tipchain.live.construction import check_construction, check_strangers
 from tipchain.live.layers import differs_in_double_alone, judge_layers, locate_in_time, without_losses
@@ -33,33 +34,18 @@ from tipchain.live.pieces import (
     check_loss,
     check_metrics,
     check_optimizers,
-    check_predictions,
     check_schedules,
     check_steps,
     check_training,
 )
 from tipchain.live.places import place_layers, place_pieces
-from tipchain.live.predictions import PREDICT, Fed, Predict
+from tipchain.live.predictions import check_predictions
 from tipchain.live.report import AlignmentReport
-from tipchain.live.request import MODES, RANDOM, LiveRequest
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE, MODES, PREDICT, STAGES, STEP, LiveRequest, Predict, Step
 from tipchain.live.results import LiveResults
-from tipchain.live.training import STEP, Step
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function
-STAGES = tuple(
-    """
-        data train_data preflight forward metric predict loss backward optimizer schedule train step
-    """.split()
-)
-"""The stages in the order in which a report has them."""
-RESTS_ON: Mapping[str, tuple[str, ...]] = {
-    "loss": ("forward",),
-    "metric": ("forward",),
-    "backward": ("forward", "loss"),
-    "train": ("forward", "loss", "backward"),
-}
-"""The stages that are compared with a stage, for it says nothing where they differ."""
 
 
 def align(
@@ -150,53 +136,38 @@ def align(
             below 1; unknown ``stages`` or ``modes``; ``names`` that the models lack; ``outputs`` that a model does not return.
         MissingFrameworkError: torch or paddle cannot be imported.
     """
-    named = isinstance(inputs, Mapping | str | Path)
-    inputs = as_inputs(inputs)
-    given, fed = read_inputs(inputs), Fed.of(data, samples, metrics, predict)
     if within is not None and not within > 0:
         raise UsageError(f"within is {within}, expected seconds above 0")
-    if iterations < 1:
-        raise UsageError(f"iterations is {iterations}, expected at least 1")
-    for name, words, known in (("stages", stages, STAGES), ("modes", modes, MODES)):
-        if wrong := [word for word in words if word not in known]:
-            raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
     sides = Sides(TorchSide(), PaddleSide())
     check_models(reference, port)
-    check_pair("loss", loss)
-    check_pair("optimizers", optimizers)
-    check_pair("schedulers", schedulers, lacking=True)
-    check_pair("step", step)
-    for name, value in (("step", step), ("clip", clip), ("schedulers", schedulers)):
-        if value is not None and optimizers is None:
-            raise UsageError(f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)")
-    clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
-    check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
-    given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
-    check_outputs(given.outputs)
+    given = as_inputs(inputs)
     asked = LiveRequest(
         sides=sides,
         models=(reference, port),
-        inputs=given,
+        inputs=replace(read_inputs(given), outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs)),
+        raw=given if isinstance(inputs, Mapping | str | Path) else given[ARGS],
+        others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
         loss=loss,
         optimizers=optimizers,
         schedulers=schedulers,
-        clips=clips or (None, None),
+        clips=clip if isinstance(clip, tuple | list) else (clip, None),
         step=step,
         iterations=iterations,
         training=training,
         modes=tuple(modes) or (MODES[training],),
-        wanted=frozenset(stages or STAGES).union(*(RESTS_ON.get(one, ()) for one in stages)),
-        others=tuple(read_inputs(as_inputs(one)) for one in other_inputs),
+        only=stages,
         names=with_ignored(names or {}, ignore, reference, port),
         seed=seed,
         causes=causes,
         equal_nan=equal_nan,
-        fed=fed,
-        raw=inputs if named else inputs[ARGS],
+        data=data if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data},
+        samples=samples,
+        metrics=metrics,
+        predict=predict,
     )
     results = LiveResults(pace=Pace(within, progress), asked=asked.stages)
-    for name, pair in fed.data.items():
+    for name, pair in asked.data.items():
         results.take(name, check_data(sides, pair, samples=samples, seed=seed, path=name))
     with closing(Store()) as store, replaced(rounded_tables(sides, reference, port)):
         _compare(asked, results, store)
@@ -217,34 +188,21 @@ def _compare(asked: LiveRequest, results: LiveResults, store: Store) -> None:
         located = locate_in_time(asked, results, store, pairs) if "forward" in asked.wanted else None
     layers = None if located is None or differs_in_double_alone(asked, results, located) else located
     results.run("preflight", check_construction, asked, results, pairs, tensors, layers, store)
-    of_loss = (
-        results.run("loss", check_loss, asked, located) if located is not None and "loss" in results.asked else None
-    )
+    of_loss = None if located is None else results.run("loss", check_loss, asked, located)
     if layers is not None and layers.losses and not results.passed("loss") and not results.pace.over:
         layers = without_losses(asked, results, store, pairs, layers)
     other_draws = None
     if layers is not None:
         judge_layers(asked, results, layers, store)
         other_draws = judge_other_calls(asked, results, layers)
-    if "metric" in results.asked:
-        results.run("metric", check_metrics, asked, layers)
-    if PREDICT in results.asked:
-        results.run(PREDICT, check_predictions, asked)
-    if "optimizer" in results.asked:
-        results.run("optimizer", check_optimizers, asked)
-    if "schedule" in results.asked:
-        results.run("schedule", check_schedules, asked)
-    if "train" in results.asked and layers is not None:
-        same, excused = results.passed("forward", "loss"), of_loss is not None and of_loss.excused
-        alone = results.agrees and results.passed("loss", "optimizer", "schedule") and not results.pace.over
-        train = partial(check_training, same=same, excused=excused, causes=asked.causes and alone)
-        results.run("train", train, asked, pairs, layers, other_draws)
-    if STEP in results.asked and layers is not None and not layers.comparable:
-        results.end(STEP, Outcome.SKIP, RANDOM)
-        results.leave_out(f"the training steps are {RANDOM}")
-    elif STEP in results.asked:
-        same = results.report.stages.get("forward") is Outcome.PASS
-        results.run(STEP, partial(check_steps, same=same), asked, pairs, layers)
+    results.run(METRIC_STAGE, check_metrics, asked, layers)
+    results.run(PREDICT, check_predictions, asked)
+    results.run("optimizer", check_optimizers, asked)
+    results.run("schedule", check_schedules, asked)
+    if layers is not None:
+        excused = of_loss is not None and of_loss.excused
+        results.run("train", check_training, asked, results, pairs, layers, other_draws, excused)
+    results.run(STEP, check_steps, asked, results, pairs, layers)
     if asked.causes:
         with in_mode(asked.sides, asked.models, training=asked.training):
             explain(asked, results, layers, store)
@@ -261,20 +219,10 @@ def _report(asked: LiveRequest, results: LiveResults) -> AlignmentReport:
         stages={name: report.stages[name] for name in STAGES if name in report.stages},
         first_divergence=results.first or first_constructed(report.findings, asked.sides, asked.models),
         diagnoses=place_pieces(place_layers(told, asked.sides, asked.models), asked.pieces),
-        versions=versions(),
+        versions={"python": platform.python_version(), "tipchain": __version__, **installed_versions()},
         command=asked.call,
         origin=dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True)),
     )
 
 
 _commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now
-
-
-@cache
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that were at work."""
-    found = {"python": platform.python_version()}
-    for name in ("tipchain", "numpy", "torch", "paddlepaddle", "paddlepaddle-gpu"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found

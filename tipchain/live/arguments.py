@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.runs import ARGS, LABELS
-from tipchain.framework_types import Tensor
+from tipchain.framework_types import Function, Tensor
 from tipchain.frameworks.base import map_nested
 from tipchain.numbers.dumps import read_npz
 from tipchain.weights.files import array_of
@@ -99,35 +100,55 @@ def read_arrays(path: Path) -> dict[str, object]:
     return found
 
 
-def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
-    """Refuse all but a pair of callables, torch's first.
+def check_pair(name: str, given: object, *, lacking: bool = False, called: bool = True) -> None:
+    """Refuse all but a pair, torch's first, of callables unless they are not ``called``.
 
     Args:
         name: the argument.
         given: what it was given; None is nothing.
         lacking: whether one of the two may be None.
+        called: whether both are functions.
 
     Raises:
-        UsageError: one callable in place of two, something that cannot be called, or a pair that is swapped.
+        UsageError: one thing in place of two, something that cannot be called, or a pair that is swapped.
     """
     if given is None:
         return
     if not isinstance(given, tuple | list) or len(given) != 2:
         what = f"{len(given)} things" if isinstance(given, tuple | list) else f"one {_kind(given)}"
         raise UsageError(f"{name} is {what}\n  expected: a pair, {name}=(torch's, Paddle's)")
-    for number, one in enumerate(given):
+    if not called:
+        return
+    for whose, one in zip(WHOSE, given, strict=True):
         if one is None and lacking and any(other is not None for other in given):
             continue
         if not callable(one):
             raise UsageError(
-                f"{name}: {WHOSE[number]} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
+                f"{name}: {whose} is a {_kind(one)}\n  expected: a callable{' or None' if lacking else ''}"
             )
-    found = [framework_of(one) for one in given]
-    if found[0] == FRAMEWORKS[1] or found[1] == FRAMEWORKS[0]:
-        raise UsageError(
-            f"{name}: {WHOSE[found[1] == FRAMEWORKS[0]]} is {found[found[1] == FRAMEWORKS[0]]}'s: is the pair swapped?\n"
-            f"  expected: {name}=(torch's, Paddle's)"
-        )
+    for whose, one, other in zip(WHOSE, given, reversed(FRAMEWORKS), strict=True):
+        if framework_of(one) == other:
+            raise UsageError(
+                f"{name}: {whose} is {other}'s: is the pair swapped?\n  expected: {name}=(torch's, Paddle's)"
+            )
+
+
+def required(function: Function) -> list[str]:
+    """Return the names of a function's positional parameters without a default."""
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind in plain and one.default is one.empty]
+
+
+def as_callable(made: object, call: str, given: str) -> Function:
+    """Return what a call of the user's function gave, which is called with ``given``.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if not callable(made):
+        raise UsageError(f"`{call}` returned a {type(made).__name__}, expected a callable of `{given}`")
+    return made
 
 
 def check_outputs(chosen: tuple[object, ...]) -> None:

@@ -12,8 +12,9 @@ from tipchain.errors import WeightsError
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.matching import CallPair
-from tipchain.explain.locate.runs import ModelInputs, bind, buffers_of, call_model
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.locate.other_runs import call_seeded
+from tipchain.explain.locate.runs import ModelInputs, buffers_of
+from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
@@ -62,9 +63,12 @@ def check_buffers(
     sides, limit = asked.sides, SAME_SINGLE if double else ROUGH
     model, port_model = models = [asked.copied(number, training=training, double=double) for number in (0, 1)]
     match = _names((model, port_model), asked.names)
-    ours, theirs = (
-        _called(*one, match, double=double) for one in zip(sides, models, (inputs, inputs), draws, strict=True)
-    )
+    called = []
+    for side, one, drawn in zip(sides, models, draws, strict=True):
+        held = _own_buffers(side, one, match)
+        call_seeded(side, one, inputs, drawn.again(), seed=asked.seed, double=double)
+        called.append(_Called(held, _own_buffers(side, one, match)))
+    ours, theirs = called
     renamed = _by_values(ours, theirs, pairs, limit)
     theirs, ported = theirs.renamed(renamed), {own: port for port, own in renamed.items()}
     paths = {pair.reference.path: pair.port.path for pair in pairs}
@@ -87,16 +91,7 @@ def check_buffers(
             told = f"one call leaves its buffer `{leaf}` as it is, the reference's changes"
         layer = port_layers.get(port)
         shown = f"`{port}`" if port else "the model"
-        verdicts[port] = LayerVerdict(
-            reference_path=path,
-            port_path=port,
-            reference_type=type(layers.get(path)).__name__,
-            port_type=type(layer).__name__,
-            direction="forward",
-            own=apart,
-            closeness=Closeness.DIFFERS,
-            reason=told,
-        )
+        verdicts[port] = asked.fault(path, port, told, apart)
         port_leaf = ported.get(name, match.get(name, name)).rpartition(".")[2]
         line = place_written(layer, port_leaf)
         at = f" at {Path(line.file).name}:{line.line} (`{line.code}`)" if line else ""
@@ -151,15 +146,6 @@ def _by_values(ours: _Called, theirs: _Called, pairs: Sequence[CallPair], limit:
             if other not in found and one not in found.values():
                 found[other] = one
     return found
-
-
-def _called(
-    side: LiveSide, model: object, inputs: ModelInputs, draws: Draws, match: Mapping[str, str], *, double: bool
-) -> _Called:
-    before = _own_buffers(side, model, match)
-    with side.precision(double=double), side.randomness(draws.again()), side.recording(gradient=False):
-        call_model(side, model, bind(model, inputs), double=double)
-    return _Called(before, _own_buffers(side, model, match))
 
 
 def _own_buffers(side: LiveSide, model: object, match: Mapping[str, str]) -> dict[str, Array]:

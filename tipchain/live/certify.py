@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from tipchain.core.json_text import Json
 from tipchain.core.language import say
-from tipchain.core.progress import interrupted
+from tipchain.core.progress import Pace, Progress
 from tipchain.errors import BAD, ExitCode
 from tipchain.framework_types import Array, Model, Nested, Options, Setting
 from tipchain.frameworks.live_models import name_alike
@@ -32,19 +32,37 @@ class Fault:
         code: its slug.
         port_path: the layer.
         what: what is changed, in words.
-        plant: changes a copy of the model.
+        change: changes the layer, or returns another one for its place.
+        stages: the stages that failed once it was planted.
+        located: the layer that was named then is the one, or the code around it.
     """
 
     code: str
     port_path: str
     what: str
-    plant: Callable[[Model], object]
+    change: Change
+    stages: tuple[str, ...] = ()
+    located: bool = False
+
+    @property
+    def caught(self) -> bool:
+        """Whether a stage failed."""
+        return bool(self.stages)
+
+    def plant(self, model: Model) -> None:
+        """Change the layer of a copy of the model."""
+        layers = dict(model.named_sublayers(include_self=True))
+        made = self.change(layers[self.port_path])
+        if made is not None:
+            above, _, name = self.port_path.rpartition(".")
+            layers[above]._sub_layers[name] = made  # noqa: SLF001
+            model.train() if model.training else model.eval()
 
 
 def faults_of(port: Model) -> list[Fault]:
     """Return the faults that can be planted into the layers of a ``paddle.nn.Layer``, which is not changed."""
     return [
-        Fault(code=code, port_path=path, what=what, plant=partial(_plant_in, path, change))
+        Fault(code=code, port_path=path, what=what, change=change)
         for path, layer in port.named_sublayers(include_self=True)
         for code, what, change in _of_layer(layer)
         if path or code not in REPLACING
@@ -97,15 +115,6 @@ def _of_layer(layer: Model) -> Iterator[tuple[str, str, Change]]:
         yield "missing-bias", "its bias is zero", _write("bias", np.zeros_like)
 
 
-def _plant_in(path: str, change: Change, model: Model) -> None:
-    layers = dict(model.named_sublayers(include_self=True))
-    made = change(layers[path])
-    if made is not None:
-        above, _, name = path.rpartition(".")
-        layers[above]._sub_layers[name] = made  # noqa: SLF001
-        model.train() if model.training else model.eval()
-
-
 def _set(name: str, value: object) -> Change:
     return lambda layer: setattr(layer, name, value)
 
@@ -129,26 +138,6 @@ def _freeze(name: str, layer: Model) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """The outcome of a planted fault.
-
-    Attributes:
-        fault: the fault.
-        stages: the stages that failed.
-        located: the layer that was named is the one, or the code around it.
-    """
-
-    fault: Fault
-    stages: tuple[str, ...]
-    located: bool
-
-    @property
-    def caught(self) -> bool:
-        """Whether a stage failed."""
-        return bool(self.stages)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """How well a comparison sees.
 
@@ -159,14 +148,16 @@ class Certificate:
     """
 
     report: AlignmentReport
-    planted: tuple[Planted, ...]
+    planted: tuple[Fault, ...]
     possible: int
 
     @property
     def exit_code(self) -> ExitCode:
         """The report's, and FAILED where nothing that was planted is caught."""
-        if self.report.exit_code is not ExitCode.PASSED or not self.planted:
-            return self.report.exit_code if not self.report.passed else ExitCode.NOTHING_CHECKED
+        if not self.report.passed:
+            return self.report.exit_code
+        if not self.planted:
+            return ExitCode.NOTHING_CHECKED
         return ExitCode.PASSED if any(one.caught for one in self.planted) else ExitCode.FAILED
 
     def to_document(self) -> dict[str, Json]:
@@ -177,7 +168,7 @@ class Certificate:
             "possible": self.possible,
             "caught": sum(one.caught for one in self.planted),
             "planted": [
-                {name: getattr(one.fault, name) for name in ("code", "port_path", "what")}
+                {name: getattr(one, name) for name in ("code", "port_path", "what")}
                 | {"caught": one.caught, "stages": list(one.stages), "located": one.located}
                 for one in self.planted
             ],
@@ -195,16 +186,15 @@ class Certificate:
             return "\n".join([*lines, "the port itself does not pass: nothing was planted"])
         caught = sum(one.caught for one in self.planted)
         lines.append(f"{caught} of {len(self.planted)} planted faults would be caught ({self.possible} are possible)")
-        by_code: dict[str, list[Planted]] = defaultdict(list)
+        by_code: dict[str, list[Fault]] = defaultdict(list)
         for one in self.planted:
-            by_code[one.fault.code].append(one)
+            by_code[one.code].append(one)
         for code, ones in by_code.items():
             seen = sum(one.caught for one in ones)
             stages = ", ".join(dict.fromkeys(stage for one in ones for stage in one.stages))
             lines.append(f"  {seen:>3} of {len(ones):<3} {code}" + (f": {stages}" if stages else ""))
         lines += (
-            f"not caught: {fault.port_path}: {fault.what} ({fault.code})"
-            for fault in (one.fault for one in self.planted if not one.caught)
+            f"not caught: {fault.port_path}: {fault.what} ({fault.code})" for fault in self.planted if not fault.caught
         )
         return "\n".join(lines)
 
@@ -215,7 +205,7 @@ def certify(
     inputs: Mapping[str, Nested],
     *,
     most: int = MOST,
-    tell: Callable[[int, int], object] = lambda *_: None,
+    progress: Progress | None = None,
     **options: Setting,
 ) -> Certificate:
     """Plant faults into the layers of copies of the port, one at a time, and see which of them `tipchain.align` catches.
@@ -227,7 +217,7 @@ def certify(
         port: a ``paddle.nn.Layer``; neither is changed.
         inputs: as for `tipchain.align`.
         most: how many faults are planted at most: of each kind in turn, spread over the layers.
-        tell: is told the number of each fault before it is planted, and how many there are.
+        progress: says which fault is planted, and how many there are.
         options: what else `tipchain.align` is given.
 
     Returns:
@@ -237,19 +227,19 @@ def certify(
     if not report.passed:
         return Certificate(report=report, planted=(), possible=0)
     faults = faults_of(port)
-    planted: list[Planted] = []
-    chosen = choose(faults, most)
-    for number, fault in enumerate(chosen, 1):
-        if interrupted.is_set():
+    planted: list[Fault] = []
+    chosen, pace = choose(faults, most), Pace(progress=progress)
+    for number, fault in enumerate(chosen):
+        if pace.over:
             break
-        tell(number, len(chosen))
+        pace.tell("planting faults", number, len(chosen))
         done = _plant(reference, port, inputs, options, fault)
-        if not interrupted.is_set():  # else it was not looked at to its end
+        if not pace.over:  # else it was not looked at to its end
             planted.append(done)
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 
 
-def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
+def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Fault:
     model = copy.deepcopy(port)
     name_alike(port, model)
     fault.plant(model)
@@ -257,4 +247,4 @@ def _plant(reference: Model, port: Model, inputs: Mapping[str, Nested], options:
     stages = tuple(name for name, outcome in report.stages.items() if outcome in BAD)
     first = report.first_divergence
     around = first is not None and (not first.port_path or f"{fault.port_path}.".startswith(f"{first.port_path}."))
-    return Planted(fault=fault, stages=stages, located=around)
+    return replace(fault, stages=stages, located=around)

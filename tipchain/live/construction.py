@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from tipchain.errors import Outcome
-from tipchain.explain.findings import Diagnosis, PieceCheck
+from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.preflight.construction import check
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.trials import weigh
+from tipchain.live.causes import of_finding
 from tipchain.live.layers import locate
 from tipchain.live.request import LiveRequest
 from tipchain.live.results import LiveResults
@@ -25,14 +27,7 @@ def check_strangers(results: LiveResults, tensors: Tensors) -> PieceCheck | None
         return None
     finding = strange.finding
     results.report.findings[:] = [finding]
-    cause = Diagnosis(
-        code="parameter",
-        name=finding.code,
-        port_path="",
-        message=finding.message,
-        evidence="parameters whose elements are all equal were not counted",
-        fix=finding.fix,
-    )
+    cause = replace(of_finding(finding), evidence="parameters whose elements are all equal were not counted")
     reason = f"{finding.message}; nothing else was compared"
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(cause,))
 

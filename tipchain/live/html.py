@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tipchain.core.language import many, template
 from tipchain.errors import BAD
-from tipchain.explain.findings import Finding
+from tipchain.explain.findings import SIDE_NAMES, Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
@@ -46,20 +46,16 @@ ALIKE = 4
 """Findings that differ in nothing but the layer are told together from this number on."""
 
 
-def render(report: AlignmentReport) -> str:
-    """Return the report as HTML; the same report gives the same text."""
-    return _rendered(report, "run.html")
-
-
 def render_cell(report: AlignmentReport) -> str:
     """Return the parts of the page that matter, for the output of a notebook's cell.
 
     What buttons copy needs the page's script, and a name would be there once for each cell.
     """
-    return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", _rendered(report, "cell.html"))
+    return re.sub(r"<button.*?</button>| id=\"[^\"]*\"", "", render(report, "cell.html"))
 
 
-def _rendered(report: AlignmentReport, template: str) -> str:
+def render(report: AlignmentReport, template: str = "run.html") -> str:
+    """Return the report as HTML by a template; the same report gives the same text."""
     first = report.first_divergence
     verdict = report.headline.partition(": ")[2]
     if first is None and not report.uncompared:
@@ -218,20 +214,15 @@ def _shortened(node: Node) -> Node:
 def _layers(verdicts: Sequence[LayerVerdict]) -> Mapping[str, object]:
     root = grow(verdicts)
     present = {one.closeness for one in verdicts}
+    layers = {(one.port_path, one.reference_path) for one in verdicts}
+    faults = {(one.port_path, one.reference_path) for one in verdicts if one.at_fault}
     return {
-        "counted": count_layers(verdicts),
+        "counted": f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault",
         "legend": [SIGNS[one] for one in reversed(ORDER) if one in present],
         "shown": template("{n} of {n2} layers"),
         "root": root,
         "everything": root.rows() <= FEW,
     }
-
-
-def count_layers(verdicts: Sequence[LayerVerdict]) -> str:
-    """Return how many layers were compared, and how many of them are at fault, as text."""
-    layers = {(one.port_path, one.reference_path) for one in verdicts}
-    faults = {(one.port_path, one.reference_path) for one in verdicts if one.at_fault}
-    return f"{many(len(layers), 'layer')} compared, {len(faults) or 'none'} at fault"
 
 
 # The plots of a report: errors along depth, training, learning rates, histograms.
@@ -354,7 +345,12 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Chart]:
     chart.line(steps, port, "port", stairs=pair.stairs)
     size = SAME_DOUBLE * max((abs(one) for one in reference if isfinite(one)), default=0.0)
     same = all(abs(one - other) <= size for one, other in zip(reference, port, strict=True)) and not allowed
-    chart.words = ": the two curves agree" if same else _odd(reference, port)
+    odd = [
+        f"the {name}'s is not finite at {next(step for step, one in enumerate(values) if not isfinite(one))}"
+        for name, values in zip(SIDE_NAMES, (reference, port), strict=True)
+        if not all(map(isfinite, values))
+    ]
+    chart.words = ": the two curves agree" if same else f": {', '.join(odd)}" if odd else ""
     yield chart
     if allowed:
         yield _apart(pair, reference, port, allowed)
@@ -401,16 +397,6 @@ def _curve_values(
 
 def _ends(count: int) -> tuple[float, float]:
     return (0, count - 1) if count > 1 else (-0.5, 0.5)
-
-
-def _odd(reference: Sequence[float], port: Sequence[float]) -> str:
-    """Return where a curve is not finite, in words."""
-    sides = [
-        f"the {name}'s is not finite at {next(step for step, one in enumerate(values) if not isfinite(one))}"
-        for name, values in (("reference", reference), ("port", port))
-        if not all(map(isfinite, values))
-    ]
-    return f": {', '.join(sides)}" if sides else ""
 
 
 def _histogram(one: Histogram) -> Chart:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
@@ -66,11 +66,8 @@ def start_judge(request: AlignRequest, search: CauseSearch) -> Iterator[Judge]:
 
     There is none where a side is not recorded here, or a framework is not installed: the dumps are judged by tolerances.
     """
-    here = all(find_spec(one) for one in ("torch", "paddle"))
-    if request.dumps or len(request.sides) < 2 or not here:
-        yield Judge(request=request, search=search, worker=None)
-        return
-    with start_worker(ahead=True, quiet=search.quiet) as worker:
+    both = not request.dumps and len(request.sides) > 1 and all(find_spec(one) for one in ("torch", "paddle"))
+    with start_worker(ahead=True, quiet=search.quiet) if both else nullcontext() as worker:
         yield Judge(request=request, search=search, worker=worker)
 
 

@@ -11,9 +11,9 @@ from tipchain.explain.causes.search import unsearched
 from tipchain.explain.findings import SIDE_NAMES
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.locate import Located, Locator
+from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair, hands_on
-from tipchain.explain.locate.other_runs import Called, call_both
+from tipchain.explain.locate.other_runs import Called
 from tipchain.explain.locate.trace import Call, Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.live.report import count_all
@@ -41,15 +41,7 @@ def locate_in_time(
 
 def locate(asked: LiveRequest, pace: Pace, store: Store, pairs: Sequence[LayerPair], *, losses: bool = True) -> Located:
     """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
-    locator = Locator(
-        asked.sides,
-        store,
-        seed=asked.seed,
-        backward="backward" in asked.wanted,
-        training=asked.training,
-        pace=pace,
-        equal_nan=asked.equal_nan,
-    )
+    locator = asked.locator(store, pace, backward="backward" in asked.wanted, training=asked.training)
     if losses and asked.loss is not None and locator.backward:
         try:
             return locator.locate(*asked.models, asked.inputs, asked.loss, asked.names, pairs)
@@ -86,7 +78,7 @@ def differs_in_double_alone(asked: LiveRequest, results: LiveResults, located: L
     apart = max(located.outputs, default=0.0)
     if not ROUGH < apart < inf or located.first is None or not located.comparable or results.pace.over:
         return False
-    told = call_both(asked.sides, asked.models, asked.inputs, asked.seed, training=asked.training, double=False)
+    told = asked.call_both(asked.inputs, training=asked.training, double=False)
     if not isinstance(told, Called) or told.apart is None or not told.apart <= SAME_SINGLE:
         return False
     why = f"the outputs differ in float64 alone, relative {apart:.3g}; in float32 they are {told.apart:.3g} apart"

@@ -15,7 +15,8 @@ from tipchain.explain.findings import PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.gradients import laid_otherwise
 from tipchain.framework_types import Array
-from tipchain.live.training import STEP, Loop, Recipe, State
+from tipchain.live.request import STEP
+from tipchain.live.training import Loop, Recipe, State
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
 
 FACTOR = 30.0
@@ -209,16 +210,13 @@ class Lockstep:
         return ""
 
 
-def compare(
-    recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False
-) -> tuple[PieceCheck, int | None]:
+def compare(recipe: Recipe, *, same: bool, excused: bool = False) -> tuple[PieceCheck, int | None]:
     """Train both models, and, where they are apart, the reference once more from parameters a little off.
 
     Args:
         recipe: models, data, optimizers, losses or steps.
         same: see `Lockstep`.
         excused: the losses' values are known to differ for a reason, their gradients to agree: only tensors are judged.
-        equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
 
     Returns:
         The check, SKIP where rounding alone takes the trainings apart, and the first step after which something is apart.
@@ -231,19 +229,19 @@ def compare(
     size = sum(one.nbytes for one in taken.start["model"].values())
     collect(size)
     with keep_memory():
-        for number in range(recipe.iterations):
+        for number in range(recipe.asked.iterations):
             taken.step(number)
-            if told := _judge(taken, number, excused=excused, equal_nan=equal_nan):
+            if told := _judge(taken, number, excused=excused):
                 break
         else:
-            number, told = recipe.iterations, _judge_end(taken)
+            number, told = recipe.asked.iterations, _judge_end(taken)
     check = PieceCheck(outcome=told[0], reason=told[1], curves=_curves(taken))
     del taken
     collect(size)
     return check, number if check.outcome is Outcome.FAIL else None
 
 
-def _judge(taken: Lockstep, number: int, *, excused: bool, equal_nan: bool) -> tuple[Outcome, str] | None:
+def _judge(taken: Lockstep, number: int, *, excused: bool) -> tuple[Outcome, str] | None:
     """Return how the trainings end with a step, None where they go on."""
     recipe = taken.recipe
     losses, port_losses = (
@@ -254,14 +252,14 @@ def _judge(taken: Lockstep, number: int, *, excused: bool, equal_nan: bool) -> t
         return Outcome.PASS, f"{why}; before that {_equal(taken, number)}"
     if np.isnan(losses).any() and np.isnan(port_losses).any():
         reason = f"proves nothing: the losses are NaN on both sides from step {number} on"
-        return Outcome.SKIP if equal_nan else Outcome.FAIL, reason
+        return Outcome.SKIP if recipe.asked.equal_nan else Outcome.FAIL, reason
     if missing := taken.missing():
         return Outcome.FAIL, missing
 
     def read() -> list[Apart]:
         found = [*([] if excused else taken.losses_apart()), *taken.tensors_apart()]
         # The update before a loss that is none may leave none.
-        return [one for one in found if number == recipe.iterations - 1 or np.isfinite(one.expected).all()]
+        return [one for one in found if number == recipe.asked.iterations - 1 or np.isfinite(one.expected).all()]
 
     apart = read()
     if apart and taken.moved is None:
@@ -278,7 +276,7 @@ def _judge(taken: Lockstep, number: int, *, excused: bool, equal_nan: bool) -> t
 
 
 def _judge_end(taken: Lockstep) -> tuple[Outcome, str]:
-    (reference, _, port), steps = taken.states, taken.recipe.iterations
+    (reference, _, port), steps = taken.states, taken.recipe.asked.iterations
     if not any(_common(tensors, port.get(what, {})) for what, tensors in reference.items()):
         return Outcome.ERROR, "no parameter could be compared"
     moved = (
@@ -302,13 +300,13 @@ def _equal(taken: Lockstep, steps: int) -> str:
 
 def _curves(taken: Lockstep) -> dict[str, list[float]]:
     """Return the first loss of both sides by step, how far it may be off, and learning rates."""
-    stage, curves = "train" if taken.recipe.losses else STEP, dict[str, list[float]]()
+    stage, curves = STEP if taken.recipe.steps else "train", dict[str, list[float]]()
     for (expected, actual), allowed in zip(taken.losses, taken.allowed, strict=True):
         for name, held in (("reference", expected), ("port", actual), ("allowed", allowed)):
             values = [float(np.mean(np.asarray(value))) for value in list(held.values())[:1]]
             curves[f"{stage}/{name}"] = [*curves.get(f"{stage}/{name}", ()), *values]
     rates = {"lr/reference": taken.reference.rates, "lr/port": taken.port.rates}
-    return {**curves, **rates} if taken.recipe.losses else curves
+    return curves if taken.recipe.steps else {**curves, **rates}
 
 
 def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]:

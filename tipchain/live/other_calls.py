@@ -10,14 +10,13 @@ from tipchain.core.machine import keep_memory
 from tipchain.core.progress import LATE
 from tipchain.errors import Outcome
 from tipchain.explain.locate.distributions import distributed_otherwise
-from tipchain.explain.locate.locate import Located, Locator, coarse_outputs
+from tipchain.explain.locate.locate import Located, coarse_outputs
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.other_runs import (
     Called,
     Refusal,
     UnlikeDraw,
     answers,
-    call_both,
     explain_draws,
     in_mode,
     judge_draws,
@@ -29,7 +28,7 @@ from tipchain.explain.locate.other_runs import (
 )
 from tipchain.explain.locate.runs import ModelInputs, few_of, samples_of
 from tipchain.explain.locate.trace import Store
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, reason_of
+from tipchain.explain.locate.verdicts import Closeness, reason_of
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import explain_layers, placed
@@ -37,8 +36,6 @@ from tipchain.live.layers import judge, tell_one_sided, untold
 from tipchain.live.request import MODES, RANDOM, LiveRequest
 from tipchain.live.results import LiveResults
 from tipchain.numbers.tolerance import SAME_SINGLE
-
-EVAL = "in eval mode"
 
 
 def judge_other_calls(asked: LiveRequest, results: LiveResults, located: Located) -> tuple[Draws, Draws] | None:
@@ -94,7 +91,7 @@ def _judge_other_mode(asked: LiveRequest, results: LiveResults, located: Located
         few = few_of(asked.inputs)
         batches = (asked.inputs,) if few is None else (few, asked.inputs)
         for given, double in product(batches, (True, False)[not located.exact :]):
-            told = call_both(asked.sides, asked.models, given, asked.seed, training=training, double=double)
+            told = asked.call_both(given, training=training, double=double)
             if isinstance(told, Called):
                 break
         if isinstance(told, Refusal) and told.fault:
@@ -117,7 +114,7 @@ def _judge_single(asked: LiveRequest, results: LiveResults, located: Located) ->
     if results.pace.over:
         results.add("forward", f"float32 was not compared: {LATE}")
         return
-    told = call_both(asked.sides, asked.models, asked.inputs, asked.seed, training=asked.training, double=False)
+    told = asked.call_both(asked.inputs, training=asked.training, double=False)
     if isinstance(told, Refusal):
         why = f"in float32 the port raises, the reference does not: {told.told}"
         if told.fault:
@@ -138,7 +135,7 @@ def _judge_given_inputs(asked: LiveRequest, results: LiveResults, *, alike: bool
     for given in asked.others if results.agrees else ():
         with results.erring("forward"):
             results.pace.tell("running both models with the other inputs")
-            told = _call_with(asked, given)
+            told = asked.call_both(given, training=False, double=False)
             if isinstance(told, Refusal):
                 who, why = "port" if told.by_port else "reference", f"with inputs of shape {told_shapes(given)}"
                 results.end(
@@ -165,7 +162,7 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
         results.pace.tell("running both models with inputs of other sizes")
         told, raised, refused = None, "", ""
         for given in other_inputs(asked.inputs, (last,)):
-            told = _call_with(asked, given, others(given))
+            told = asked.call_both(given, training=False, double=False, before=others(given))
             if isinstance(told, Called):
                 refused = ""
                 if told.differs:
@@ -190,12 +187,13 @@ def _judge_other_inputs(asked: LiveRequest, results: LiveResults, located: Locat
 
 def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *, alike: bool) -> None:
     """Judge differences with other sizes or in a second call; ``alike``: outputs had equal shapes."""
-    alone, how = _call_with(asked, inputs), f"with inputs of shape {told_shapes(inputs)}"
+    alone = asked.call_both(inputs, training=False, double=False)
+    how = f"with inputs of shape {told_shapes(inputs)}"
     if isinstance(alone, Refusal):
         return
     filled = without_zeros(inputs, asked.inputs)
     if filled is not None and alone.differs:
-        other = _call_with(asked, filled)
+        other = asked.call_both(filled, training=False, double=False)
         if isinstance(other, Called) and not other.differs:
             how = "with the id 0 in the input"
     if not alone.differs:
@@ -211,26 +209,12 @@ def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *
         _fail_model(asked, results, f"{how}: its outputs have other shapes: expected {ours}, actual {theirs}")
 
 
-def _call_with(asked: LiveRequest, inputs: ModelInputs, before: ModelInputs | None = None) -> Called | Refusal:
-    return call_both(asked.sides, asked.models, inputs, asked.seed, training=False, double=False, before=before)
-
-
 def _fail_model(asked: LiveRequest, results: LiveResults, reason: str, place: CallPair | None = None) -> None:
     """Judge the whole model to be at fault, or a layer."""
-    reference, port = (type(one).__name__ for one in asked.models)
-    if place is not None:
-        reference, port = place.reference.type, place.port.type
-    verdict = LayerVerdict(
-        reference_path="" if place is None else place.reference.path,
-        port_path="" if place is None else place.port.path,
-        reference_type=reference,
-        port_type=port,
-        direction="forward",
-        closeness=Closeness.DIFFERS,
-        reason=reason,
-    )
+    paths = ("", "") if place is None else (place.reference.path, place.port.path)
+    verdict = asked.fault(*paths, reason)
     results.take_verdicts([verdict])
-    results.end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({port}): {reason}")
+    results.end("forward", Outcome.FAIL, f"{verdict.port_path or 'the model'} ({verdict.port_type}): {reason}")
 
 
 def _locate_again(
@@ -238,16 +222,7 @@ def _locate_again(
 ) -> None:
     """Find the layer that does something else in another mode, with other inputs, or in float32, and why."""
     with closing(Store()) as store, in_mode(asked.sides, asked.models, training=training):
-        locator = Locator(
-            asked.sides,
-            store,
-            seed=asked.seed,
-            training=training,
-            backward=False,
-            pace=results.pace,
-            equal_nan=asked.equal_nan,
-            single=single,
-        )
+        locator = asked.locator(store, results.pace, training=training, single=single)
         found = locator.locate(*asked.models, inputs, names=asked.names)
         outcome, reason = judge(found, [*found.verdicts], "forward")
         unlike = unlike_draws(found, asked.models)
@@ -291,7 +266,7 @@ def _judge_unlike(
         return False
     _, reason = judge(located, verdicts, "forward")
     results.end("forward", Outcome.FAIL, f"{how}: {reason}")
-    results.take_run(verdicts, explain_draws(located, unlike, training=how != EVAL), how)
+    results.take_run(verdicts, explain_draws(located, unlike, training=training), how)
     return True
 
 

@@ -26,7 +26,8 @@ from tipchain.frameworks.paddle_ import PaddleUpdates, own_schedule, parameter_g
 from tipchain.frameworks.randomness import attributes
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.live.lockstep import Apart, Lockstep, paired, tensors_apart
-from tipchain.live.training import STEP, Loop, Recipe, State, held_by
+from tipchain.live.request import STEP
+from tipchain.live.training import Loop, Recipe, State, held_by
 from tipchain.numbers.tolerance import EXPLAINED, SAME_SINGLE, TINY
 from tipchain.weights.sides import assemble
 
@@ -51,8 +52,8 @@ class Moment:
 class Watch:
     """The calls of one loop in a step: backward passes, updates, steps of the schedule.
 
-    ``lent``: what the step of the watch ``lender``, which runs first, replaces: ``"rates"``, gradients after each ``"backward"`` pass, or
-    those of ``"updates"``, as the optimizer gets them.
+    ``lent``: what the step of the watch ``lender``, which runs first, replaces: gradients after each ``"backward"`` pass, or those of
+    ``"updates"``, as the optimizer gets them.
     """
 
     def __init__(self, loop: Loop, lent: str = "", lender: Watch | None = None) -> None:
@@ -106,14 +107,6 @@ class Watch:
                     if name in gradients:
                         self.optimizer.add_gradient(name, gradients[name])
 
-    def _give_rates(self, rates: Mapping[str, float]) -> None:
-        """Replace the port's learning rate by the reference's; factors of parameters stay."""
-        port = self.optimizer
-        assert isinstance(port, PaddleUpdates)
-        factors = {name: port.factor(name) for name in port.rates() if name in rates}
-        rate = float(np.median([rates[name] / factor for name, factor in factors.items() if factor]))
-        port.optimizer.set_lr(rate) if own_schedule(port.optimizer) is None else port.hold_rate(rate)
-
     def _watching(self, call: Function) -> Function:
         """Return a step at whose start the record is empty, and whose backward passes are recorded."""
         framework: Any = self.loop.side.framework
@@ -155,11 +148,8 @@ class Watch:
         @functools.wraps(update)
         def step(*args: Nested, **options: Nested) -> Nested:
             rates = self.optimizer.rates()
-            for lent in self.lender.updates[len(self.updates) :][:1] if self.lender else ():
-                if self.lent == "rates":
-                    self._give_rates(lent.rates)
-                elif self.lent == "updates":
-                    self._give(lent.gradients)
+            for lent in self.lender.updates[len(self.updates) :][:1] if self.lender and self.lent == "updates" else ():
+                self._give(lent.gradients)
             given, clipped = self.gradients(), dict[int, Tensor]()
             with ExitStack() as stack:
                 for kind in kinds:
@@ -205,19 +195,18 @@ class Watch:
 PIECE_OF = {"loss": "loss", "learning-rate": "scheduler", "clipping": "optimizer", "updates": "optimizer"}
 """Pieces that partings of a training with a loss belong to; others concern the model."""
 LENT = {
-    "learning-rate": ("rates", "the reference's learning rates"),
     "loss": ("backward", "the reference's gradients after each backward pass"),
     "gradients": ("backward", "the reference's gradients after each backward pass"),
     "clipping": ("updates", "the gradients of the reference's updates"),
 }
-"""Reference's quantities lent to the port's loop where one parts first, and their names."""
+"""Reference's gradients lent to the port's loop where one parts first, and their names."""
 
 
 def loop_causes(recipe: Recipe, step: int) -> tuple[Diagnosis, ...]:
     """Return the first quantity in which two loops part by ``step``; lending shows its share."""
     taken = Lockstep(recipe, measured=True)
     search, number = _Search(taken), 0
-    while number <= step or (search.goes_on and number < recipe.iterations):
+    while number <= step or (search.goes_on and number < recipe.asked.iterations):
         taken.step(number)
         search.step(number)
         number += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from tipchain.core.machine import collect
 from tipchain.errors import Outcome
@@ -17,15 +16,13 @@ from tipchain.explain.locate.locate import Located, bytes_of
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import put_back
-from tipchain.framework_types import Setting
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.layers import without_double
 from tipchain.live.lockstep import compare
 from tipchain.live.partings import loop_causes
-from tipchain.live.predictions import PREDICT
-from tipchain.live.predictions import check_predictions as compare_predictions
 from tipchain.live.request import MODES, RANDOM, LiveRequest
-from tipchain.live.training import Recipe, laid_of
+from tipchain.live.results import LiveResults
+from tipchain.live.training import Recipe
 
 
 def check_loss(asked: LiveRequest, located: Located) -> PieceCheck:
@@ -55,14 +52,6 @@ def check_metrics(asked: LiveRequest, located: Located | None) -> PieceCheck:
     return check_meters(asked.sides, asked.pieces["metric"], *given)
 
 
-def check_predictions(asked: LiveRequest) -> PieceCheck:
-    """Compare the results of both sides' deployment code."""
-    raws = asked.fed.raws(asked.raw)
-    return compare_predictions(
-        asked.sides, asked.models, asked.pieces[PREDICT], raws, seed=asked.seed, causes=asked.causes
-    )
-
-
 def check_optimizers(asked: LiveRequest) -> PieceCheck:
     """Compare the updates of both optimizers."""
     return check_updates(
@@ -85,18 +74,16 @@ def check_schedules(asked: LiveRequest) -> PieceCheck:
 
 def check_training(
     asked: LiveRequest,
+    results: LiveResults,
     pairs: Sequence[LayerPair],
     located: Located,
     other_draws: tuple[Draws, Draws] | None,
-    *,
-    same: bool,
     excused: bool,
-    causes: bool,
 ) -> PieceCheck:
-    """Train both models with their losses, in each mode; see `compare` for ``same`` and ``excused``.
+    """Train both models with their losses, in each mode; see `compare` for ``excused``.
 
-    ``other_draws`` are those of a run in the other mode, None where the models do not agree in it; ``causes``: no other
-    stage tells one, so that the first quantity that parts is looked for.
+    Where no other stage tells a cause, the first quantity that parts is looked for. ``other_draws`` are those of a run in
+    the other mode, None where the models do not agree in it.
     """
     if not located.comparable or not located.exact:
         which = f"{without_double(located)} does not run in float64, in which trainings are compared"
@@ -104,6 +91,8 @@ def check_training(
     tied = next((one.reason for one in located.verdicts if one.tied), None)
     if tied is not None:
         return PieceCheck(outcome=Outcome.SKIP, reason=f"the trainings differ after one update: {tied}")
+    same = results.passed("forward", "loss")
+    alone = results.agrees and results.passed("loss", "optimizer", "schedule") and not results.pace.over
     check = PieceCheck(outcome=Outcome.PASS, reason="")
     for mode in asked.modes:
         collect(bytes_of(asked.models[0]))  # what was built for the optimizers alone
@@ -114,35 +103,25 @@ def check_training(
                 reason = f"{how}not trained: the models were not compared in it"
                 return replace(check, outcome=Outcome.SKIP, reason=reason)
             draws = other_draws[1]
-        recipe = _recipe(asked, pairs, draws, mode == "train", losses=asked.loss, clips=asked.clips)
-        done, step = compare(recipe, same=same, excused=excused, equal_nan=asked.equal_nan)
+        recipe = Recipe(asked=asked, pairs=pairs, draws=draws, training=mode == "train")
+        done, step = compare(recipe, same=same, excused=excused)
         reason = "; ".join(filter(None, (check.reason, f"{how}{done.reason}")))
-        found = () if step is None or not causes else loop_causes(recipe, step)
+        found = loop_causes(recipe, step) if step is not None and asked.causes and alone else ()
         check = replace(done, reason=reason, curves={**check.curves, **done.curves}, diagnoses=found)
         if done.outcome is not Outcome.PASS:
             break
     return check
 
 
-def check_steps(asked: LiveRequest, pairs: Sequence[LayerPair], located: Located | None, *, same: bool) -> PieceCheck:
-    """Train both models by the user's own steps; ``same``: the layers are known to agree."""
+def check_steps(
+    asked: LiveRequest, results: LiveResults, pairs: Sequence[LayerPair], located: Located | None
+) -> PieceCheck:
+    """Train both models by the user's own steps."""
+    if located is not None and not located.comparable:
+        results.leave_out(f"the training steps are {RANDOM}")
+        return PieceCheck(outcome=Outcome.SKIP, reason=RANDOM)
+    same = results.report.stages.get("forward") is Outcome.PASS
     draws = Draws(asked.seed) if located is None else located.port.draws
-    recipe = _recipe(asked, pairs, draws, asked.training, steps=asked.step)
-    done, step = compare(recipe, same=same, equal_nan=asked.equal_nan)
+    recipe = Recipe(asked=asked, pairs=pairs, draws=draws, training=asked.training, steps=asked.step)
+    done, step = compare(recipe, same=same)
     return done if step is None or not asked.causes else replace(done, diagnoses=loop_causes(recipe, step))
-
-
-def _recipe(asked: LiveRequest, pairs: Sequence[LayerPair], draws: Draws, training: bool, **given: Setting) -> Recipe:
-    recipe = Recipe(
-        sides=asked.sides,
-        copied=partial(asked.copied, training=training),
-        inputs=asked.inputs,
-        build=asked.build,
-        pairs=pairs,
-        names=asked.names,
-        iterations=asked.iterations,
-        seed=asked.seed,
-        draws=draws,
-        **given,
-    )
-    return replace(recipe, laid=laid_of(recipe, asked.models))

@@ -7,14 +7,13 @@ after it when the port's code is run once more with the reference's outputs in p
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from tipchain.core.blame import blame, placed
-from tipchain.errors import Outcome, UsageError
+from tipchain.errors import Outcome
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_sources import call_with_raw, is_numbers, same_array
 from tipchain.explain.causes.losses import open_fields
@@ -23,15 +22,14 @@ from tipchain.explain.causes.walk import glimpse
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
+from tipchain.framework_types import Array, Function, Model, Nested, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
-from tipchain.live.arguments import check_pair
+from tipchain.live.arguments import as_callable, required
 from tipchain.live.lockstep import FACTOR
+from tipchain.live.request import PREDICT, LiveRequest
 from tipchain.live.training import shake
 from tipchain.numbers.tolerance import SAME_ENLARGED, UNIT
 
-Predict = Function
-PREDICT = "predict"
 Leaf = Nested
 """An array, a number, a string or None in a result."""
 
@@ -60,7 +58,7 @@ class _Deployed:
     """One side's deployment code with its copy of the model."""
 
     side: LiveSide
-    predict: Predict
+    predict: Function
     model: Model
     seed: int
 
@@ -101,41 +99,27 @@ class _Deployed:
 
     def _open(self) -> Callable[[object], object]:
         """Return the predictor of a raw sample: ``predict(model, raw)``, or the result of ``predict(model)``."""
-        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        asked = inspect.signature(self.predict).parameters.values()
-        if len([one for one in asked if one.kind in plain and one.default is one.empty]) == 1:
-            made = self.predict(self.model)
-            if not callable(made):
-                raise UsageError(
-                    f"`predict(model)` returned a {type(made).__name__}, expected a callable of a raw sample"
-                )
-            return made  # type: ignore[no-any-return]
+        if len(required(self.predict)) == 1:
+            return as_callable(self.predict(self.model), "predict(model)", "raw")
         return lambda raw: self.predict(self.model, raw)
 
 
-def check_predictions(
-    sides: Sides,
-    models: tuple[object, object],
-    predicts: tuple[Predict, Predict],
-    raws: Sequence[object],
-    *,
-    seed: int = 0,
-    causes: bool = True,
-) -> PieceCheck:
+def check_predictions(asked: LiveRequest) -> PieceCheck:
     """Compare both deployment codes' results for raw samples, with copied models in eval mode.
 
     A FAIL tells the first sample and entry that differ, and whether that is before, in or after the model.
     """
     ours, theirs, moved = (
         _Deployed(
-            side=sides[at],
-            predict=predicts[at],
-            model=sides[at].copied(models[at], double=False, training=False),
-            seed=seed,
+            side=asked.sides[at],
+            predict=asked.pieces[PREDICT][at],
+            model=asked.copied(at, double=False, training=False),
+            seed=asked.seed,
         )
         for at in (0, 1, 0)
     )
-    shake(sides.reference, moved.model, UNIT, seed)
+    shake(asked.sides.reference, moved.model, UNIT, asked.seed)
+    raws = asked.raws
     found: list[tuple[Predicted, Predicted]] = []
     first: tuple[int, str] | None = None
     for number, raw in enumerate(raws):
@@ -157,7 +141,7 @@ def check_predictions(
         reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
         return PieceCheck(outcome=Outcome.PASS, reason=reason)
     number, told = first
-    where, diagnoses = _where((ours, theirs), raws, found, number, causes=causes)
+    where, diagnoses = _where((ours, theirs), raws, found, number, causes=asked.causes)
     return PieceCheck(outcome=Outcome.FAIL, reason=f"sample {number}: {told}; {where}", diagnoses=tuple(diagnoses))
 
 
@@ -177,7 +161,13 @@ def _where(
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
-        diagnoses += (_before(both, raws) if causes else []) or [_shown_before(one, other, both)]
+        diagnoses += _before(both, raws) if causes else []
+        if not diagnoses:
+            calls = zip(one.given, other.given, strict=False)
+            apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), (one.given[0], other.given[0]))
+            expected, actual = (", ".join(map(glimpse, given.values())) for given in apart)
+            shown = f"the model is given {actual}, the reference's {expected}"
+            diagnoses.append(_of_code(both, shown, "compare what both do before the model"))
     after = _after(both[1], raws, found)
     if any(_first_apart(a, b, a) is not None for a, b in after):
         said.append(
@@ -213,16 +203,6 @@ def _before(both: tuple[_Deployed, _Deployed], raws: Sequence[object]) -> list[D
     transforms = transform(ours), transform(theirs)
     sides = Sides(ours.side, theirs.side)
     return list(check_data(sides, transforms, samples=raws, seed=ours.seed, path=PREDICT).diagnoses)
-
-
-def _shown_before(ours: Predicted, theirs: Predicted, both: tuple[_Deployed, _Deployed]) -> Diagnosis:
-    """Show the first that both models are given otherwise."""
-    calls = list(zip(ours.given, theirs.given, strict=False))
-    apart = next((pair for pair in calls if not _alike(pair[:1], pair[1:])), calls[0])
-    expected, actual = (", ".join(map(glimpse, one.values())) for one in apart)
-    return _of_code(
-        both, f"the model is given {actual}, the reference's {expected}", "compare what both do before the model"
-    )
 
 
 def _after(
@@ -343,54 +323,3 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
     return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual]))
-
-
-DataPair = tuple[Loader, Loader]
-DATA_STAGES = ("data", "train_data")
-"""The stages that data may be given for; a pair alone is that of ``data``."""
-METRIC_STAGE = "metric"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fed:
-    """The models' surroundings: data, metrics, deployment code."""
-
-    data: Mapping[str, DataPair] = field(default_factory=dict)
-    samples: Sequence[Nested] | None = None
-    metrics: DataPair | None = None
-    predict: DataPair | None = None
-
-    @classmethod
-    def of(
-        cls,
-        data: DataPair | Mapping[str, DataPair] | None,
-        samples: Sequence[Nested] | None,
-        metrics: DataPair | None,
-        predict: DataPair | None = None,
-    ) -> Fed:
-        """Return the given pieces.
-
-        Raises:
-            UsageError: something is no pair, a stage has another name, or samples stand alone or are none.
-        """
-        given = dict(data) if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data}
-        for name, pair in (*given.items(), *([(METRIC_STAGE, metrics)] if metrics is not None else [])):
-            if name not in (*DATA_STAGES, METRIC_STAGE) or (name == METRIC_STAGE and pair is not metrics):
-                raise UsageError(f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}")
-            found: Nested = pair
-            if not isinstance(found, tuple | list) or len(found) != 2:
-                what = "metrics" if name == METRIC_STAGE else "data"
-                raise UsageError(f"{what} is a {type(found).__name__}\n  expected: a pair (reference, port)")
-        check_pair(PREDICT, predict)
-        if samples is not None and not given and predict is None:
-            raise UsageError(
-                "samples were given without data\n  expected: data=(reference_transform, port_transform), or predict="
-            )
-        if samples is not None and len(samples) == 0:
-            raise UsageError("samples are empty: nothing to give the transforms")
-        return cls(data=given, samples=samples, metrics=metrics, predict=predict)
-
-    def raws(self, inputs: object) -> Sequence[Nested]:
-        """Return the raw samples, or the inputs where there are none."""
-        own = dict(inputs) if isinstance(inputs, Mapping) else inputs
-        return [own] if self.samples is None else self.samples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -16,7 +16,7 @@ from tipchain.core.language import many, say
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
-from tipchain.explain.locate.trace import Call, Store, StoredArray
+from tipchain.explain.locate.trace import Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
 
@@ -97,13 +97,16 @@ def count_all(located: Located, store: Store, first: LayerVerdict | None) -> lis
 
 
 def _of_layer(located: Located, store: Store, first: LayerVerdict) -> Iterator[Histogram]:
-    """Yield the histograms of a layer's outputs, or, of a fault in backward, of its inputs' gradients."""
-    calls = _calls(located, first)
-    if calls is None:
+    """Yield the histograms of a layer's outputs, or, of a fault in backward, of its inputs' gradients.
+
+    Those of the model itself are none: its outputs come anyway.
+    """
+    runs = (located.reference, first.reference_path), (located.port, first.port_path)
+    every = [[one for one in run.trace.calls if one.path == path] for run, path in runs]
+    if not all(every) or not first.port_path:
         return
-    _, theirs = calls
-    if not theirs.path:
-        return  # the model's own outputs come anyway
+    calls = [found[min(first.turn, len(found) - 1)] for found in every]
+    theirs = calls[1]
     if first.direction == "backward":
         what, names = "gradient of input", theirs.input_names
         tensors = [[one.gradient for one in call.inputs] for call in calls]
@@ -121,25 +124,6 @@ def _pair(what: str, expected: Array, actual: Array) -> list[Histogram]:
     if axes is None or not expected.size:
         return []
     return [count(what, expected.transpose(axes), actual)]
-
-
-def _calls(located: Located, verdict: LayerVerdict) -> tuple[Call, Call] | None:
-    """Return the calls that a verdict is about."""
-    for pair in (*located.matching.pairs, *located.matching.containers):
-        if (pair.reference.path, pair.port.path, pair.port.turn) == (
-            verdict.reference_path,
-            verdict.port_path,
-            verdict.turn,
-        ):
-            return pair.reference, pair.port
-    ours = _call(located.reference.trace.calls, verdict.reference_path, verdict.turn)
-    theirs = _call(located.port.trace.calls, verdict.port_path, verdict.turn)
-    return None if ours is None or theirs is None else (ours, theirs)
-
-
-def _call(calls: Sequence[Call], path: str, turn: int) -> Call | None:
-    found = [one for one in calls if one.path == path]
-    return found[min(turn, len(found) - 1)] if found else None
 
 
 LINES = 20

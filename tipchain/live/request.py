@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tipchain.core.progress import Pace
+from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.locate.locate import Locator
+from tipchain.explain.locate.other_runs import Called, Refusal, call_both
 from tipchain.explain.locate.runs import ModelInputs
+from tipchain.explain.locate.trace import Store
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.optimizers import level_epsilons
-from tipchain.framework_types import Function, Loss, Model, Nested, Options
+from tipchain.framework_types import Function, Loader, Loss, Model, Nested, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import Sides, name_alike
-from tipchain.live.predictions import PREDICT, Fed
-from tipchain.live.training import STEP, Built, Step
+from tipchain.live.arguments import check_outputs, check_pair
 
 Builders = tuple[Function, Function]
+DataPair = tuple[Loader, Loader]
+Built = tuple[Optimizer, Schedule]
+Step = Function
+Predict = Function
+DATA_STAGES = ("data", "train_data")
+"""The stages that data may be given for; a pair alone is that of ``data``."""
+METRIC_STAGE, PREDICT, STEP = "metric", "predict", "step"
 MODES = ("eval", "train")
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """Message of results that depend on random numbers."""
+STAGES = tuple(
+    """
+        data train_data preflight forward metric predict loss backward optimizer schedule train step
+    """.split()
+)
+"""The stages in the order in which a report has them."""
+RESTS_ON: Mapping[str, tuple[str, ...]] = {
+    "loss": ("forward",),
+    "metric": ("forward",),
+    "backward": ("forward", "loss"),
+    "train": ("forward", "loss", "backward"),
+}
+"""The stages that are compared with a stage, for it says nothing where they differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRequest:
-    """The arguments of `tipchain.align`, checked; ``wanted`` are the stages, ``raw`` the inputs as they were given."""
+    """The arguments of `tipchain.align`; ``only`` are the stages that were asked for, ``raw`` the inputs as they were given.
+
+    Raises:
+        UsageError: an argument that is wrong, or lacks another one.
+    """
 
     sides: Sides
     models: tuple[Model, Model]
@@ -33,14 +63,62 @@ class LiveRequest:
     iterations: int
     training: bool
     modes: tuple[str, ...]
-    wanted: frozenset[str]
+    only: Sequence[str]
     others: tuple[ModelInputs, ...]
     names: dict[str, str]
     seed: int
     causes: bool
     equal_nan: bool
-    fed: Fed
+    data: Mapping[str, DataPair]
+    samples: Sequence[Nested] | None
+    metrics: DataPair | None
+    predict: tuple[Predict, Predict] | None
     raw: object
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"iterations is {self.iterations}, expected at least 1")
+        for name, words, known in (("stages", self.only, STAGES), ("modes", self.modes, MODES)):
+            if wrong := [word for word in words if word not in known]:
+                raise UsageError(f"{name} has {wrong[0]!r}\n  expected: {', '.join(known)}")
+        for name, pair in (
+            ("loss", self.loss),
+            ("optimizers", self.optimizers),
+            (STEP, self.step),
+            (PREDICT, self.predict),
+        ):
+            check_pair(name, pair)
+        check_pair("schedulers", self.schedulers, lacking=True)
+        check_pair("clip", self.clips if any(self.clips) else None, lacking=True)
+        for name, value in ((STEP, self.step), ("clip", any(self.clips)), ("schedulers", self.schedulers)):
+            if value and self.optimizers is None:
+                raise UsageError(
+                    f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
+                )
+        if wrong := [name for name in self.data if name not in DATA_STAGES]:
+            raise UsageError(f"data: {wrong[0]!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}")
+        check_pair("metrics", self.metrics, called=False)
+        for sources in self.data.values():
+            check_pair("data", sources, called=False)
+        if self.samples is not None and not self.data and self.predict is None:
+            raise UsageError(
+                "samples were given without data\n  expected: data=(reference_transform, port_transform), or predict="
+            )
+        if self.samples is not None and len(self.samples) == 0:
+            raise UsageError("samples are empty: nothing to give the transforms")
+        check_outputs(self.inputs.outputs)
+
+    @property
+    def wanted(self) -> set[str]:
+        """The stages that are compared: those that were asked for, and what they rest on."""
+        return {*(self.only or STAGES)}.union(*(RESTS_ON.get(one, ()) for one in self.only))
+
+    @property
+    def raws(self) -> Sequence[Nested]:
+        """The raw samples, or the inputs where there are none."""
+        if self.samples is not None:
+            return self.samples
+        return [dict(self.raw) if isinstance(self.raw, Mapping) else self.raw]
 
     @property
     def pieces(self) -> dict[str, Nested]:
@@ -50,9 +128,9 @@ class LiveRequest:
             "optimizer": self.optimizers,
             "scheduler": self.schedulers,
             STEP: self.step,
-            "metric": self.fed.metrics,
-            PREDICT: self.fed.predict,
-            **self.fed.data,
+            "metric": self.metrics,
+            PREDICT: self.predict,
+            **self.data,
         }
         return {name: tuple(pair) for name, pair in given.items() if pair is not None}
 
@@ -63,8 +141,8 @@ class LiveRequest:
         given = {
             "preflight": True,
             "loss": self.loss is not None,
-            "metric": self.fed.metrics is not None,
-            PREDICT: self.fed.predict is not None,
+            METRIC_STAGE: self.metrics is not None,
+            PREDICT: self.predict is not None,
             "optimizer": trained,
             "schedule": trained and self.schedulers is not None,
             "train": trained and self.loss is not None,
@@ -81,10 +159,10 @@ class LiveRequest:
             "schedulers": self.schedulers,
             "clip": any(self.clips),
             "step": self.step,
-            "data": self.fed.data,
-            "samples": self.fed.samples is not None,
-            "metrics": self.fed.metrics,
-            "predict": self.fed.predict,
+            "data": self.data,
+            "samples": self.samples is not None,
+            "metrics": self.metrics,
+            "predict": self.predict,
             "names": self.names,
             "outputs": any(one is not None for one in self.inputs.outputs),
             "equal_nan": self.equal_nan,
@@ -92,6 +170,42 @@ class LiveRequest:
         told = [f"{name}={name}" for name, value in objects.items() if value]
         told += [f"{name}={getattr(self, name)}" for name in ("iterations", "training", "seed")]
         return f"tipchain.align(reference, port, inputs, {', '.join(told)})"
+
+    def locator(
+        self, store: Store, pace: Pace, *, training: bool, backward: bool = False, single: bool = False
+    ) -> Locator:
+        """Return what runs both models and compares their layers."""
+        return Locator(
+            self.sides,
+            store,
+            seed=self.seed,
+            training=training,
+            backward=backward,
+            pace=pace,
+            equal_nan=self.equal_nan,
+            single=single,
+        )
+
+    def call_both(
+        self, inputs: ModelInputs, *, training: bool, double: bool, before: ModelInputs | None = None
+    ) -> Called | Refusal:
+        """Call copies of both models; see `tipchain.explain.locate.other_runs.call_both`."""
+        return call_both(self.sides, self.models, inputs, self.seed, training=training, double=double, before=before)
+
+    def fault(self, reference_path: str, port_path: str, reason: str, own: float | None = None) -> LayerVerdict:
+        """Return the verdict on a layer that is at fault in forward."""
+        places = zip(self.sides, self.models, (reference_path, port_path), strict=True)
+        reference_type, port_type = (type(dict(side.layers(model)).get(path)).__name__ for side, model, path in places)
+        return LayerVerdict(
+            reference_path=reference_path,
+            port_path=port_path,
+            reference_type=reference_type,
+            port_type=port_type,
+            direction="forward",
+            own=own,
+            closeness=Closeness.DIFFERS,
+            reason=reason,
+        )
 
     def copied(self, number: int, *, training: bool | None, double: bool = True) -> Model:
         """Return a fresh copy of a model; the rules of optimizers may read the names of parameters."""

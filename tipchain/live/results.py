@@ -76,7 +76,9 @@ class LiveResults:
         self.report.diagnoses.extend(replace(one, message=f"{how}: {one.message}", run=how) for one in causes)
 
     def run(self, stage: str, work: Callable[..., PieceCheck], *args: object) -> PieceCheck | None:
-        """Do one stage's work; return None where it raises or runs late: its ERROR."""
+        """Do a stage's work; return None where it was not asked for, and where it raises or runs late: its ERROR."""
+        if stage not in self.asked:
+            return None
         number = self.asked.index(stage) + 1
         self.pace.tell(f"stage {number} of {len(self.asked)}: {stage}" if len(self.asked) > 1 else f"stage {stage}")
         if self.pace.over and stage != "preflight":

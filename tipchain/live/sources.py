@@ -23,7 +23,7 @@ from tipchain.frameworks.base import checking, make_optimizer, resolve
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
 from tipchain.live.arguments import read_arrays
-from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
+from tipchain.live.request import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
@@ -131,31 +131,6 @@ def feed_case(
             found["data"][stage] = tuple(partial(dataset, name, root, split) for name in SIDES)
     if METRIC_STAGE in wanted and all(one.metric for one in sides):
         found["metrics"] = tuple(OfTensors(open_builder(case, name, "metric")()) for name in SIDES)
-    return found
-
-
-def feed_callables(asked: JsonObject) -> Arguments:
-    """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` from the command line's names.
-
-    Args:
-        asked: ``data``, ``metrics`` and ``predict``, each two ``module:callable`` or nothing; ``samples``, a ``.npz`` file of raw samples,
-            with which the data's callables are transforms (a class is made an object first).
-
-    Raises:
-        CaseError: a callable cannot be imported.
-        UsageError: the file cannot be read, or is not wanted.
-    """
-    root = root_of_callables()
-    found: Arguments = {}
-    samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
-    for name in ("data", "metrics", "predict"):
-        if asked.get(name):
-            pair: list[Nested] = [resolve(spec, root, side) for side, spec in zip(SIDES, asked[name], strict=True)]
-            if name == "data" and samples is not None:
-                pair = [one() if isinstance(one, type) else one for one in pair]
-            found[name] = tuple(pair)
-    if samples is not None:
-        found["samples"] = samples
     return found
 
 
@@ -273,26 +248,18 @@ def open_case(
     return found
 
 
-def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
-    """Return the user's callables of a request's pieces, by their names in causes.
+def builders_of(path: Path) -> dict[str, tuple[Function, Function]]:
+    """Return a case's builders of the models' surroundings, by their names in causes.
 
     A pair of which one cannot be imported is left out: it ran nothing, and is no cause.
     """
-    given: dict[str, Sequence[str | None]]
-    if asked.get("case"):
-        case = load_case(Path(asked["case"]))
-        root, names = case.root, {"data": "dataset", "train_data": "dataset"}
-        given = {
-            piece: [getattr(case.sides[side], names.get(piece, piece), None) for side in SIDES] for piece in PIECES
-        }
-    else:
-        root, names = (root_of_callables(), {"optimizer": "optimizers", "scheduler": "schedulers", "metric": "metrics"})
-        given = {piece: asked.get(names.get(piece, piece)) or (None, None) for piece in PIECES}
-    found = {}
-    for piece, (reference, port) in given.items():
-        if reference and port and NONE not in (reference, port):
+    case, found = load_case(path), {}
+    for piece in PIECES:
+        name = "dataset" if piece in DATA_STAGES else piece
+        reference, port = (getattr(case.sides[side], name, None) for side in SIDES)
+        if reference and port:
             with suppress(CaseError):
-                found[piece] = resolve(reference, root, "torch"), resolve(port, root, "paddle")
+                found[piece] = resolve(reference, case.root, "torch"), resolve(port, case.root, "paddle")
     return found
 
 
@@ -332,7 +299,7 @@ def open_callables(
     reference: str,
     port: str,
     inputs: Path,
-    pairs: JsonObject = MappingProxyType({}),
+    asked: JsonObject = MappingProxyType({}),
     *,
     names: NameMap | None = None,
     copy_weights: bool = True,
@@ -344,15 +311,17 @@ def open_callables(
         port: makes the Paddle layer.
         inputs: a ``.npz`` file of arrays by the name of forward's argument, ``args`` or ``args_0``, ``args_1`` for
             positional ones, and ``labels`` (``labels_0``, … for a tuple of them, ``labels.KEY`` for a mapping).
-        pairs: torch's and Paddle's ``module:callable`` by what `STAGE_OF` has: losses (a class is made an object first),
-            builders and the like; None for no such pair, ``none`` in place of one: that side has no such thing.
+        asked: torch's and Paddle's ``module:callable`` by what `STAGE_OF` has: losses (a class is made an object first),
+            builders and the like; None for no such pair, ``none`` in place of one: that side has no such thing. So are
+            ``data``, ``metrics`` and ``predict``; ``samples`` is a ``.npz`` file of raw samples, with which the data's
+            callables are transforms (a class is made an object first), and ``outputs`` are the words of `read_outputs`.
         names: which layers belong together.
         copy_weights: whether a port whose weights are an initialization of its own is given the reference's.
 
     Raises:
-        UsageError: the file cannot be read, or holds no arrays.
+        UsageError: a file cannot be read, or holds no arrays.
         UsersError: a callable raised, or returned no model.
-        CaseError: a model's callable cannot be imported; of the other callables' stages ``"lacking"`` says so.
+        CaseError: a callable cannot be imported; of those in `STAGE_OF` ``"lacking"`` says so by their stages.
         InputError: ``names`` has what the models lack.
     """
     root = root_of_callables()
@@ -366,7 +335,7 @@ def open_callables(
     lacking: dict[str, str] = {}
     found["lacking"] = lacking
     for name, stage in STAGE_OF.items():
-        if not (specs := pairs.get(name)):
+        if not (specs := asked.get(name)):
             continue
         if lacking:
             lacking.setdefault(stage, f"not compared: it needs {next(iter(lacking))}")
@@ -379,6 +348,15 @@ def open_callables(
             lacking[stage] = "; ".join(line.strip() for line in str(error).splitlines())
             continue
         found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
+    if asked.get("samples"):
+        found["samples"] = read_samples(Path(asked["samples"]))
+    for name in ("data", "metrics", "predict"):
+        if specs := asked.get(name):
+            made = [resolve(spec, root, side) for side, spec in zip(SIDES, specs, strict=True)]
+            transforms = name == "data" and "samples" in found
+            found[name] = tuple(one() if transforms and isinstance(one, type) else one for one in made)
+    if asked.get("outputs"):
+        found["outputs"] = read_outputs(asked["outputs"])
     if copy_weights:
         told = give_weights(found["reference"], found["port"], found.get("names", {}), found.get("ignore", ()))
         found["notes"] = [] if told is None else [told]

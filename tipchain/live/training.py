@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.explain.causes.optimizer_builders import Clips, clipping, slots_of
+from tipchain.explain.causes.optimizer_builders import clipping, slots_of
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.gradients import Laid, as_reference, laid_otherwise
 from tipchain.explain.locate.matching import LayerPair
-from tipchain.explain.locate.runs import ARGS, LABELS, ModelInputs, Precise, bind, call_model, labels_of, with_tensors
-from tipchain.framework_types import Array, Function, Loss, Model, Nested, Optimizer, Schedule, Tensor
-from tipchain.frameworks.live_models import LiveSide, Sides
+from tipchain.explain.locate.runs import ARGS, LABELS, Precise, bind, call_model, labels_of, with_tensors
+from tipchain.explain.locate.trace import take_out
+from tipchain.framework_types import Array, Model, Nested, Optimizer, Schedule, Tensor
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws, attributes
 from tipchain.frameworks.torch_ import RunningVariances
+from tipchain.live.arguments import as_callable, required
+from tipchain.live.request import LiveRequest, Step
 from tipchain.numbers.tolerance import CONSTANT, NOISE
 from tipchain.weights.sides import TensorSlot, assemble
 
-Built = tuple[Optimizer, Schedule]
-Step = Function
-STEP = "step"
 Slots = Mapping[str, TensorSlot]
 State = Mapping[str, Mapping[str, Array]]
 """The tensors of the model, and those beside it in a loop, by their holders."""
@@ -39,44 +39,34 @@ DEPTH = 3
 
 @dataclass(slots=True, kw_only=True)
 class Recipe:
-    """The training of both models: losses, or the user's own steps.
+    """The training of both models in float64: by their losses, or by the user's own steps.
 
     Attributes:
-        sides: torch's and Paddle's.
-        copied: returns a fresh float64 copy of the reference (0) or of the port (1).
-        inputs: what the models are called with.
-        build: returns each side's optimizer and schedule (or None), given both models.
+        asked: the models, their inputs, losses, optimizers and steps.
         pairs: the layers with parameters.
-        names: Paddle's path by torch's.
-        iterations: updates.
-        seed: of random numbers.
-        draws: those of the port's run before, which tell what belongs together.
-        losses: of both; None where there are ``steps``.
-        clips: what each side does to the gradients before an update.
-        steps: each a function ``(model, optimizer, batch) -> loss``, or what makes a callable of a batch, given
-            ``(model, optimizer)``, where something is kept from one step to the next.
+        draws: the random numbers of the port's run before, which tell what belongs together.
+        training: whether the models are in train mode.
+        steps: those that train, in place of the losses.
         laid: what the port's layers keep otherwise than the reference's, by the reference's path and the tensor's name.
         beside: the same of what the port's loop keeps beside the model, by its attribute.
         drawn: the random numbers of the reference's last run of each step.
         share: how far the parameters of the moved reference are off, relative to each.
     """
 
-    sides: Sides
-    copied: Callable[[int], Model]
-    inputs: ModelInputs
-    build: Callable[[tuple[Model, Model]], tuple[Built, Built]]
+    asked: LiveRequest
     pairs: Sequence[LayerPair]
-    iterations: int
-    seed: int
     draws: Draws
-    names: Mapping[str, str] = field(default_factory=dict)
-    losses: tuple[Loss, Loss] | None = None
-    clips: Clips = (None, None)
+    training: bool
     steps: tuple[Step, Step] | None = None
-    laid: Mapping[str, Mapping[str, Laid]] = field(default_factory=dict)
+    laid: dict[str, Mapping[str, Laid]] = field(default_factory=dict)
     beside: dict[str, Mapping[str, Laid]] = field(default_factory=dict)
     drawn: dict[int, Draws] = field(default_factory=dict)
     share: float = NOISE
+
+    def __post_init__(self) -> None:
+        """Read the port's layers' other arrangements of tensors from both models' equal values."""
+        ours, theirs = (self._own_tensors(number, one, shared=True) for number, one in enumerate(self.asked.models))
+        self.laid = {path: laid for path, held in ours.items() if (laid := laid_otherwise(held, theirs.get(path, {})))}
 
     @property
     def paths(self) -> dict[str, str]:
@@ -86,18 +76,58 @@ class Recipe:
     def open(self) -> tuple[Loop, Loop]:
         """Return both loops over fresh copies of the models."""
         reference, port = models = self.copied(0), self.copied(1)
-        built, port_built = self.build(models)
-        slots = cache(lambda: slots_of(reference, port, self.names)[0])
+        built, port_built = self.asked.build(models)
+        slots = cache(lambda: slots_of(reference, port, self.asked.names)[0])
         return Loop(self, 0, reference, *built, slots), Loop(self, 1, port, *port_built, slots)
 
     def open_moved(self, port: Loop) -> Loop:
         """Return the reference's loop, its parameters and learning rates a little off."""
         model = self.copied(0)
-        built, _ = self.build((model, port.model))
+        built, _ = self.asked.build((model, port.model))
         multiply_rates(built[0], 1 + CONSTANT)
         loop = Loop(self, 0, model, *built, port.find_slots)
-        shake(self.sides.reference, model, self.share, self.seed)
+        shake(self.asked.sides.reference, model, self.share, self.asked.seed)
         return loop
+
+    def copied(self, number: int) -> Model:
+        """Return a fresh copy of the reference (0) or of the port (1)."""
+        return self.asked.copied(number, training=self.training)
+
+    def state_of(self, number: int, model: object, *, shared: bool = False) -> dict[str, Array]:
+        """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name.
+
+        ``shared``: parameters may be the model's own memory.
+        """
+        found: dict[str, Array] = {}
+        for path, held in self._own_tensors(number, model, shared=shared).items():
+            put = as_reference(held, self.laid.get(path, {})) if number else held
+            found.update((f"{path}:{name}", array) for name, array in put.items())
+        return found
+
+    def _own_tensors(self, number: int, model: object, *, shared: bool) -> dict[str, dict[str, Array]]:
+        """Return the tensors that each paired layer holds itself, by the reference's path."""
+        side = self.asked.sides[number]
+        found: dict[str, dict[str, Array]] = {}
+        buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
+        seen: set[int] = set()
+        layers = dict(side.layers(model))  # a name of Paddle's may have dots
+        for pair in self.pairs:
+            path = pair.port if number else pair.reference
+            layer: Model = layers.get(path)
+            if layer is None:  # one that stands at several paths comes once
+                layer = reduce(getattr, path.split("."), model)
+            if id(layer) in seen:  # a layer that stands at several paths
+                continue
+            seen.add(id(layer))
+            start = f"{path}." if path else ""
+            own = {name.removeprefix(start): array for name, array in buffers.items() if name.startswith(start)}
+            held = dict(side.framework.parameters(layer, {}, shared=shared))
+            held |= side.framework.buffers(layer, {}) if number else own
+            inner = {f"{name}." for name, _ in side.children(layer)}
+            found[pair.reference] = {
+                name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner
+            }
+        return found
 
 
 class Loop:
@@ -119,7 +149,7 @@ class Loop:
         find_slots: Callable[[], Slots],
     ) -> None:
         self.recipe, self.number, self.model, self.optimizer, self.schedule = recipe, number, model, optimizer, schedule
-        self.side: LiveSide = recipe.sides[number]
+        self.side: LiveSide = recipe.asked.sides[number]
         self.find_slots = find_slots
         # Of each of the reference's models that run in turns the variances are followed as Paddle defines them.
         framework: Any = self.side.framework
@@ -128,7 +158,7 @@ class Loop:
         self.losses: dict[str, Array] = {}
         self.rates: list[float] = []
         self._loss: Precise | None = None
-        self._inputs = bind(model, recipe.inputs)
+        self._inputs = bind(model, recipe.asked.inputs)
         with self._context(0):
             self.call = self._open(recipe.steps[number]) if recipe.steps else self._plain()
 
@@ -144,11 +174,9 @@ class Loop:
 
     def _plain(self) -> Callable[[int], object]:
         """Return a step of forward, loss, backward, clipping, update and schedule."""
-        if self.recipe.losses is None:
-            raise ValueError("no losses were given")
-        side, model, inputs = self.side, self.model, self._inputs
-        self._loss = loss = Precise(side, self.recipe.losses[self.number])
-        clip, advance = clipping(self.recipe.clips[self.number], model, self.optimizer), stepper(self.schedule)
+        asked, side, model, inputs = self.recipe.asked, self.side, self.model, self._inputs
+        self._loss = loss = Precise(side, asked.pieces["loss"][self.number])
+        clip, advance = clipping(asked.clips[self.number], model, self.optimizer), stepper(self.schedule)
 
         def step(number: int) -> object:
             value = loss(call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True))
@@ -165,27 +193,19 @@ class Loop:
 
     def _open(self, step: Step) -> Callable[[int], object]:
         """Return the function of a batch: the user's step, or that made for the model."""
-        asked = inspect.signature(step).parameters
-        given = {name: self.schedule for name in SCHEDULES if name in asked}
-        plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        wanted = [
-            one for one in asked.values() if one.kind in plain and one.default is one.empty and one.name not in given
-        ]
+        given = {name: self.schedule for name in SCHEDULES if name in inspect.signature(step).parameters}
+        wanted = [name for name in required(step) if name not in given]
         if len(wanted) == 3:
             body = step if inspect.isroutine(step) else copy.deepcopy(step)
             self.kept = None if inspect.isroutine(step) else body
             return lambda _: body(self.model, self.optimizer, self._batch(), **given)
         if len(wanted) > 3:
             raise UsageError(
-                f"step asks for {', '.join(one.name for one in wanted)}, expected `(model, optimizer, batch)`, "
+                f"step asks for {', '.join(wanted)}, expected `(model, optimizer, batch)`, "
                 "or `(model, optimizer)` to return a callable of a batch"
             )
         made = step(*(self.model, self.optimizer)[: len(wanted)], **given)
-        if not callable(made):
-            raise UsageError(
-                f"`step(model, optimizer)` returned a {type(made).__name__}, expected a callable of a batch"
-            )
-        self.kept = made
+        self.kept = made = as_callable(made, "step(model, optimizer)", "batch")
         return lambda _: made(self._batch())
 
     def _batch(self) -> object:
@@ -201,7 +221,15 @@ class Loop:
         """Run one step."""
         with self._context(number):
             found = self.call(number)
-        self.losses = dict(_numbers(self.side, found, ""))
+
+        def is_number(value: object) -> bool:
+            plain = isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool)
+            return plain or self.side.is_tensor(value)
+
+        _, values, names = take_out(found, is_number)
+        names = [""] if is_number(found) else names
+        arrays = [self.side.array(one) if self.side.is_tensor(one) else one for one in values]
+        self.losses = {name: np.asarray(one, np.float64) for name, one in zip(names, arrays, strict=True)}
 
     def state(self, *, shared: bool = False) -> State:
         """Return the tensors by the reference's path and torch's name, and the loop's beside them.
@@ -209,7 +237,7 @@ class Loop:
         ``shared``: the parameters may be the model's own memory.
         """
         with attributes(self.side.framework, **self._followed):
-            return {"model": state_of(self.recipe, self.number, self.model, shared=shared), **self.extras()}
+            return {"model": self.recipe.state_of(self.number, self.model, shared=shared), **self.extras()}
 
     def extras(self) -> State:
         """Return the loop's tensors beside the model, by attribute and torch's names."""
@@ -222,7 +250,7 @@ class Loop:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.recipe, ExitStack()
         stack.enter_context(self.side.precision(double=True, casts=recipe.steps is not None))
-        self.side.seed(recipe.seed + number)
+        self.side.seed(recipe.asked.seed + number)
         draws = recipe.draws.of_step(number, recipe.drawn.get(number) if self.number else None)
         if not self.number:
             recipe.drawn[number] = draws
@@ -250,7 +278,7 @@ class Loop:
             return {"": side.array(value)}
         if hasattr(value, "state_dict") and hasattr(value, "parameters") and not hasattr(value, "step"):
             inner = getattr(value, "module", value)  # an averaged model holds its copy so
-            return state_of(self.recipe, self.number, inner)
+            return self.recipe.state_of(self.number, inner)
         if isinstance(value, Mapping) and value and all(side.is_tensor(one) for one in value.values()):
             return dict(self._canonical(str(key), one) for key, one in value.items())
         if isinstance(value, list | tuple) and value and all(side.is_tensor(one) for one in value):
@@ -287,19 +315,6 @@ def held_by(value: object) -> Iterator[tuple[str, object]]:
     yield from list(getattr(value, "__dict__", {}).items())
 
 
-def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Array]]:
-    if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _numbers(side, one, f"{name}.{key}".lstrip("."))
-    elif isinstance(value, tuple | list):
-        for key, one in enumerate(value):
-            yield from _numbers(side, one, f"{name}.{key}".lstrip("."))
-    elif side.is_tensor(value):
-        yield name, side.array(value).astype(np.float64)
-    elif isinstance(value, np.ndarray | np.generic | int | float) and not isinstance(value, bool):
-        yield name, np.asarray(value, np.float64)
-
-
 def multiply_rates(optimizer: Optimizer, factor: float) -> None:
     """Multiply the learning rates of a torch optimizer in each of its steps, whatever a schedule makes of them."""
     step = optimizer.step
@@ -325,47 +340,3 @@ def shake(side: LiveSide, model: object, share: float, seed: int) -> None:
         values = side.array(parameter)
         values *= np.where(generator.integers(0, 2, values.shape, dtype=np.int8), 1 + share, 1 - share)
         side.assign(parameter, values)
-
-
-def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False) -> dict[str, Array]:
-    """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name.
-
-    ``shared``: parameters may be the model's own memory.
-    """
-    found: dict[str, Array] = {}
-    for path, held in _own_tensors(recipe, number, model, shared=shared).items():
-        put = as_reference(held, recipe.laid.get(path, {})) if number else held
-        found.update((f"{path}:{name}", array) for name, array in put.items())
-    return found
-
-
-def laid_of(recipe: Recipe, models: tuple[Model, Model]) -> dict[str, Mapping[str, Laid]]:
-    """Return the port's layers' other arrangements of tensors, as both models' equal values show."""
-    ours, theirs = (_own_tensors(recipe, number, one, shared=True) for number, one in enumerate(models))
-    return {path: laid for path, held in ours.items() if (laid := laid_otherwise(held, theirs.get(path, {})))}
-
-
-def _own_tensors(recipe: Recipe, number: int, model: object, *, shared: bool) -> dict[str, dict[str, Array]]:
-    """Return the tensors that each paired layer holds itself, by the reference's path."""
-    side = recipe.sides[number]
-    found: dict[str, dict[str, Array]] = {}
-    buffers = dict(side.framework.buffers(model, {})) if number == 0 else {}
-    seen: set[int] = set()
-    layers = dict(side.layers(model))  # a name of Paddle's may have dots
-    for pair in recipe.pairs:
-        path = pair.port if number else pair.reference
-        layer: Model = layers.get(path)
-        if layer is None:  # one that stands at several paths comes once
-            layer = reduce(getattr, path.split("."), model)
-        if id(layer) in seen:  # a layer that stands at several paths
-            continue
-        seen.add(id(layer))
-        held: Mapping[str, Array] = dict(side.framework.parameters(layer, {}, shared=shared))
-        if number:
-            held = {**held, **dict(side.framework.buffers(layer, {}))}
-        else:
-            start = f"{path}." if path else ""
-            held = {**held, **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)}}
-        inner = {f"{name}." for name, _ in side.children(layer)}
-        found[pair.reference] = {name: array for name, array in held.items() if name[: name.find(".") + 1] not in inner}
-    return found

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import say
 from tipchain.core.machine import end_with_parent, how_ended, paddle_kernels
-from tipchain.core.progress import Pace, Progress, interrupted
+from tipchain.core.progress import Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, UsageError
 from tipchain.modes import INFO, STAGES
 
@@ -81,7 +81,9 @@ def start_worker(*, ahead: bool, quiet: bool = False) -> Iterator[Worker]:
                 try:
                     yield Worker(process=process, folder=Path(folder), progress=progress)
                 finally:
-                    _kill(process)
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
         except BrokenPipeError:  # of the request that a process which has died did not read
             pass
 
@@ -107,7 +109,7 @@ class Worker:
         When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
 
         Raises:
-            KeyboardInterrupt: the user interrupted before anything was known, or twice.
+            KeyboardInterrupt: the user interrupted before anything was known, or twice; or the process takes too long to end.
             UsageError: the process refused the request: wrong arguments, a case that cannot be read.
             UsersError: the user's own code raised while the models or what goes with them was built.
         """
@@ -119,7 +121,12 @@ class Worker:
             output, _ = self.process.communicate(f"{asked}\n", timeout=timeout_s)
         except KeyboardInterrupt:
             interrupted = True
-            output = _interrupt(self.process)
+            print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
+            os.kill(self.process.pid, signal.SIGINT)
+            try:
+                output, _ = self.process.communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                raise KeyboardInterrupt from None
         except subprocess.TimeoutExpired:
             text = f"ERROR: not finished after {timeout_s:g} s"
             return Launched(text=text, exit_code=ExitCode.FAILED, document=None)
@@ -132,20 +139,6 @@ class Worker:
         if interrupted:
             raise KeyboardInterrupt
         return _ended(self.process.returncode, output)
-
-
-def _interrupt(process: subprocess.Popen[str]) -> str:
-    """Let a process begin nothing new and end; return its output.
-
-    Raises:
-        KeyboardInterrupt: it takes too long, or the user cannot wait.
-    """
-    print(say("interrupted: the result so far follows; Ctrl-C again ends at once"), file=sys.stderr)
-    os.kill(process.pid, signal.SIGINT)
-    try:
-        return process.communicate(timeout=PATIENCE_S)[0]
-    except subprocess.TimeoutExpired:
-        raise KeyboardInterrupt from None
 
 
 @contextmanager
@@ -182,15 +175,6 @@ def _ended(code: int, output: str) -> Launched:
     )
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        process.wait()
-
-
 # The process in which live models run: it may crash without taking the command with it.
 
 
@@ -210,18 +194,27 @@ def main(*options: str) -> int:
     if not request:  # what was started ahead is not needed
         return ExitCode.PASSED
     asked = json.loads(Path(request).read_bytes())
-    with _progress(asked.get("progress")) as progress:
+    told = asked["progress"]
+    with (
+        nullcontext() if told is None else os.fdopen(told, "w", closefd=False) as stream,
+        Progress(stream, quiet=told is None) as progress,
+    ):
         return _work(asked, progress)
 
 
 def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
+    from tipchain.live.sources import open_callables
     from tipchain.weights.given_names import read_names
 
     _import_frameworks()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
-    given = (_of_case if asked.get("case") else _of_callables)(asked, names)
+    if asked.get("case"):
+        given = _of_case(asked, names)
+    else:
+        models, inputs = (asked["reference"], asked["port"]), Path(asked["inputs"])
+        given = open_callables(*models, inputs, asked, names=names, copy_weights=asked.get("copy_weights", True))
     notes, lacking, unfit = given.pop("notes", []), given.pop("lacking", {}), given.pop("unfit", False)
     given.update(asked.get("options", {}))
     if "within" in given:  # counted from the command's start: importing and building take seconds of it
@@ -264,34 +257,11 @@ def _of_case(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
     return given if asked.get("certify") else given | feed_case(*case, **chosen, only=stages)
 
 
-def _of_callables(asked: JsonObject, names: NameMap | None) -> dict[str, Any]:
-    """Return the arguments of `tipchain.align` that are named one by one."""
-    from tipchain.live.sources import feed_callables, open_callables, read_outputs
-
-    given = open_callables(
-        asked["reference"],
-        asked["port"],
-        Path(asked["inputs"]),
-        asked,
-        names=names,
-        copy_weights=asked.get("copy_weights", True),
-    )
-    given |= feed_callables(asked)
-    return given | {"outputs": read_outputs(asked["outputs"])} if asked.get("outputs") else given
-
-
 def _certified(asked: JsonObject, given: dict[str, Any], progress: Progress) -> JsonObject:
     from tipchain.live.certify import certify
 
-    pace = Pace(progress=progress)
-    found = certify(
-        given.pop("reference"),
-        given.pop("port"),
-        given.pop("inputs"),
-        most=asked["certify"],
-        tell=lambda number, of: pace.tell("planting faults", number - 1, of),
-        **given,
-    )
+    models = given.pop("reference"), given.pop("port")
+    found = certify(*models, given.pop("inputs"), most=asked["certify"], progress=progress, **given)
     return {**found.to_document(), "text": found.text, "exit_code": int(found.exit_code)}
 
 
@@ -314,23 +284,13 @@ def _aligned(
             rest = {"rest": {"document": json.loads(other.to_json()), "settled": settled}}
     report = replace(
         report,
-        diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
+        diagnoses=place_pieces(report.diagnoses, builders_of(Path(asked["case"])) if asked.get("case") else {}),
         command=asked["command"],
         notes=notes,
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
         reasons=report.reasons | lacking,
     )
     return {**json.loads(report.to_json()), **rest, "text": report.text, "exit_code": int(report.exit_code)}
-
-
-@contextmanager
-def _progress(told: int | None) -> Iterator[Progress]:
-    """Yield the writer of progress to the parent's standard error, or to nowhere."""
-    if told is None:
-        yield Progress(quiet=True)
-        return
-    with os.fdopen(told, "w", closefd=False) as stream, Progress(stream) as progress:
-        yield progress
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ else:
     Verdict = object  # its module needs numpy, and a chain's report has none
 
 
-"""The code of a cause that only says where it is."""
 MODEL = "model"
 CASE_STAGES = {"schedule": "lr", "step": "train", "predict": "inference"}
 """A case's name of a stage that live models call otherwise."""
@@ -35,12 +34,10 @@ class Diagnosed:
     Attributes:
         diagnoses: the causes, in the order of the stages.
         undiagnosed: why nothing, or not all, is known; "" where all is.
-        interrupted: whether the user ended the search before its time.
     """
 
     diagnoses: tuple[Diagnosis, ...] = ()
     undiagnosed: str = ""
-    interrupted: bool = False
 
 
 def stage_of(verdict: Verdict) -> str:
