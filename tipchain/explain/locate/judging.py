@@ -327,7 +327,7 @@ class PairJudge:
         side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
         gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
         self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
-        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
+        pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
         if self.exact and near:
             ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
@@ -764,11 +764,11 @@ class PairJudge:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
 
         def measured(one: PairReplays) -> list[Measured]:
-            found = list(input_gradients(one, known=known, double=self.exact))
-            if one.fed.pair.folded:
-                return found
             kept = self._shared.known_layouts(one.fed.pair)
-            return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
+            return [
+                *input_gradients(one, known=known, double=self.exact),
+                *parameter_gradients(one, truths, kept, known=known, double=self.exact),
+            ]
 
         plain, closer = replays
         found = measured(plain)

@@ -42,7 +42,7 @@ from tipchain.explain.locate.runs import (
     samples_of,
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, holds_norm, measure
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, measure
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
@@ -297,11 +297,10 @@ class Locator:
         self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
     ) -> PairJudge:
         """Match the calls of two runs, and return their judge."""
-        close, folds = self._close, partial(holds_norm, sides=self.sides)
         return PairJudge(
             models=models,
             runs=runs,
-            matching=match_calls(*runs.traces, layers, close, folds),
+            matching=match_calls(*runs.traces, layers, self._close),
             store=self.store,
             seed=self.seed,
             exact=models.port.double is not None,

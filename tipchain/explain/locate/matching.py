@@ -271,8 +271,6 @@ def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
 
 Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
-Folds = Callable[["CallPair", int, Call], bool]
-"""Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 
 
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
@@ -303,23 +301,18 @@ class CallPair:
         port: Paddle's.
         whole: they hold calls that were not matched, so that the pair is judged as a whole.
         then: what either side does to its layer's result, where the other side's layer does that itself.
-        folded: the step is a norm that the other side's weights hold: parameters are no counterparts.
     """
 
     reference: Call
     port: Call
     whole: bool = False
     then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
-    folded: bool = False
 
-    def followed(self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False) -> CallPair:
+    def followed(self, number: int, step: LayoutStep, value: TracedValue) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
-        folded, (after, port_after) = folded or self.folded, self.then
         if number == 0:
-            call = replace(self.reference, outputs=(value,))
-            return replace(self, reference=call, then=((*after, step), port_after), folded=folded)
-        call = replace(self.port, outputs=(value,))
-        return replace(self, port=call, then=(after, (*port_after, step)), folded=folded)
+            return replace(self, reference=replace(self.reference, outputs=(value,)), then=((step,), ()))
+        return replace(self, port=replace(self.port, outputs=(value,)), then=((), (step,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,9 +332,7 @@ class Matching:
     port_only: tuple[Call, ...]
 
 
-def match_calls(
-    reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close, folds: Folds | None = None
-) -> Matching:
+def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> Matching:
     """Match the calls of two traces of one input.
 
     Args:
@@ -349,24 +340,18 @@ def match_calls(
         port: Paddle's.
         layers: the layers with parameters that belong together.
         close: tells whether two tensors are the same up to rounding.
-        folds: tells whether the weights of one side's layer hold the other side's norm after it.
     """
     layers = list(layers)
     given = _uncrossed(_paired_calls(reference, port, layers, close), layers, (reference, port), close)
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
-    taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
     found = list(anchors)
     paired, port_paired = {pair.reference for pair in layers}, {pair.port for pair in layers}
-    for first, second in _segments(ours, theirs, anchors, taken):
+    for first, second in _segments(ours, theirs, anchors):
         # A layer whose counterpart is known is that of no other, however often it is called.
         ours_left = [one for one in first if one.path not in paired]
         found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
-    matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
-    left = _unmatched((ours, theirs), matched)
-    if folds is not None:
-        found = [_folded(pair, left, matched, folds) for pair in found]
-        left = _unmatched((ours, theirs), matched)
+    left = _unmatched((ours, theirs), found)
     containers = _containers(reference, port, found, (ours, theirs))
     reference_only, port_only = left
     return Matching(
@@ -378,26 +363,15 @@ def match_calls(
 
 
 def _unmatched(
-    calls: tuple[Mapping[int, Call], Mapping[int, Call]], matched: tuple[set[int], set[int]]
+    calls: tuple[Mapping[int, Call], Mapping[int, Call]], pairs: Sequence[CallPair]
 ) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    reference, port = (
-        tuple(call for number, call in side.items() if number not in known)
-        for side, known in zip(calls, matched, strict=True)
+    """Return the calls of both sides that are in no pair."""
+    ours, theirs = {pair.reference.number for pair in pairs}, {pair.port.number for pair in pairs}
+    reference, port = calls
+    return (
+        tuple(call for number, call in reference.items() if number not in ours),
+        tuple(call for number, call in port.items() if number not in theirs),
     )
-    return reference, port
-
-
-def _folded(
-    pair: CallPair, left: tuple[Sequence[Call], Sequence[Call]], matched: tuple[set[int], set[int]], folds: Folds
-) -> CallPair:
-    """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
-    for number, call in enumerate((pair.reference, pair.port)):
-        for after in left[number]:
-            takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
-            if takes and after.number not in matched[number] and folds(pair, number, after):
-                matched[number].add(after.number)
-                return pair.followed(number, LayoutStep(after.path), after.outputs[0], folded=True)
-    return pair
 
 
 def hands_on(call: Call) -> bool:
@@ -524,12 +498,12 @@ def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, 
 
 
 def _segments(
-    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
+    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair]
 ) -> list[tuple[list[Call], list[Call]]]:
     """Return the unpaired calls between each two anchors of the longest chain in common order."""
     chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
-    ends = [(-1, -1), *chain, (len_of(ours), len_of(theirs))]
-    left, port_left = _unmatched((ours, theirs), taken)
+    ends = [(-1, -1), *chain, (max(ours, default=-1) + 1, max(theirs, default=-1) + 1)]
+    left, port_left = _unmatched((ours, theirs), anchors)
     return [
         (
             [call for call in left if start < call.number < end],
@@ -537,11 +511,6 @@ def _segments(
         )
         for (start, port_start), (end, port_end) in pairwise(ends)
     ]
-
-
-def len_of(calls: Mapping[int, Call]) -> int:
-    """Return a number above those of all calls."""
-    return max(calls, default=-1) + 1
 
 
 def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -366,6 +366,16 @@ def each_call(
         yield
 
 
+def with_results(side: LiveSide, result: Nested, changes: Mapping[int, Callable[[Tensor], Tensor]]) -> Nested:
+    """Return a call's result with some of its tensors changed; None where none is, as `each_call` takes it."""
+    if not changes or not (side.is_tensor(result) or isinstance(result, tuple | list)):
+        return None
+    structure, tensors, _ = take_out(result, side.is_tensor)
+    for number, change in changes.items():
+        tensors[number] = change(tensors[number])
+    return put_back(structure, tensors)
+
+
 def run_again(
     models: Models,
     root: Call,
@@ -442,13 +452,12 @@ class Corrections:
 
         def leave(key: CallKey, result: Nested) -> Nested:
             wanted = self._made.get(key, {})
-            if not wanted or not (side.is_tensor(result) or isinstance(result, tuple | list)):
-                return None
-            structure, tensors, _ = take_out(result, side.is_tensor)
-            for number, found in wanted.items():
-                tensors[number] = tensors[number].clone()
-                self._write(tensors[number], *found)
-            return put_back(structure, tensors)
+            return with_results(side, result, {number: partial(written, found) for number, found in wanted.items()})
+
+        def written(found: tuple[PortLayout, StoredArray], made: Tensor) -> Tensor:
+            made = made.clone()
+            self._write(made, *found)
+            return made
 
         with each_call(side, model, enter, leave):
             yield

@@ -10,12 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.facts.layers import INSIDE
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT
 
@@ -266,8 +265,7 @@ def continued(
 ) -> Iterator[CallPair]:
     """Yield a pair with one side's next step: the other's layer may do both.
 
-    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
-    whose weights hold a norm is a convolution and a norm.
+    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function.
     """
     for number, alone in enumerate((matching.reference_only, matching.port_only)):
         call = (pair.reference, pair.port)[number]
@@ -303,26 +301,6 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
             if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
-
-
-def holds_norm(pair: CallPair, number: int, after: Call, sides: Sides) -> bool:
-    """Tell whether the norm after one side's layer is folded into the other side's weights: those are closer to its product."""
-    scale = sides[number].norm_scale(after.layer)
-    if scale is None:
-        return False
-    ours, theirs = _weight(sides.reference, pair.reference.layer), _weight(sides.port, pair.port.layer)
-    own, other = (theirs, ours) if number else (ours, theirs)
-    if own is None or other is None or own.shape != other.shape or own.shape[0] != scale.size:
-        return False
-    folded = own * scale.reshape(-1, *(1,) * (own.ndim - 1))
-    return distance(folded, other) < distance(own, other)
-
-
-def _weight(side: LiveSide, layer: Model) -> Array | None:
-    try:
-        return dict(side.framework.parameters(layer, {}, shared=True)).get("weight")
-    except WeightsError:
-        return None
 
 
 def of_one_size(sides: Sides, pair: CallPair) -> bool:
