@@ -25,7 +25,6 @@ from tipchain.explain.locate.other_runs import (
     others,
     told_shapes,
     unlike_draws,
-    without_zeros,
 )
 from tipchain.explain.locate.runs import ModelInputs, few_of, samples_of
 from tipchain.explain.locate.trace import Store
@@ -190,11 +189,6 @@ def _judge_with(asked: LiveRequest, results: LiveResults, inputs: ModelInputs, *
     alone, how = _call_with(asked, inputs), f"with inputs of shape {told_shapes(inputs)}"
     if isinstance(alone, Refusal):
         return
-    filled = without_zeros(inputs, asked.inputs)
-    if filled is not None and alone.differs:
-        other = _call_with(asked, filled)
-        if isinstance(other, Called) and not other.differs:
-            how = "with the id 0 in the input"
     if not alone.differs:
         _fail_model(
             asked,

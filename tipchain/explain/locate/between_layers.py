@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isfinite, prod
@@ -13,22 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
-from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
+from tipchain.explain.locate.gradients import Shared
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
-from tipchain.explain.locate.replay import (
-    BothModels,
-    CallKey,
-    Models,
-    NotReplayed,
-    PairReplays,
-    ReplayInputs,
-    each_call,
-    run_again,
-    with_results,
-)
+from tipchain.explain.locate.replay import BothModels, CallKey, Models, each_call, run_again, with_results
 from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, take_out
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
@@ -603,7 +593,7 @@ class CodeAtFault:
             what = f"hands {receiver} a gradient, the reference none"
         else:
             what = self._handed(receiver, ours, theirs)
-        calls = self._taking(theirs) or self._outside(found.pair, ours, theirs)
+        calls = self._outside(found.pair, ours, theirs)
         verdict = replace(self._code(calls, found.apart if expected else inf, what), direction="backward")
         if odd or not self._tied(ours, found.apart):
             return [verdict]
@@ -675,22 +665,6 @@ class CodeAtFault:
             )
             for one in ours.keys() | theirs.keys()
         )
-
-    def _taking(self, value: TracedValue) -> Calls | None:
-        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
-        taking = [one for one in self.matching.containers if value in one.port.inputs and one.port.parent is not None]
-        for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
-            inputs = self.compare.inputs(pair)
-            outputs = self.compare.outputs(pair)
-            fed = ReplayInputs(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
-            if not outputs or not fed.comparable or not fed.backward:
-                continue
-            replays = PairReplays(self.models, fed, self.seed)
-            with suppress(NotReplayed):
-                gradients = input_gradients(replays, known=None, double=True)
-                if classify(gradients)[0] is Closeness.DIFFERS or cut_off(replays):
-                    return pair.reference, pair.port
-        return None
 
     def _wrappers(self) -> Iterator[CallPair]:
         """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""

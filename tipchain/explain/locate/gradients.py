@@ -406,15 +406,6 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
         )
 
 
-def cut_off(replays: PairReplays) -> bool:
-    """Tell whether the port's layer gives an input no gradient to which the reference's gives one."""
-    ours, theirs = replays.reference64, replays.port64
-    if ours is None or theirs is None:
-        return False
-    given = ((ours.inputs[link.ours], theirs.inputs[link.theirs]) for link in replays.fed.inputs)
-    return any(one is not None and bool(one.any()) and other is None for one, other in given)
-
-
 def parameter_gradients(
     replays: PairReplays,
     truths: Mapping[str, Array] | None,

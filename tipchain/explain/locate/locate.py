@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +23,6 @@ from tipchain.explain.locate.matching import (
     LayerPair,
     Matching,
     TensorLink,
-    is_twin,
     match_calls,
     pair_layers,
     pair_packed,
@@ -535,58 +534,14 @@ class Locator:
         in_order = port.draws.in_order()
         if not port.draws.made or (in_order and _agree(reference, port)):
             return BothModels(ours, theirs), TracedRuns(reference, port), both
-        events = drawn_between(reference, layers, 0), drawn_between(port, layers, 1)
-        for by_rate in (False, True):
-            partners = partners_of(*events, by_rate=by_rate)
-            if in_order or by_rate:  # numbers that fit may yet be another branch's, or of what the port does not do
-                partners = _with_others(partners, reference.draws.made, port.draws.made)
-            if partners != port.draws.partners:
-                other = run_port(partners)
-                if not (in_order or by_rate) or _agree(reference, other[1]):
-                    theirs, port = other
-                if _agree(reference, port):
-                    break
-        latest = port
-        for _ in range(MORE):  # what is given the later draws may be the same only once the earlier ones are
-            partners = self._by_values(reference, latest)
-            if _agree(reference, port) or partners == latest.draws.partners:
-                break
+        partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
+        if in_order:  # numbers that fit may yet be another branch's, or of what the port does not do
+            partners = _with_others(partners, reference.draws.made, port.draws.made)
+        if partners != port.draws.partners:
             other = run_port(partners)
-            _, latest = other
-            if _agree(reference, latest):
+            if not in_order or _agree(reference, other[1]):
                 theirs, port = other
         return BothModels(ours, theirs), TracedRuns(reference, port), both
-
-    def _by_values(self, reference: TracedRun, port: TracedRun) -> dict[int, int]:
-        """Return which draw is which by the tensors that are there when they are made: layers may be called in another order.
-
-        One that no tensor tells follows upon that of the draw before it.
-        """
-        made, port_made = reference.draws.made, port.draws.made
-        given, port_given = (
-            [_given(run, number) for number in range(len(run.draws.made))] for run in (reference, port)
-        )
-        found: dict[int, int] = {}
-
-        def pair(number: int, others: Iterable[int]) -> None:
-            left = (one for one in others if one < len(made) and one not in found.values())
-            partner = next((one for one in left if port_made[number].fits(made[one])), None)
-            if partner is not None and number not in found:
-                found[number] = partner
-
-        for number, draw in enumerate(port_made):
-            pair(number, (one for one, other in enumerate(made) if draw.is_given_alike(other)))
-        for same in (is_twin, self._close):  # of a tensor and its flip, which are close, one is the very same
-            for number, values in enumerate(port_given):
-                fitting = (
-                    one
-                    for one, other in enumerate(given)
-                    if len(other) == len(values) and all(map(same, other, values))
-                )
-                pair(number, fitting)
-        for number in range(1, len(port_made)):
-            pair(number, (found[number - 1] + 1,) if number - 1 in found else ())
-        return _with_others(found, made, port_made)
 
     def _run(
         self,
@@ -695,16 +650,6 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
     for other in judge.matching.pairs:
         if other.port.path in paths:
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
-
-
-def _given(run: TracedRun, number: int) -> tuple[TracedValue, ...]:
-    """Return the tensors that a layer was given which draws by itself, or else those that the last layer before a draw gave."""
-    inside = [call for call in run.trace.calls if number in call.drawn]
-    innermost = max(inside, key=lambda call: call.number)
-    before = [call for call in run.trace.calls if call.drawn.stop <= number and call.ended >= 0]
-    if innermost.children and before:
-        return max(before, key=lambda call: call.ended).outputs
-    return innermost.inputs
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:

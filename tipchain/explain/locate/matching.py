@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, takewhile
+from itertools import pairwise, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -405,32 +405,7 @@ def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call,
             partners[number] = partner
             left = [one for one in left if one is not partner]
     paired = {number: partners.get(number) or left.pop(0) for number in loose}
-    return _parted_by_gradients([(one, paired.get(number, other)) for number, (one, other) in enumerate(both)], close)
-
-
-def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
-    """Return pairs of calls, those of equal inputs exchanged whose gradients are each other's: a detached tensor may come first."""
-    loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike_gradients(*pair, close)]
-    for first, second in combinations(loose, 2):
-        (one, its), (other, others) = both[first], both[second]
-        if (
-            _alike_gradients(one, others, close)
-            and _alike_gradients(other, its, close)
-            and _alike(one.inputs, others.inputs, close)
-            and _alike(other.inputs, its.inputs, close)
-            and not (_alike_gradients(one, its, close) or _alike_gradients(other, others, close))
-        ):
-            both[first], both[second] = (one, others), (other, its)
-    return both
-
-
-def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
-    """Tell whether two calls' inputs and first results have the same gradients, or none."""
-    ours, theirs = ([value.gradient for value in (*each.inputs[:1], *each.outputs[:1])] for each in (one, other))
-    return len(ours) == len(theirs) and all(
-        mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
-        for mine, its in zip(ours, theirs, strict=True)
-    )
+    return [(one, paired.get(number, other)) for number, (one, other) in enumerate(both)]
 
 
 def _turns(trace: Trace) -> Mapping[str, list[Call]]:

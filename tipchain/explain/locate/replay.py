@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -331,7 +331,7 @@ class PairReplays:
 
 
 def pair_steps(
-    models: Models, layers: Mapping[str, Model], steps: Sequence[LayoutStep]
+    models: Models, layers: Copies | Doubles, steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
     """Return the functions called after a layer, of the copies that hold it."""
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
@@ -466,7 +466,7 @@ class Corrections:
         self._side.assign(tensor, layout.apply(self._store.get(stored)))
 
 
-class Copies(Mapping[str, Any]):
+class Copies:
     """Copies of a model's layers by path, each made when it is asked for.
 
     Args:
@@ -489,14 +489,8 @@ class Copies(Mapping[str, Any]):
         training = self._training if self._switch else None
         return self._side.copied(self._layers[path], double=self._double, training=training)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
 
-    def __len__(self) -> int:
-        return len(self._layers)
-
-
-class Doubles(Mapping[str, Any]):
+class Doubles:
     """The layers of a model's float64 copy by path; asked for one, it has its values."""
 
     def __init__(self, side: LiveSide, made: Model, model: Model) -> None:
@@ -525,9 +519,3 @@ class Doubles(Mapping[str, Any]):
         if self._take_up is not None:
             self._take_up(self._layers[path])
         return self._layers[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)

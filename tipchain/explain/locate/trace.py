@@ -349,10 +349,6 @@ class Trace:
             call = self.calls[call.parent]
             yield call
 
-    def leaves(self) -> Iterator[Call]:
-        """Yield the calls that called no other layer."""
-        return (call for call in self.calls if not call.children)
-
 
 class Tracer:
     """Records the calls of one model while its context is open; call the model once inside.
