@@ -311,14 +311,9 @@ class SharedParameters:
         if weight is not None:
             self._found.append(weight.of(pair))
             return max(weight.relative, self._apart(pair, ours, theirs, weight.size))
-        if not ours:  # the reference cuts it off
-            extra = {name: rms(one) for name, one in theirs.items()}
-            self._found += [Shared(pair, name, size, 0.0) for name, size in extra.items()]
-            return inf if any(extra.values()) else 0.0
-        if not theirs:  # cut off: as good as zeros
-            sizes = {name: rms(one) for name, one in ours.items()}
-            self._found += [Shared(pair, name, size, size) for name, size in sizes.items()]
-            return inf if any(sizes.values()) else 0.0
+        # Of a layer that is cut off none is as good as zeros.
+        ours = ours or {name: np.zeros_like(one) for name, one in theirs.items()}
+        theirs = theirs or {name: np.zeros_like(one) for name, one in ours.items()}
         return self._apart(pair, ours, theirs)
 
     def _apart(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -65,7 +66,6 @@ class _Judged:
         outputs: which of those that they give.
         inherited: how far the first are apart.
         made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
-        late: there was no time to judge it.
     """
 
     pair: CallPair
@@ -74,7 +74,6 @@ class _Judged:
     outputs: Sequence[TensorLink] = ()
     inherited: float = 0.0
     made: float | None = None
-    late: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,14 +179,12 @@ class PairJudge:
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
-        """Judge each pair by itself; return the findings by the number of the port's call."""
+        """Judge each pair by itself while there is time; return the findings by the number of the port's call."""
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:
-                self.late += 1
-                late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
-                found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
-                continue
+                self.late = len(self.matching.pairs) - len(found)
+                break
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
@@ -207,9 +204,9 @@ class PairJudge:
         """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
         done = _Done(clean=same_numbers(self.runs))
         for pair in self.matching.pairs:
-            one = judged[pair.port.number]
-            if one.late:
-                done.forward += one.verdicts
+            one = judged.get(pair.port.number)
+            if one is None:
+                done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
                 continue
             # Tensors of other shapes show no difference where what is made of them is the same.
             if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
@@ -592,26 +589,17 @@ class PairJudge:
         self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
     ) -> list[LayerVerdict]:
         """Return the verdicts about a layer that raises alone, from the models' runs."""
-        reason = f"it cannot be run by itself: {error}"
-        unknown = Closeness.NOT_COMPARABLE
+        reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
+        backward = [self._verdict(fed.pair, "backward", apart, unknown, None, reason)] if fed.backward else []
         if fed.backward:
-            try:
-                measured = self._measured(replace(fed, forward=True), inherited)[0]
-            except NotReplayed as first:
-                return [
-                    *self._not_replayed(replace(fed, forward=True), inherited, apart, first),
-                    self._verdict(fed.pair, "backward", apart, unknown, None, reason),
-                ]
-            return [
-                self._decide(fed.pair, "forward", inherited, measured),
-                self._verdict(fed.pair, "backward", apart, unknown, None, reason),
-            ]
-        given_alike = inherited <= self.noise.limit
-        if given_alike and not self._agree(fed.pair, fed.outputs):
+            with suppress(NotReplayed):
+                measured, _ = self._measured(replace(fed, forward=True), inherited)
+                return [self._decide(fed.pair, "forward", inherited, measured), *backward]
+        if inherited <= self.noise.limit and not self._agree(fed.pair, fed.outputs):
             far = {fed.output_name(link): self.compare.output_apart(fed.pair, link) for link in fed.outputs}
             found = only(*max(far.items(), key=itemgetter(1)))
-            return [self._decide(fed.pair, "forward", inherited, [found])]
-        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
+            return [self._decide(fed.pair, "forward", inherited, [found]), *backward]
+        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason), *backward]
 
     def _repeats(self, fed: ReplayInputs) -> bool:
         """Tell whether both layers repeat their results of the models' runs, given the same inputs.
@@ -622,17 +610,16 @@ class PairJudge:
 
     def _repeats_itself(self, pair: CallPair, number: int) -> bool:
         models, call = self.models[number], (pair.reference, pair.port)[number]
-        layers = models.double or models.single
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
                 models.side,
-                layers[call.path],
+                models.layer(call.path),
                 call,
                 given,
                 double=models.double is not None,
                 seed=self.seed,
-                then=pair_steps(models, layers, pair.then[number]),
+                then=pair_steps(models.side, models.layer, pair.then[number]),
             )
         except NotReplayed:
             return False

@@ -27,7 +27,7 @@ from tipchain.explain.locate.matching import (
     pair_layers,
     pair_packed,
 )
-from tipchain.explain.locate.replay import BothModels, Copies, Corrections, Doubles, Models
+from tipchain.explain.locate.replay import BothModels, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import (
     LargeWeight,
     ModelInputs,
@@ -460,7 +460,7 @@ class Locator:
 
         def run(number: int, known: Twins | None) -> TracedRun:
             held = copies[number]
-            model = (held.double or held.single)[""]
+            model = held.layer("")
             with both.applied(number, model, known):
                 return run_model(
                     held.side,
@@ -558,7 +558,6 @@ class Locator:
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
-        single = Copies(side, model, self.training)
         options: Options = {
             "loss": loss,
             "seed": self.seed,
@@ -574,7 +573,7 @@ class Locator:
             layers = Doubles(side, made, model)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, large=large, **options)
-                return Models(side, single, layers), run
+                return Models(side, model, self.training, layers), run
             except (NotHeld, OutOfTime, UsageError):
                 raise
             except Exception:
@@ -583,7 +582,7 @@ class Locator:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)
-        return Models(side, single, None), run
+        return Models(side, model, self.training, None), run
 
     def _close(self, one: TracedValue, other: TracedValue) -> bool:
         ours, theirs = one.stored, other.stored

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, takewhile
+from itertools import combinations, pairwise, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -20,7 +20,7 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
+from tipchain.weights.sides import LayerTensors, Target, TensorSlot, torch_layers
 from tipchain.weights.structure import match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
@@ -64,9 +64,7 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
     rest.take(_by_structure(rest, names, named=True), "name")
-    state = reference.state_dict()
-    rest.take(_by_equal_values(rest, names, state), "values")
-    rest.take(_by_values(rest, state), "values")
+    rest.take(_by_values(rest, reference.state_dict()), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
     rest.found += _without_tensors(reference, port, names, rest.found)
@@ -180,27 +178,6 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
             and (path in (rest.theirs[port].torch_path, given.get(port))) == named
         ):
             yield path, port
-
-
-def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    for one, other in _by_structure(rest, names, named=False):
-        ours, theirs = _parameters(rest.ours[one]), _parameters(rest.theirs[other])
-        if [slot.leaf for slot in ours] != [slot.leaf for slot in theirs]:
-            continue
-        arrays = [
-            (array_of(state[mine.name]), assemble([view_of(part.tensor) for part in its.parts], its))
-            for mine, its in zip(ours, theirs, strict=True)
-            if len(its.parts) == 1
-        ]
-        whole = len(arrays) == len(ours)
-        telling = any(_varies(array) for array, _ in arrays)
-        if whole and telling and all(np.array_equal(*both) for both in arrays):
-            yield one, other
-
-
-def _varies(array: Array) -> bool:
-    """Tell whether an array has elements that are not equal; in most the first rows tell."""
-    return any(bool((some != array.flat[0]).any()) for some in (array[:1], array) if some.size)
 
 
 def _parameters(layer: LayerTensors) -> list[TensorSlot]:
@@ -391,21 +368,41 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], cl
 
 def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
     """Return calls of one layer paired by their inputs if telling, else turn by turn."""
-
-    def given_alike(one: Call, other: Call) -> bool:
-        own = any(_alike(each.inputs, other.inputs, is_twin) for each, _ in both)
-        return _alike(one.inputs, other.inputs, is_twin if own else close)
-
-    loose = [number for number, pair in enumerate(both) if len(both) > 1 and not given_alike(*pair)]
+    loose = [n for n, (one, other) in enumerate(both) if len(both) > 1 and not _alike(one.inputs, other.inputs, close)]
     left = [both[number][1] for number in loose]
     partners = {}
     for number in loose:
-        partner = next((one for one in left if given_alike(both[number][0], one)), None)
+        partner = next((one for one in left if _alike(both[number][0].inputs, one.inputs, close)), None)
         if partner is not None:
             partners[number] = partner
             left = [one for one in left if one is not partner]
     paired = {number: partners.get(number) or left.pop(0) for number in loose}
-    return [(one, paired.get(number, other)) for number, (one, other) in enumerate(both)]
+    return _parted_by_gradients([(one, paired.get(number, other)) for number, (one, other) in enumerate(both)], close)
+
+
+def _parted_by_gradients(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
+    """Return pairs of calls, those of equal inputs exchanged whose gradients are each other's: a detached tensor may come first."""
+    loose = [n for n, pair in enumerate(both) if len(both) > 1 and not _alike_gradients(*pair, close)]
+    for first, second in combinations(loose, 2):
+        (one, its), (other, others) = both[first], both[second]
+        if (
+            _alike_gradients(one, others, close)
+            and _alike_gradients(other, its, close)
+            and _alike(one.inputs, others.inputs, close)
+            and _alike(other.inputs, its.inputs, close)
+            and not (_alike_gradients(one, its, close) or _alike_gradients(other, others, close))
+        ):
+            both[first], both[second] = (one, others), (other, its)
+    return both
+
+
+def _alike_gradients(one: Call, other: Call, close: Close) -> bool:
+    """Tell whether two calls' inputs and first results have the same gradients, or none."""
+    ours, theirs = ([value.gradient for value in (*each.inputs[:1], *each.outputs[:1])] for each in (one, other))
+    return len(ours) == len(theirs) and all(
+        mine is its if mine is None or its is None else close(TracedValue(mine), TracedValue(its))
+        for mine, its in zip(ours, theirs, strict=True)
+    )
 
 
 def _turns(trace: Trace) -> Mapping[str, list[Call]]:
@@ -564,11 +561,6 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
         return False
     change, other_change = ([value.shape for value in (*call.inputs, *call.outputs)] for call in (one, other))
     return None not in families or change != other_change
-
-
-def is_twin(one: TracedValue, other: TracedValue) -> bool:
-    """Tell whether a port's value was found equal to the reference's, element by element."""
-    return other.stored.twin is one.stored
 
 
 def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:

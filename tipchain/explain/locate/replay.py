@@ -217,13 +217,25 @@ class Models:
 
     Attributes:
         side: its framework.
-        single: in float32, a fresh copy whenever one is asked for.
+        model: the user's.
+        training: the mode of fresh copies; None: each layer's own.
         double: in float64; None where it does not run so.
     """
 
     side: LiveSide
-    single: Copies
+    model: Model
+    training: bool | None
     double: Doubles | None
+
+    def fresh(self, path: str, *, double: bool = False) -> Model:
+        """Return a new copy of a layer, in float32 or float64."""
+        switched = self.training is not None and self.model.training != self.training
+        layer = dict(self.side.layers(self.model))[path]
+        return self.side.copied(layer, double=double, training=self.training if switched else None)
+
+    def layer(self, path: str) -> Model:
+        """Return the layer of the copy in float64, or a new one in float32 where there is none."""
+        return self.fresh(path) if self.double is None else self.double[path]
 
 
 class BothModels(NamedTuple):
@@ -315,26 +327,26 @@ class PairReplays:
         cotangents: Sequence[Array | None] | None = None,
     ) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
-        layers = models.single.widened() if alone else models.double if double else models.single
-        if layers is None:
+        if double and not alone and models.double is None:
             return None
+        layer = models.layer if double and not alone else partial(models.fresh, double=double)
         return replay(
             models.side,
-            layers[call.path],
+            layer(call.path),
             call,
             self._given[number] if given is None else given,
             self._cotangents[number] if cotangents is None else cotangents,
             double=double,
             seed=self._seed,
-            then=pair_steps(models, layers, self.fed.pair.then[number]),
+            then=pair_steps(models.side, layer, self.fed.pair.then[number]),
         )
 
 
 def pair_steps(
-    models: Models, layers: Copies | Doubles, steps: Sequence[LayoutStep]
+    side: LiveSide, layer: Callable[[str], Model], steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
-    """Return the functions called after a layer, of the copies that hold it."""
-    return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
+    """Return the functions called after a layer; ``layer`` returns one by its path."""
+    return [side.function(step.name) if step.function else layer(step.name) for step in steps]
 
 
 CallKey = tuple[str, int]
@@ -403,7 +415,7 @@ def run_again(
         Exception: what the model raises.
     """
     side, double = models.side, models.double is not None
-    model = (models.double or models.single)[""]
+    model = models.layer("")
     with ExitStack() as stack:
         stack.enter_context(side.precision(double=double))
         stack.enter_context(side.randomness(drawn_again(root, seed)))
@@ -464,30 +476,6 @@ class Corrections:
 
     def _write(self, tensor: Tensor, layout: PortLayout, stored: StoredArray) -> None:
         self._side.assign(tensor, layout.apply(self._store.get(stored)))
-
-
-class Copies:
-    """Copies of a model's layers by path, each made when it is asked for.
-
-    Args:
-        side: the model's framework.
-        model: the model.
-        training: the mode of the copies; None: each layer's own.
-        double: whether they are in float64, else in float32.
-    """
-
-    def __init__(self, side: LiveSide, model: Model, training: bool | None, *, double: bool = False) -> None:
-        self._side, self._layers, self._training = side, dict(side.layers(model)), training
-        self._switch, self._double = training is not None and model.training != training, double
-        self._model = model
-
-    def widened(self) -> Copies:
-        """Return copies of the same layers in float64."""
-        return Copies(self._side, self._model, self._training, double=True)
-
-    def __getitem__(self, path: str) -> Model:
-        training = self._training if self._switch else None
-        return self._side.copied(self._layers[path], double=self._double, training=training)
 
 
 class Doubles:
