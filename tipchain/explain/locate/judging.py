@@ -31,7 +31,6 @@ from tipchain.explain.locate.verdicts import (
     classify,
     continued,
     frameworks_own,
-    made_next,
     measure,
     of_one_size,
     only,
@@ -85,7 +84,6 @@ class _Done:
         backward: likewise.
         code: those of ``forward`` that are about code between the layers.
         loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
-        reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
         clean: nothing before differs.
     """
 
@@ -93,7 +91,6 @@ class _Done:
     backward: list[LayerVerdict] = field(default_factory=list)
     code: list[LayerVerdict] = field(default_factory=list)
     loose: dict[int, float] = field(default_factory=dict)
-    reshaped: list[int] = field(default_factory=list)
     clean: bool
 
 
@@ -219,9 +216,7 @@ class PairJudge:
                 done.loose |= {id(each): far for each in verdicts}
             done.forward.append(forward)
             done.backward += backward
-            if done.clean and not one.outputs and forward.at_fault:
-                done.reshaped.append(len(done.forward) - 1)
-            elif not self._agree(pair, one.outputs) and forward.at_fault:
+            if not self._agree(pair, one.outputs) and forward.at_fault:
                 done.clean = False
         return done
 
@@ -249,18 +244,15 @@ class PairJudge:
             self.noise.limit = SPREAD * inherited
             return
         done.clean = False
-        if not done.reshaped:
-            done.code.append(self._code.before(pair, inputs, inherited))
-            done.forward.append(done.code[-1])
-            done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+        done.code.append(self._code.before(pair, inputs, inherited))
+        done.forward.append(done.code[-1])
+        done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with the models' ends, less those that the whole models refute."""
         if done.clean and not self.late:
             at_end, changed = self._judge_ends(done.forward, done.backward)
-            for number in done.reshaped if not at_end else ():
-                done.forward[number] = _made_up_for(done.forward[number])
-            done.forward += [] if done.reshaped else at_end
+            done.forward += at_end
             done.backward += changed
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
@@ -540,8 +532,7 @@ class PairJudge:
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
             told = inherited <= self.noise.limit and of_one_size(self.models.sides, pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
-            verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
-            return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
+            return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
         fed = ReplayInputs(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -569,21 +560,6 @@ class PairJudge:
         if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
             return decided
         return [one.not_comparable(STATE) for one in decided]
-
-    def _reshaped_next(self, pair: CallPair) -> bool:
-        """Tell whether code after one side's layer reshapes its result into the other side's."""
-        if not len(pair.reference.outputs) == len(pair.port.outputs) == 1:
-            return False
-        (ours,), (theirs,), (reference, port) = pair.reference.outputs, pair.port.outputs, self.runs.traces
-        pairs = [
-            *((ours, value) for value in made_next(pair.port, port)),
-            *((value, theirs) for value in made_next(pair.reference, reference)),
-        ]
-        laid = [(*both, self.compare.layout(*both)) for both in pairs]
-        return any(
-            layout is not None and self.compare.between(one, other, layout) <= self.noise.limit
-            for one, other, layout in laid
-        )
 
     def _not_replayed(
         self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
@@ -801,11 +777,6 @@ def same_numbers(runs: TracedRuns) -> bool:
     """Tell whether two runs drew the same random numbers."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
-
-
-def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
-    """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
-    return verdict.not_comparable(f"{verdict.reason}; the results computed from them are equal")
 
 
 def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:

@@ -259,7 +259,11 @@ class _Comparer:
 
     def unlike(self) -> list[UnlikeDraw]:
         """Return the draws that do not belong together, or differ in their rates, in the order in which they are made."""
-        found = [self._other_rate(ours, theirs) for theirs, ours in self.partners.items()]
+        found = [
+            self._told(ours, theirs, sure=True)
+            for theirs, ours in self.partners.items()
+            if not self.made[0][ours].is_as_frequent(self.made[1][theirs])
+        ]
         left = [one for one in range(len(self.made[0])) if one not in set(self.partners.values())]
         port_left = [one for one in range(len(self.made[1])) if one not in self.partners]
         for ours in list(left):
@@ -274,16 +278,11 @@ class _Comparer:
         else:
             found += [self._told(one, None, sure=sure) for one in left]
             found += [self._told(None, one, sure=sure) for one in port_left]
-        return sorted(filter(None, found), key=self._order)
+        return sorted(found, key=self._order)
 
     def _order(self, one: UnlikeDraw) -> tuple[int, int]:
         side, draw = (1, one.port) if one.reference is None else (0, one.reference)
         return next(number for number, other in enumerate(self.made[side]) if other is draw), side
-
-    def _other_rate(self, ours: int, theirs: int) -> UnlikeDraw | None:
-        if self.made[0][ours].is_as_frequent(self.made[1][theirs]):
-            return None
-        return self._told(ours, theirs, sure=True)
 
     def _tells(self, ours: Sequence[int], theirs: Sequence[int], *, elsewhere: bool) -> bool:
         """Tell whether draws cannot amount to the same: those of one side alone, other features, or another number elsewhere."""

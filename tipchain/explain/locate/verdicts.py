@@ -278,7 +278,7 @@ def continued(
             yield pair.followed(number, LayoutStep(name, function=True), value)
 
 
-def made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
+def _made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
     """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
     for one in trace.calls[call.number + 1 :][:NEXT]:
         yield from (value for value in one.inputs if value not in call.outputs)
@@ -290,7 +290,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
     given = {
-        id(value): value for value in made_next(call, trace) if value.shape == made.shape and value.dtype == made.dtype
+        id(value): value for value in _made_next(call, trace) if value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return
