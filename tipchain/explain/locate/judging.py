@@ -208,10 +208,16 @@ class PairJudge:
             # Tensors of other shapes show no difference where what is made of them is the same.
             if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
                 self._judge_given(done, pair, one.inputs, one.inherited)
-            self._make_noise(one)
+            if one.made is not None:  # later tensors may differ as far as a layer that agrees may take them
+                passed = one.inherited if one.inherited <= self.noise.limit else 0.0
+                self.noise.limit = max(self.noise.limit, SPREAD * one.made, SPREAD * passed)
             verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
             forward, *backward = verdicts
-            if pair.whole or not one.outputs or self._alive(pair):
+            ends = [call.outputs for call in (pair.reference, pair.port)]
+            alive = all(
+                any(map(self.compare.gradient_size, values)) for values in ends
+            )  # the models' outputs depend on it
+            if pair.whole or not one.outputs or alive:
                 far = self._influence(pair.reference.outputs, one.outputs, forward.own)
                 done.loose |= {id(each): far for each in verdicts}
             done.forward.append(forward)
@@ -219,13 +225,6 @@ class PairJudge:
             if not self._agree(pair, one.outputs) and forward.at_fault:
                 done.clean = False
         return done
-
-    def _make_noise(self, one: _Judged) -> None:
-        """Let later tensors differ as far as a layer that agrees may take them."""
-        if one.made is not None:
-            limit = self.noise.limit
-            passed = one.inherited if one.inherited <= limit else 0.0
-            self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
 
     def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
         """Return the verdicts about a container, in the light of the faults inside it."""
@@ -397,19 +396,18 @@ class PairJudge:
         return any(map(self._is_made_by_code, self.runs))
 
     def _is_made_by_code(self, run: TracedRun) -> bool:
-        calls = run.trace.calls
-        layers = [one for one in calls if not one.children]
+        layers = [one for one in run.trace.calls if not one.children]
         if not all(frameworks_own(one.layer) for one in layers):
             return True
         made = [value for one in layers for value in one.outputs]
-        known = {id(value) for value in (*calls[0].inputs, *made)}
-        taken = [*(value for one in layers for value in one.inputs), *run.values]
-        return not all(id(one) in known or any(self._is_reshaped(one, other) for other in made) for one in taken)
+        known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
 
-    def _is_reshaped(self, value: TracedValue, made: TracedValue) -> bool:
-        if prod(value.shape) != prod(made.shape) or value.dtype != made.dtype:
-            return False
-        return self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
+        def is_reshaped(value: TracedValue, made: TracedValue) -> bool:
+            alike = prod(value.shape) == prod(made.shape) and value.dtype == made.dtype
+            return alike and self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
+
+        taken = [*(value for one in layers for value in one.inputs), *run.values]
+        return not all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""
@@ -557,7 +555,9 @@ class PairJudge:
             if measured or direction == "forward"
         ]
         shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
-        if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
+        if shown or not any(one.at_fault for one in decided):
+            return decided
+        if all(self._repeats_itself(pair, number) for number in (0, 1)):
             return decided
         return [one.not_comparable(STATE) for one in decided]
 
@@ -577,14 +577,11 @@ class PairJudge:
             return [self._decide(fed.pair, "forward", inherited, [found]), *backward]
         return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason), *backward]
 
-    def _repeats(self, fed: ReplayInputs) -> bool:
-        """Tell whether both layers repeat their results of the models' runs, given the same inputs.
-
-        A layer that keeps something from call to call does not, and a replay says nothing of it.
-        """
-        return all(self._repeats_itself(fed.pair, number) for number in (0, 1))
-
     def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+        """Tell whether a layer repeats its results of the model's run, given the same inputs.
+
+        One that keeps something from call to call does not, and a replay says nothing of it.
+        """
         models, call = self.models[number], (pair.reference, pair.port)[number]
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
@@ -625,7 +622,9 @@ class PairJudge:
         pair = fed.pair
         # An output that another one is made of has the other's share in its gradient: backward from both counts that twice.
         several = sum(pair.reference.outputs[link.ours].gradient is not None for link in fed.outputs) > 1
-        truths = None if several or self._turns(pair) > 1 else self._truths(pair)
+        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
+        again = any(counted[id(call.layer)] > 1 for counted, call in calls)
+        truths = None if several or again else self._truths(pair)
         replays = PairReplays(self.models, fed, self.seed)
         measured = self._outputs(replays, whole=inherited <= self.noise.limit)
         closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
@@ -640,7 +639,9 @@ class PairJudge:
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
-        if truths is not None and self._projects(pair) and (known is None or not pair.whole):
+        path = pair.reference.path
+        inside = [not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected]
+        if truths is not None and any(inside) and (known is None or not pair.whole):
             truths = None if replays.reference64 is None else replays.reference64.parameters
         found = self._measure_gradients((replays, closer), truths, known)
         if known is not None and classify(found)[0] is Closeness.DIFFERS:
@@ -649,10 +650,6 @@ class PairJudge:
 
     def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
-
-    def _alive(self, pair: CallPair) -> bool:
-        """Tell whether the model's output depends on a pair's results, on both sides."""
-        return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by the models' runs, else by a replay."""
@@ -754,15 +751,6 @@ class PairJudge:
         ]
         largest = max([*around, self._shared.largest(pair) or 0.0])
         return largest if self.exact and largest <= CONSTANT else None
-
-    def _turns(self, pair: CallPair) -> int:
-        """Return how many calls the layers of a pair have, the larger number."""
-        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
-        return max(counted[id(call.layer)] for counted, call in calls)
-
-    def _projects(self, pair: CallPair) -> bool:
-        path = pair.reference.path
-        return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected)
 
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
         found = self.models.reference.side.parameters(pair.reference.layer)

@@ -685,7 +685,9 @@ class Comparer:
 
         What only one side has is in no link.
         """
-        left, free = self._told_apart(ours, theirs)
+        fits = len(ours) == len(theirs) and all(map(self.layout, ours, theirs))
+        # Where they do not fit one by one, a tensor that is given several times is linked once.
+        left, free = (list(range(len(side))) if fits else _once(side) for side in (ours, theirs))
         found: list[TensorLink] = []
 
         def link(one: int, other: int) -> None:
@@ -710,12 +712,6 @@ class Comparer:
                 link(one, other)
                 break
         return sorted(found, key=lambda each: each.ours)
-
-    def _told_apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> tuple[list[int], list[int]]:
-        """Return the numbers of the tensors to be linked: all where they fit one by one, else one that is given twice once."""
-        if len(ours) == len(theirs) and all(map(self.layout, ours, theirs)):
-            return list(range(len(ours))), list(range(len(theirs)))
-        return _once(ours), _once(theirs)
 
     def _aligned(
         self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]

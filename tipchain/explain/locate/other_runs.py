@@ -395,6 +395,10 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
+        source = None
+        if first.reference is not None and first.reference.place is not None:
+            file, line = first.reference.place
+            source = SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
         made.append(
             Diagnosis(
                 code=code,
@@ -406,7 +410,7 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
                 paths=tuple(dict.fromkeys(one.place for one, _ in several)),
                 stage="forward",
                 reference_path=first.reference_path,
-                reference_place=None if first.reference is None else _source(first.reference),
+                reference_place=source,
             )
         )
     return made
@@ -463,13 +467,6 @@ def _referred(draw: Draw) -> str:
         return f"the reference draws {draw}"
     file, line = draw.place
     return f"line {line} of the reference's {Path(file).name} draws {draw}"
-
-
-def _source(draw: Draw) -> SourceLine | None:
-    if draw.place is None:
-        return None
-    file, line = draw.place
-    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
 # Other inputs that are made of those given.

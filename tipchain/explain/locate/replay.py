@@ -68,52 +68,38 @@ def replay(
     Raises:
         NotReplayed: the layer does not run apart from its model.
     """
-    try:
-        return _replayed(side, layer, call, inputs, cotangents, double=double, seed=seed, then=then)
-    except Exception as error:  # a user's layer may raise anything
-        raise NotReplayed(class_and_line(error)) from error
-
-
-def _replayed(
-    side: LiveSide,
-    layer: Model,
-    call: Call,
-    inputs: Sequence[Array],
-    cotangents: Sequence[Array | None],
-    *,
-    double: bool,
-    seed: int,
-    then: Sequence[Callable[[Tensor], Tensor]],
-) -> Replayed:
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
-    with side.precision(double=double), side.randomness(drawn_again(call, seed)), side.recording(gradient=backward):
-        leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
-        leaves = [leaves[number] for number in _first_given(call, inputs)]
-        # A layer may write to what it is given, which a leaf does not allow.
-        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-        args, kwargs = put_back(call.arguments, given)
-        result = layer(*args, **kwargs)
-        for one in then:
-            result = one(take_out(result, side.is_tensor)[1][0])
-        _, outputs, _ = take_out(result, side.is_tensor)
-        values = tuple(side.view(one) for one in outputs)
-        if not backward:
-            return Replayed(outputs=values)
-        side.clear_gradients(layer)
-        parts = [
-            (one, side.tensor(as_float(cotangent, double=double), gradient=False))
-            for one, cotangent in zip(outputs, cotangents, strict=False)
-            if cotangent is not None and side.takes_gradient(one)
-        ]
-        if parts:
-            side.products(*zip(*parts, strict=True))
-        gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
-        return Replayed(
-            outputs=values,
-            inputs=tuple(None if one is None else side.view(one) for one in gradients),
-            parameters=side.parameter_gradients(layer),
-        )
+    try:
+        with side.precision(double=double), side.randomness(drawn_again(call, seed)), side.recording(gradient=backward):
+            leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
+            leaves = [leaves[number] for number in _first_given(call, inputs)]
+            # A layer may write to what it is given, which a leaf does not allow.
+            given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+            args, kwargs = put_back(call.arguments, given)
+            result = layer(*args, **kwargs)
+            for one in then:
+                result = one(take_out(result, side.is_tensor)[1][0])
+            _, outputs, _ = take_out(result, side.is_tensor)
+            values = tuple(side.view(one) for one in outputs)
+            if not backward:
+                return Replayed(outputs=values)
+            side.clear_gradients(layer)
+            parts = [
+                (one, side.tensor(as_float(cotangent, double=double), gradient=False))
+                for one, cotangent in zip(outputs, cotangents, strict=False)
+                if cotangent is not None and side.takes_gradient(one)
+            ]
+            if parts:
+                side.products(*zip(*parts, strict=True))
+            gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
+            return Replayed(
+                outputs=values,
+                inputs=tuple(None if one is None else side.view(one) for one in gradients),
+                parameters=side.parameter_gradients(layer),
+            )
+    except Exception as error:  # a user's layer may raise anything
+        raise NotReplayed(class_and_line(error)) from error
 
 
 def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:

@@ -152,7 +152,9 @@ def measure(
             after the other is off by the root of their number, times the unit and what moving the terms makes.
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
-    same = _equal(reference, port)
+    same = False
+    if reference is not None and port is not None:
+        same = equal(reference, port, equal_nan=reference.dtype.kind in "fc")
     size = max(finite_rms(truth), least)
 
     def error(array: Array | None) -> float | None:
@@ -180,10 +182,6 @@ def _usual(truth: Array, port: Array | None, error: float | None) -> float:
         return 0.0 if error is None or error <= COARSE else inf
     some = truth != 0
     return float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if some.any() else inf
-
-
-def _equal(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
@@ -278,19 +276,15 @@ def continued(
             yield pair.followed(number, LayoutStep(name, function=True), value)
 
 
-def _made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
-    """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
-    for one in trace.calls[call.number + 1 :][:NEXT]:
-        yield from (value for value in one.inputs if value not in call.outputs)
-    for one in trace.around(call):
-        yield from (value for value in one.outputs if value not in call.outputs)
-
-
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, TracedValue]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
+    taken = [value for one in trace.calls[call.number + 1 :][:NEXT] for value in one.inputs]
+    returned = [value for one in trace.around(call) for value in one.outputs]
     given = {
-        id(value): value for value in _made_next(call, trace) if value.shape == made.shape and value.dtype == made.dtype
+        id(value): value
+        for value in (*taken, *returned)
+        if value is not made and value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return
