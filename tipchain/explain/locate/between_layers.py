@@ -14,7 +14,7 @@ import numpy as np
 
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared
-from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import BothModels, CallKey, Models, each_call, run_again, with_results
 from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, take_out
@@ -512,17 +512,7 @@ class CodeAtFault:
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
         ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
-        (reference, port), (_, value), paired = self.runs.traces, values, self.matching.pairs
-        if not ours.children and all(one.reference.number != ours.number for one in paired):
-            # Port's last call in no pair that gave back the value that it was given.
-            known = {one.port.number for one in paired}
-            found = [
-                call
-                for call in port.calls
-                if value in call.outputs and hands_on(call) and not call.children and call.number not in known
-            ]
-            if found:  # by a layer that stands where the reference's does something
-                return ours, found[-1]
+        (reference, port), (_, value) = self.runs.traces, values
         holders = self._holders(0)
         calls = (ours, *reference.around(ours))
         inside = next((holders[one.number].port for one in calls if one.number in holders), None)

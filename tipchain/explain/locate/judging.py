@@ -20,7 +20,7 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun, TracedRuns
-from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
+from tipchain.explain.locate.trace import Call, NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
@@ -279,26 +279,25 @@ class PairJudge:
 
     def _first_nan(self, *, forward: bool) -> CallPair:
         """Return the calls that first give NaN, or gradients with NaN, and are given none; the code around a layer that is."""
+
+        def have_nan(values: Iterable[TracedValue]) -> bool:
+            stored = (value.stored if forward else value.gradient for value in values)
+            return any(one is not None and self.store.has_nan(one) for one in stored)
+
+        def is_given_nan(call: Call) -> bool:
+            return have_nan(call.inputs if forward else call.outputs)
+
         reference, port = self.runs.traces
         for pair in self.matching.pairs if forward else reversed(self.matching.pairs):
-            ends = [value.gradient for value in pair.port.inputs]
-            gives = [value.stored for value in pair.port.outputs] if forward else ends
-            given = self._is_given_nan(pair.port, forward=forward)
-            own = {} if forward else self._truths(pair)
-            if pair.whole or not (given or any(map(self._has_nan, gives)) or _any_nan(own.values())):
-                continue
             ours, theirs = pair.reference, pair.port
-            while self._is_given_nan(theirs, forward=forward) and ours.parent is not None and theirs.parent is not None:
+            gives = have_nan(theirs.outputs if forward else theirs.inputs)
+            own = {} if forward else self._truths(pair)
+            if pair.whole or not (gives or is_given_nan(theirs) or _any_nan(own.values())):
+                continue
+            while is_given_nan(theirs) and ours.parent is not None and theirs.parent is not None:
                 ours, theirs = reference.calls[ours.parent], port.calls[theirs.parent]
             return CallPair(reference=ours, port=theirs)
         return CallPair(reference=reference.calls[0], port=port.calls[0])
-
-    def _is_given_nan(self, call: Call, *, forward: bool) -> bool:
-        given = [one.stored for one in call.inputs] if forward else [one.gradient for one in call.outputs]
-        return any(map(self._has_nan, given))
-
-    def _has_nan(self, stored: StoredArray | None) -> bool:
-        return stored is not None and self.store.has_nan(stored)
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
         """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
