@@ -208,28 +208,11 @@ class Locator:
         self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
         with keep_memory():
             found, whole = self._by_outlines(inputs, *asked)
-            if found is None:
-                cut, self.store.samples = self.store.cut, None
-                self.store.forget()
-                gc.collect()  # the copies of both models
-                self._hurry(whole)
-                few = None if whole is None or not cut or self._trains(asked[0]) else few_of(inputs)
-                found = None if whole is None or few is None else self._by_few(few, whole, *asked)
-            if found is None:
-                self._hurry(whole)
-                self._sketches.clear()
-                try:
-                    judge = self._judge(inputs, *asked)
-                except OutOfTime:
-                    self._hurry(whole)
-                    raise
-                found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
+            try:
+                found = found or self._in_full(inputs, whole, *asked)
+            except OutOfTime:
+                raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0)) from None
         return replace(found, layers=tuple(layers))
-
-    def _hurry(self, whole: WholeBatch | None) -> None:
-        """Give up before the models are run again if the time is up."""
-        if self.pace.over:
-            raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
     def _by_outlines(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
@@ -244,6 +227,21 @@ class Locator:
             if found.first is None or not cut:
                 return found, whole
         return None, whole
+
+    def _in_full(
+        self, inputs: ModelInputs, whole: WholeBatch | None, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> Located:
+        """Compare the models with all tensors held: on some samples where they part as on all, else on all."""
+        cut, self.store.samples = self.store.cut, None
+        self.store.forget()
+        gc.collect()  # the copies of both models
+        few = None if whole is None or not cut or self._trains(models) else few_of(inputs)
+        found = None if whole is None or few is None else self._by_few(few, whole, models, losses, layers)
+        if found is not None:
+            return found
+        self._sketches.clear()
+        judge = self._judge(inputs, models, losses, layers)
+        return self._located(judge, judge.judge(), inputs, models, layers)
 
     def _by_few(
         self, few: ModelInputs, whole: WholeBatch, models: Pair, losses: Losses, layers: Sequence[LayerPair]

@@ -68,19 +68,15 @@ def in_double(side: LiveSide, loss: Loss) -> Loss:
 
 
 def _single(side: LiveSide, value: object) -> Nested:
+    """Return nested tensors, those of floats in float32; gradients flow through."""
+
+    def single(tensor: Tensor) -> Tensor:
+        if "float" not in str(tensor.dtype):
+            return tensor
+        return tensor.astype("float32") if hasattr(tensor, "astype") else tensor.float()
+
     structure, tensors, _ = take_out(value, side.is_tensor)
-    return put_back(structure, [_cast(one, "float32") for one in tensors])
-
-
-def _cast(tensor: Tensor, kind: str) -> Tensor:
-    """Return a tensor of floats in another precision; gradients flow through."""
-    if "float" not in str(tensor.dtype):
-        return tensor
-    return (
-        tensor.astype(kind)
-        if hasattr(tensor, "astype")
-        else getattr(tensor, {"float32": "float", "float64": "double"}[kind])()
-    )
+    return put_back(structure, [single(one) for one in tensors])
 
 
 class _Widening:
@@ -111,7 +107,7 @@ class _Widening:
     def _tensor(self, value: Tensor) -> Tensor:
         if "float" not in str(value.dtype) or "float64" in str(value.dtype):
             return value
-        made = _cast(value.detach(), "float64")
+        made = self._side.framework.widened(value.detach())
         if self._side.takes_gradient(value):
             made = self._side.tensor(self._side.array(made), gradient=True)
         return made
