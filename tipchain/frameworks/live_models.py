@@ -283,14 +283,6 @@ class TorchSide(FrameworkSide):
         plain = layer.groups == 1 and layer.padding_mode == "zeros" and set(layer.dilation) == {1}
         return (layer.stride, layer.padding) if plain and not isinstance(layer.padding, str) else None
 
-    def norm_scale(self, layer: object) -> Array | None:
-        """Return the factor of each channel in a BatchNorm that uses its statistics; None of any other module."""
-        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
-        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
-            return None
-        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
-        return scale if layer.weight is None else scale * self.array(layer.weight)
-
 
 class PaddleSide(FrameworkSide):
     """paddle."""
@@ -441,14 +433,6 @@ class PaddleSide(FrameworkSide):
         first = not layer._data_format.endswith("C")  # noqa: SLF001
         told = len(pads) == len(strides) and all(isinstance(one, int) for one in pads)
         return (strides, pads) if plain and first and told else None
-
-    def norm_scale(self, layer: object) -> Array | None:
-        """Return ``weight / sqrt(_variance + _epsilon)``."""
-        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
-        if not isinstance(layer, kinds) or layer.training:
-            return None
-        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
-        return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
 LiveSide = TorchSide | PaddleSide

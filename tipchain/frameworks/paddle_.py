@@ -163,9 +163,7 @@ class _Operators:
 
     def mask(self, x: Any, rate: float) -> Any:
         """Return a mask for a tensor."""
-        made = self.tensor(self.draws.kept(x.shape, rate), x.dtype)
-        self.draws.apply_to(x.detach().numpy())
-        return made
+        return self.tensor(self.draws.kept(x.shape, rate), x.dtype)
 
     def filled(self, out: Any, numbers: Any, dtype: Any) -> Any:
         """Return numbers as a tensor: ``out``, if there is one."""

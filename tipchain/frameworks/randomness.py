@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import accumulate
 from math import isclose, prod
@@ -23,7 +23,6 @@ from typing import Literal
 import numpy as np
 
 from tipchain.framework_types import Array
-from tipchain.numbers.tolerance import SAME_ENLARGED
 
 Kind = Literal["uniform", "normal", "own"]
 LIBRARIES = ("torch", "paddle", "numpy", "contextlib", "functools", "tipchain")
@@ -48,15 +47,12 @@ class Draw:
         shape: of the tensor.
         rate: the probability that an element is dropped, of a mask; None of other numbers.
         place: the file and line of the model's code that drew; None where that is not known.
-        given: what tells the tensor that a mask is applied to from others, its elements in another order included; empty where
-            that is not known.
     """
 
     kind: Kind
     shape: tuple[int, ...]
     rate: float | None = None
     place: tuple[str, int] | None = field(default=None, compare=False)
-    given: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def size(self) -> int:
@@ -66,11 +62,6 @@ class Draw:
     def fits(self, other: Draw) -> bool:
         """Tell whether one set of numbers can be both draws."""
         return self.kind == other.kind != "own" and self.size == other.size
-
-    def is_given_alike(self, other: Draw) -> bool:
-        """Tell whether both masks are applied to the same tensor, as far as that is known of both."""
-        apart = [abs(one - its) for one, its in zip(self.given, other.given, strict=False)]
-        return self.fits(other) and bool(apart) and max(apart) <= SAME_ENLARGED * self.given[0]
 
     def is_as_frequent(self, other: Draw) -> bool:
         """Tell whether two masks drop the same share, as far as both are known to be masks."""
@@ -143,13 +134,6 @@ class Draws:
         """Return float32 ones where a value is kept, zeros where it is dropped with the probability ``rate``."""
         drawn = self.uniform(shape, rate)
         return np.asarray(drawn < 1 - rate if self.small else drawn >= rate, dtype=np.float32)
-
-    def apply_to(self, array: Array) -> None:
-        """Note the array to which the last mask was applied, by its norm and two sums that weigh the elements by their order."""
-        flat = np.asarray(array, np.float64).reshape(-1)
-        norm, weights = float(np.linalg.norm(flat)), np.linspace(0, np.pi, flat.size)
-        told = norm, *(float(turn(weights) @ flat) / (flat.size or 1) ** 0.5 for turn in (np.cos, np.sin))
-        self.made[-1] = replace(self.made[-1], given=told)
 
     def own(self, shape: Sequence[int] = ()) -> None:
         """Note numbers that the framework draws itself."""
@@ -240,22 +224,12 @@ def arranged(values: Array, shape: Sequence[int]) -> Array:
     return plain.reshape(tuple(shape))
 
 
-def partners_of(
-    ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashable], *, by_rate: bool = False
-) -> dict[int, int]:
+def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashable]) -> dict[int, int]:
     """Return which draw of the reference's belongs to which of the port's, by their numbers among all draws.
 
-    Both come in order, with marks of where they stand in between; ``by_rate``: masks of other rates never match.
+    Both come in order, with marks of where they stand in between.
     """
-    mine, other = (
-        [
-            (one.kind, one.size, one.rate and round(one.rate / SAME_RATE) if by_rate else None)
-            if isinstance(one, Draw)
-            else one
-            for one in side
-        ]
-        for side in (ours, theirs)
-    )
+    mine, other = ([(one.kind, one.size) if isinstance(one, Draw) else one for one in side] for side in (ours, theirs))
     # How many draws come before each event.
     numbers = [list(accumulate((isinstance(one, Draw) for one in side), initial=0)) for side in (ours, theirs)]
     found = {}

@@ -80,7 +80,6 @@ def _mode(torch: ModuleType) -> Any:
         def __init__(self, draws: Draws) -> None:
             super().__init__()
             self.draws = draws
-            self.mask: Any = None
 
         def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
@@ -88,8 +87,6 @@ def _mode(torch: ModuleType) -> Any:
                 return _dropout(torch, func, self.draws, *args)
             if name in OWN or (name in ATTENTION and _nth(args, kwargs, ATTENTION[name], "dropout_p", 0.0)):
                 self.draws.own()
-            if self.mask is not None and name == "aten::mul" and args[1] is self.mask:  # as `dropout` does on a CPU
-                self.draws.apply_to(args[0].detach().cpu().numpy())
             result = func(*args, **kwargs)
             fill = FILLING.get(name)
             if fill is not None:
@@ -97,7 +94,6 @@ def _mode(torch: ModuleType) -> Any:
                 if not torch.is_tensor(numbers):
                     numbers = torch.from_numpy(np.ascontiguousarray(numbers)).to(result.device)
                 result.copy_(numbers.reshape(result.shape))
-            self.mask = result if fill is not None or (result is self.mask and name == "aten::div_") else None
             return result
 
     return Drawing

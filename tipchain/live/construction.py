@@ -41,11 +41,7 @@ def check_construction(
     store: Store,
 ) -> PieceCheck:
     """Compare layers and parameters; the report has the findings, weighed where models run."""
-    matched = () if located is None else located.matching.pairs
-    folded = {pair.port.path for pair in matched if pair.folded}
-    calls = [pair for pair in matched if not pair.folded]
-    pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
-    tensors = None if folded else tensors
+    calls = () if located is None else located.matching.pairs
     findings = check(*asked.models, pairs, calls, names=asked.names, tensors=tensors)
     results.report.findings[:] = findings
     if located is None and any(one.kind in ("argument", "parameter", "flag") for one in findings):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isfinite, prod
@@ -14,127 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
-from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
-from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
-from tipchain.explain.locate.replay import (
-    BothModels,
-    CallKey,
-    Models,
-    NotReplayed,
-    PairReplays,
-    ReplayInputs,
-    each_call,
-    run_again,
-)
+from tipchain.explain.locate.gradients import Shared
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
+from tipchain.explain.locate.replay import BothModels, CallKey, Models, each_call, run_again, with_results
 from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
-from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
+from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, Twins, take_out
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Calls = tuple[Call, Call]
-Given = Callable[[CallPair], tuple[int, int] | None]
-"""Returns the numbers of the tensors that two calls are given and that differ most; None where they are given the same."""
-Agrees = Callable[[CallPair], bool]
-"""Tells whether two calls return the same."""
-
-
-class Glue:
-    """Finds the code between both models' layers that are known to agree."""
-
-    def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
-        self._traces, self._given, self._agrees = (reference, port), given, agrees
-        self._holders = (
-            {pair.reference.number: pair for pair in matching.containers},
-            {pair.port.number: pair for pair in matching.containers},
-        )
-        self._paired = (
-            {pair.reference.number for pair in matching.pairs},
-            {pair.port.number for pair in matching.pairs},
-        )
-        # Calls that hold the same layers are paired from the outside in: the innermost of several is the last.
-        self._container = {pair.reference.number: pair.port for pair in matching.containers}
-
-    def giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
-        """Return the calls of both sides whose code gave a pair its differing tensor.
-
-        Args:
-            pair: the first pair that is given something else though all layers before agree.
-            ours: the number of the tensor among the reference's inputs.
-            theirs: the number among the port's.
-        """
-        expected, actual = self._giving(pair, ours, theirs)
-        seen = {pair.port.number}
-        around = self._holder(actual)
-        while around is not None and around.port.number not in seen:
-            differs = self._given(around)
-            if differs is None:
-                break
-            seen.add(around.port.number)  # it is given something else: that is made before it
-            expected, actual = self._giving(around, *differs)
-            around = self._holder(actual)
-        return expected, actual
-
-    def _holder(self, call: Call) -> CallPair | None:
-        """Return the innermost pair of calls with others inside that holds a call of the port's, or is it."""
-        _, holders = self._holders
-        numbers = (one.number for one in (call, *self._around(1, call)))
-        return next((holders[one] for one in numbers if one in holders), None)
-
-    def _giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
-        reference, port = pair.reference, pair.port
-        if not reference.inputs or not port.inputs:
-            return next(self._around(0, reference), reference), next(self._around(1, port), port)
-        expected = reference.inputs[min(ours, len(reference.inputs) - 1)]
-        actual = port.inputs[min(theirs, len(port.inputs) - 1)]
-        around = self._not_given(0, reference, expected), self._not_given(1, port, actual)
-        return self._culprits((expected, actual), around)
-
-    def at_end(self, values: tuple[TracedValue, TracedValue] | None) -> Calls:
-        """Return the calls whose code made an output of the models that differs though all layers agree; None: not known which."""
-        reference, port = self._traces
-        roots = reference.calls[0], port.calls[0]
-        return roots if values is None else self._culprits(values, roots)
-
-    def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
-        """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
-        ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
-        (paired, port_paired), (_, port), (_, value) = self._paired, self._traces, values
-        if not ours.children and ours.number not in paired:
-            # Port's last call in no pair that gave back the value that it was given.
-            found = [
-                call
-                for call in port.calls
-                if value in call.outputs and hands_on(call) and not call.children and call.number not in port_paired
-            ]
-            handed = found[-1] if found else None  # by a layer that stands where the reference's does something
-            if handed is not None:
-                return ours, handed
-        calls = (ours, *self._around(0, ours))
-        inside = next((self._container[one.number] for one in calls if one.number in self._container), None)
-        if inside is not None and (value in inside.inputs or any(one is theirs for one in self._around(1, inside))):
-            return ours, inside  # what the reference makes there, the port does not make, but hands on
-        return ours, theirs
-
-    def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
-        if value.made_by is None or value.made_by in self._paired[side]:
-            return around
-        holder = self._holders[side].get(value.made_by)
-        if holder is not None and self._agrees(holder):
-            return around
-        return self._traces[side].calls[value.made_by]
-
-    def _not_given(self, side: int, call: Call, value: TracedValue) -> Call:
-        """Return the innermost call around ``call`` that was not given the value itself."""
-        found = call
-        for found in self._around(side, call):
-            if value not in found.inputs:
-                break
-        return found
-
-    def _around(self, side: int, call: Call) -> Iterator[Call]:
-        return self._traces[side].around(call)
 
 
 class CodeRounding:
@@ -164,12 +53,8 @@ class CodeRounding:
 
         def leave(key: CallKey, result: Nested) -> Nested:
             """Return the layer's float64 results in place of its tensors."""
-            if key not in judged or not (side.is_tensor(result) or isinstance(result, tuple | list)):
-                return None
-            structure, made, _ = take_out(result, side.is_tensor)
-            if len(made) != len(judged[key].outputs):
-                return None
-            return put_back(structure, [self._single(value) for value in judged[key].outputs])
+            values = judged[key].outputs if key in judged else ()
+            return with_results(side, result, {number: partial(self._single, one) for number, one in enumerate(values)})
 
         def ended(made: Sequence[Tensor]) -> tuple[()]:
             self._note(root.outputs, made)
@@ -184,7 +69,7 @@ class CodeRounding:
             self._found.clear()
         return self._found
 
-    def _single(self, value: TracedValue) -> Tensor:
+    def _single(self, value: TracedValue, _: Tensor) -> Tensor:
         return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
 
     def _note(self, values: Sequence[TracedValue], tensors: Sequence[Tensor]) -> None:
@@ -197,65 +82,13 @@ class CodeRounding:
 # Code between the layers that changes a gradient without changing a tensor: detaching, hooks, scaled gradients.
 
 
-Apart = Callable[[TracedValue, TracedValue], float]
-"""Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
-
-
 SHIFT = SAME_SINGLE
 """How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
+Take = Callable[[CallPair, TensorLink, Tensor], "Tensor | None"]
+"""Is given the gradient of a layer's output, by the pair and the link of that; may return another in its place."""
 
 
-class Changed(NamedTuple):
-    """Where gradients part: the calls whose own code does it, the pair whose output's gradient is off, how far, and the output."""
-
-    calls: tuple[Call, Call]
-    pair: CallPair
-    apart: float
-    value: TracedValue
-
-
-def first_changed(
-    traces: tuple[Trace, Trace],
-    outputs: Iterable[tuple[CallPair, TracedValue, TracedValue]],
-    begun_alike: Callable[[], bool],
-    apart: Apart,
-    tolerance: float,
-) -> Changed | None:
-    """Return where gradients part first on their way back, though every layer hands them on as the reference's does.
-
-    Nothing is returned where they differ from the start: then the loss is another.
-
-    Args:
-        traces: torch's and Paddle's, after backward; forward they agree.
-        outputs: tensors of pairs that agree, in the opposite order of the port's calls.
-        begun_alike: tells whether both start from the same.
-        apart: compares the gradients of two values.
-        tolerance: up to which they agree.
-    """
-    agreed = False
-    for pair, ours, theirs in outputs:
-        found = apart(ours, theirs)
-        if found <= tolerance:
-            agreed = True
-        elif agreed or begun_alike():
-            reference, port = traces
-            calls = _outside(reference, pair.reference, ours), _outside(port, pair.port, theirs)
-            return Changed(calls, pair, found, theirs)
-        else:
-            return None
-    return None
-
-
-def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
-    """Return the innermost call around ``call`` that does not itself give the value back."""
-    while call.parent is not None:
-        call = trace.calls[call.parent]
-        if value not in call.outputs:
-            break
-    return call
-
-
-class GivenLayers(ABC):
+class GivenLayers:
     """A run of a model, in float64, whose layers give tensors of the reference's, and whose backward starts as the reference's.
 
     Args:
@@ -287,19 +120,43 @@ class GivenLayers(ABC):
             self._given.setdefault((call.path, call.turn), []).append((pair, link))
             self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
 
-    @abstractmethod
-    def _wanted(self, value: TracedValue) -> Array:
-        """Return the replacement of a reference's tensor, in the reference's layout."""
+    def nudged(self) -> Mapping[int, Array]:
+        """Return the gradients of the reference's tensors, by their ids, in its layout, where all layers' results are moved a little.
 
-    @abstractmethod
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
-        """Return the receiver of the gradient of a layer's output, if there is one."""
+        Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+        Nothing is returned where the model does not run so.
+        """
+        found: dict[int, Array] = {}
 
-    def _run(self) -> bool:
-        """Run the model forward and backward so; return whether it takes the replacements."""
+        def moved(value: TracedValue) -> Array:
+            """Return a tensor, each element moved by a random part of `SHIFT`: the same in both models."""
+            array = self._store.get(value.stored)
+            generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
+            return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
+
+        def note(pair: CallPair, link: TensorLink, gradient: Tensor) -> None:
+            array, layout = self._side.view(gradient), link.layout
+            shared = layout.back_shared(array) if self._number else layout.shared(array)
+            found[id(pair.reference.outputs[link.ours])] = np.array(shared)
+
+        return found if self._run(moved, note) else {}
+
+    def _run(self, wanted: Callable[[TracedValue], Array], take: Take) -> bool:
+        """Run the model forward and backward with ``wanted`` for the reference's tensors; return whether it takes them."""
 
         def leave(key: CallKey, result: object) -> Nested:
-            return self._replaced(self._given.get(key, ()), result)
+            changes = {
+                (link.ours, link.theirs)[self._number]: partial(put, pair, link)
+                for pair, link in self._given.get(key, ())
+            }
+            return with_results(self._side, result, changes)
+
+        def put(pair: CallPair, link: TensorLink, made: Tensor) -> Tensor:
+            array = wanted(pair.reference.outputs[link.ours])
+            made = made + self._tensor((link.layout.apply(array) if self._number else array) - self._side.view(made))
+            if self._side.takes_gradient(made):
+                made.register_hook(partial(take, pair, link))
+            return made
 
         def starts(made: Sequence[object]) -> list[tuple[Tensor, Tensor]]:
             links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
@@ -316,22 +173,6 @@ class GivenLayers(ABC):
         except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
             return False
         return True
-
-    def _replaced(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
-        structure, made, _ = take_out(result, self._side.is_tensor)
-        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
-        if not given or not plain:
-            return None
-        for pair, link in given:
-            place = (link.ours, link.theirs)[self._number]
-            wanted = self._wanted(pair.reference.outputs[link.ours])
-            one = made[place]
-            one = one + self._tensor((link.layout.apply(wanted) if self._number else wanted) - self._side.view(one))
-            hook = self._hook(pair, link)
-            if hook is not None and self._side.takes_gradient(one):
-                one.register_hook(hook)
-            made[place] = one
-        return put_back(structure, made)
 
     def _tensor(self, array: Array) -> Tensor:
         return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
@@ -356,50 +197,20 @@ class Steered(GivenLayers):
 
     @cached_property
     def _errors(self) -> Mapping[int, float]:
-        self._found: dict[int, float] = {}
-        return self._found if self._run() else {}
+        found: dict[int, float] = {}
 
-    def _wanted(self, value: TracedValue) -> Array:
-        return self._store.get(value.stored)
+        def take(pair: CallPair, link: TensorLink, gradient: Tensor) -> Tensor | None:
+            """Note how far a gradient is off, and hand on the reference's in its place."""
+            ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+            if ours.gradient is None:
+                return None
+            expected = self._store.get(ours.gradient)
+            actual = link.layout.back_shared(self._side.view(gradient))
+            apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
+            found[id(theirs)] = max(apart, found.get(id(theirs), 0.0))
+            return self._tensor(link.layout.apply_gradient(expected))
 
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
-        ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-        return None if ours.gradient is None else partial(self._take, ours, theirs, link)
-
-    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Tensor) -> Tensor:
-        """Note how far a gradient is off, and hand on the reference's in its place."""
-        assert ours.gradient is not None
-        expected = self._store.get(ours.gradient)
-        actual = link.layout.back_shared(self._side.view(gradient))
-        apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
-        self._found[id(theirs)] = max(apart, self._found.get(id(theirs), 0.0))
-        return self._tensor(link.layout.apply_gradient(expected))
-
-
-class NudgedLayers(GivenLayers):
-    """The replacements of a model's layers: the reference's values, all moved a little.
-
-    Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
-    """
-
-    @cached_property
-    def gradients(self) -> Mapping[int, Array]:
-        """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
-        self._found: dict[int, Array] = {}
-        return self._found if self._run() else {}
-
-    def _wanted(self, value: TracedValue) -> Array:
-        """Return a tensor of the reference's, each element moved by a random part of `SHIFT`: the same in both models."""
-        array = self._store.get(value.stored)
-        generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
-        return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
-
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
-        return partial(self._note, pair.reference.outputs[link.ours], link)
-
-    def _note(self, value: TracedValue, link: TensorLink, gradient: Tensor) -> None:
-        array = self._side.view(gradient)
-        self._found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
+        return found if self._run(lambda value: self._store.get(value.stored), take) else {}
 
 
 # Code between the layers that does something else to large values alone, or cuts the inputs' gradients off.
@@ -578,8 +389,8 @@ class CodeAtFault:
     def before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
         """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
         worst = max(links, default=None, key=partial(self._apart, pair))
-        calls = self._block_at_fault(pair) or self._glue().giving(
-            pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
+        calls = self._block_at_fault(pair) or self._giving(
+            pair, (0, 0) if worst is None else (worst.ours, worst.theirs)
         )
         values = None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
@@ -590,7 +401,9 @@ class CodeAtFault:
         link = next(iter(outputs[apart.index(worst) :]), None)
         ours, theirs = (run.values for run in self.runs)
         values = None if link is None else (ours[link.ours], theirs[link.theirs])
-        calls = self._block_at_fault(None) or self._glue().at_end(values)
+        reference, port = self.runs.traces
+        roots = reference.calls[0], port.calls[0]
+        calls = self._block_at_fault(None) or (roots if values is None else self._culprits(values, roots))
         what = "makes another output"
         if link is None and len(ours) == len(theirs):  # of another shape
             other = min({*range(len(ours))} - {one.ours for one in outputs}, default=0)
@@ -666,27 +479,68 @@ class CodeAtFault:
     def _array(self, value: TracedValue) -> Array:
         return self.store.get(value.stored)
 
-    def _glue(self) -> Glue:
-        agrees = lambda pair: self._alike(pair)[1]  # noqa: E731
-        return Glue(*self.runs.traces, self.matching, self._differing, agrees)
+    def _giving(self, pair: CallPair, numbers: tuple[int, int]) -> Calls:
+        """Return the calls of both sides whose code gave a pair its differing tensors, the first though all layers before agree.
+
+        ``numbers`` are those of the tensors among the reference's inputs and the port's.
+        """
+        holders, seen = self._holders(1), set[int]()
+        while True:
+            calls = _, port = self._made_by(pair, numbers)
+            seen.add(pair.port.number)
+            around = (port, *self.runs.port.trace.around(port))
+            holder = next((holders[one.number] for one in around if one.number in holders), None)
+            differs = None if holder is None or holder.port.number in seen else self._differing(holder)
+            if holder is None or differs is None:
+                return calls
+            pair, numbers = holder, differs  # it is given something else: that is made before it
+
+    def _made_by(self, pair: CallPair, numbers: tuple[int, int]) -> Calls:
+        """Return the calls whose code made, or handed on, two inputs of a pair."""
+        calls, traces = (pair.reference, pair.port), self.runs.traces
+        if not all(call.inputs for call in calls):
+            ours, theirs = (next(trace.around(call), call) for trace, call in zip(traces, calls, strict=True))
+            return ours, theirs
+        expected, actual = (
+            call.inputs[min(number, len(call.inputs) - 1)] for call, number in zip(calls, numbers, strict=True)
+        )
+        ours, theirs = (
+            _not_given(trace, call, value) for trace, call, value in zip(traces, calls, (expected, actual), strict=True)
+        )
+        return self._culprits((expected, actual), (ours, theirs))
+
+    def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
+        """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
+        ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
+        (reference, port), (_, value) = self.runs.traces, values
+        holders = self._holders(0)
+        calls = (ours, *reference.around(ours))
+        inside = next((holders[one.number].port for one in calls if one.number in holders), None)
+        if inside is not None and (value in inside.inputs or any(one is theirs for one in port.around(inside))):
+            return ours, inside  # what the reference makes there, the port does not make, but hands on
+        return ours, theirs
+
+    def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
+        """Return the call that made a value; ``around``, whose code handed it on, where that call agrees."""
+        if value.made_by is None:
+            return around
+        known = {(one.port if side else one.reference).number for one in self.matching.pairs}
+        holder = self._holders(side).get(value.made_by)
+        if value.made_by in known or (holder is not None and self._alike(holder)[1]):
+            return around
+        return self.runs.traces[side].calls[value.made_by]
+
+    def _holders(self, side: int) -> Mapping[int, CallPair]:
+        """Return the pairs of containers by the numbers of a side's calls.
+
+        Calls that hold the same layers are paired from the outside in: the innermost of several is the last.
+        """
+        return {(one.port if side else one.reference).number: one for one in self.matching.containers}
 
     def steered(self) -> Steered:
         """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
         root = self.runs.port.trace.calls[0]
         return Steered(self.models.port, root, 1, self._agreeing(), self._ends(), self.store, self.seed)
-
-    def _begun_alike(self, tolerance: float) -> bool:
-        """Tell whether backward starts from the same in both models."""
-        ours, theirs = (run.starts() for run in self.runs)
-        pairs = [(ours[link.ours], theirs[link.theirs], link.layout) for link in self.outputs]
-        return any(one is not None for one, _, _ in pairs) and all(
-            one is other
-            or (
-                (one is not None and other is not None)
-                and relative(layout.shared(one), layout.back_shared(other)) <= tolerance
-            )
-            for one, other, layout in pairs
-        )
 
     def _ends(self) -> list[tuple[Array | None, TensorLink]]:
         """Return the starts of backward at the reference's outputs."""
@@ -712,17 +566,12 @@ class CodeAtFault:
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
         tolerance = max(SAME_SINGLE, GROWTH * forward)
-        traces = self.runs.traces
-        agreeing = [
-            (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
-        ]
-        begun_alike = partial(self._begun_alike, tolerance)
-        found = first_changed(traces, agreeing, begun_alike, apart, tolerance)
+        found = self._first_changed(apart, tolerance)
         if found is not None and self.exact:
-            found = first_changed(traces, agreeing, begun_alike, by_itself, tolerance)
+            found = self._first_changed(by_itself, tolerance)
         if found is None:
             return []
-        ours, theirs = self._linked(found.value)
+        ours, theirs = found.values
         receiver = found.pair.port.path or "the model"
         odd = self._odd_gradients(ours, theirs)
         expected, actual = (self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs))
@@ -734,7 +583,7 @@ class CodeAtFault:
             what = f"hands {receiver} a gradient, the reference none"
         else:
             what = self._handed(receiver, ours, theirs)
-        calls = self._taking(found.value) or found.calls
+        calls = self._outside(found.pair, ours, theirs)
         verdict = replace(self._code(calls, found.apart if expected else inf, what), direction="backward")
         if odd or not self._tied(ours, found.apart):
             return [verdict]
@@ -754,10 +603,22 @@ class CodeAtFault:
                 return f"hands {receiver} {factor:.6g} times the reference's gradient"
         return f"hands another gradient to {receiver}"
 
-    def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
-        """Return the reference's tensor that belongs to an output of the port's, and that."""
-        pairs = ((pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing())
-        return next((ours, theirs) for ours, theirs in pairs if theirs is value)
+    def _first_changed(self, apart: Callable[[TracedValue, TracedValue], float], tolerance: float) -> _Changed | None:
+        """Return where gradients part first on their way back, though every layer hands them on as the reference's does."""
+        for pair, link in self._agreeing():
+            values = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+            found = apart(*values)
+            if found > tolerance:
+                return _Changed(pair, values, found)
+        return None
+
+    def _outside(self, pair: CallPair, *values: TracedValue) -> Calls:
+        """Return the innermost calls around a pair that do not themselves give the values back."""
+        ours, theirs = (
+            next((one for one in trace.around(call) if value not in one.outputs), trace.calls[0])
+            for trace, call, value in zip(self.runs.traces, (pair.reference, pair.port), values, strict=True)
+        )
+        return ours, theirs
 
     def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
         """Return the non-finite kind in one gradient of the two alone, else an empty text."""
@@ -779,7 +640,7 @@ class CodeAtFault:
         links = list(self._agreeing())
         ends = self._ends()
         ours, theirs = (
-            NudgedLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
+            GivenLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).nudged()
             for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
         )
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
@@ -794,22 +655,6 @@ class CodeAtFault:
             )
             for one in ours.keys() | theirs.keys()
         )
-
-    def _taking(self, value: TracedValue) -> Calls | None:
-        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
-        taking = [one for one in self.matching.containers if value in one.port.inputs and one.port.parent is not None]
-        for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
-            inputs = self.compare.inputs(pair)
-            outputs = self.compare.outputs(pair)
-            fed = ReplayInputs(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
-            if not outputs or not fed.comparable or not fed.backward:
-                continue
-            replays = PairReplays(self.models, fed, self.seed)
-            with suppress(NotReplayed):
-                gradients = input_gradients(replays, known=None, double=True)
-                if classify(gradients)[0] is Closeness.DIFFERS or cut_off(replays):
-                    return pair.reference, pair.port
-        return None
 
     def _wrappers(self) -> Iterator[CallPair]:
         """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
@@ -854,29 +699,38 @@ class CodeAtFault:
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
         """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
         fine = {(one.reference_path, one.port_path) for one in forward if one.closeness in FINE}
+        reference, port = self.runs.traces
         for one in shared:
             ours, theirs = one.pair.reference, one.pair.port
             if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
-                reference, port = self.runs.traces
                 calls = reference.calls[ours.parent], port.calls[theirs.parent]
-                what = f"gives {theirs.path}.{one.name} another gradient"
-                found = self._code(calls, one.apart / one.size if one.size else inf, what)
-                return [replace(found, direction="backward")]
+                return [self._parameter(one, calls, f"gives {theirs.path}.{one.name} another gradient")]
         return []
 
     def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
         """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
         return [
-            replace(
-                self._code(
-                    (one.pair.reference, one.pair.port),
-                    one.apart / one.size if one.size else inf,
-                    f"gives its parameter {one.name} another gradient, or none",
-                ),
-                direction="backward",
+            self._parameter(
+                one, (one.pair.reference, one.pair.port), f"gives its parameter {one.name} another gradient, or none"
             )
             for one in unlike
         ]
+
+    def _parameter(self, one: Shared, calls: Calls, what: str) -> LayerVerdict:
+        return replace(self._code(calls, one.apart / one.size if one.size else inf, what), direction="backward")
+
+
+class _Changed(NamedTuple):
+    """Where gradients part: the pair whose output's gradient is off, the reference's output and the port's, and how far."""
+
+    pair: CallPair
+    values: tuple[TracedValue, TracedValue]
+    apart: float
+
+
+def _not_given(trace: Trace, call: Call, value: TracedValue) -> Call:
+    """Return the innermost call around ``call`` that was not given the value itself."""
+    return next((one for one in trace.around(call) if value not in one.inputs), trace.calls[0])
 
 
 def holds(trace: Trace, around: Call, call: Call) -> bool:

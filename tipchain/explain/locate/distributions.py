@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp
 from time import monotonic
 
 import numpy as np
@@ -16,6 +15,7 @@ from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import ROUGH
+from tipchain.numbers.two_samples import compare_distribution
 
 RUNS = 256
 """Runs of each model: two distributions whose cumulative functions are a quarter apart somewhere are told from each other."""
@@ -65,7 +65,9 @@ def distributed_otherwise(
         return ""
     for place in range(len(ours[0])):
         for what, one, other, near in _statistics([run[place] for run in ours], [run[place] for run in theirs], seed):
-            if _chance(one, other, near) <= CHANCE:
+            # Where a mask drops all, both sides give one number, up to rounding.
+            _, chance = compare_distribution(*(np.round(each / near) if near else each for each in (one, other)))
+            if chance <= CHANCE:
                 means = f"{one.mean():.4g} ± {one.std():.2g}, the port's {other.mean():.4g} ± {other.std():.2g}"
                 return (
                     f"in {len(theirs)} runs {what} of output {place} is distributed otherwise: the reference's {means}"
@@ -86,16 +88,3 @@ def _statistics(ours: Sequence[Array], theirs: Sequence[Array], seed: int) -> It
     found += [("a projection", [(one - middle) @ axis for one in both]) for axis in directions.T]
     near = ROUGH * float(np.sqrt((both[0] ** 2).mean()))
     yield from ((what, *values, near) for what, values in found)
-
-
-def _chance(one: Array, other: Array, near: float) -> float:
-    """Return about how probable it is that samples of one distribution lie as far apart (Kolmogorov 1933, Smirnov 1939).
-
-    Numbers that are ``near`` each other count as equal: where a mask drops all, both sides give one number, up to rounding.
-    """
-    ours, theirs = np.sort(one), np.sort(other)
-    apart = 0.0
-    for low, high in ((ours, theirs), (theirs, ours)):
-        below = np.searchsorted(low, low, side="right") / len(low)
-        apart = max(apart, float((below - np.searchsorted(high, low + near, side="right") / len(high)).max()))
-    return 2 * exp(-2 * apart**2 * len(one) * len(other) / (len(one) + len(other)))

@@ -159,24 +159,11 @@ def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
     return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 
-@dataclass(frozen=True, slots=True)
-class _ProjectedDistance:
-    """A weight of which both sides hold projections: how far its gradients are apart, relative, and the reference's RMS."""
-
-    relative: float
-    size: float
-
-    def of(self, pair: CallPair) -> Shared:
-        """Return the same of the weight of a pair of layers."""
-        return Shared(pair, "weight", self.relative * self.size, self.size)
-
-
-def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _ProjectedDistance]:
-    found = {
-        name: _ProjectedDistance(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs
-    }
+def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
+    """Return how far the gradients of weights are apart, relative, and the RMS of the reference's, by projections of both."""
+    found = {name: (relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
     if found.keys() != ours.keys() | theirs.keys() or not all(
-        one.relative <= CONSTANT and one.size < inf for one in found.values()
+        apart <= CONSTANT and size < inf for apart, size in found.values()
     ):
         raise NotHeld
     return found
@@ -309,16 +296,12 @@ class SharedParameters:
         if not all(trained):  # frozen: the pre-flight tells
             return None
         if weight is not None:
-            self._found.append(weight.of(pair))
-            return max(weight.relative, self._apart(pair, ours, theirs, weight.size))
-        if not ours:  # the reference cuts it off
-            extra = {name: rms(one) for name, one in theirs.items()}
-            self._found += [Shared(pair, name, size, 0.0) for name, size in extra.items()]
-            return inf if any(extra.values()) else 0.0
-        if not theirs:  # cut off: as good as zeros
-            sizes = {name: rms(one) for name, one in ours.items()}
-            self._found += [Shared(pair, name, size, size) for name, size in sizes.items()]
-            return inf if any(sizes.values()) else 0.0
+            apart, size = weight
+            self._found.append(Shared(pair, "weight", apart * size, size))
+            return max(apart, self._apart(pair, ours, theirs, size))
+        # Of a layer that is cut off none is as good as zeros.
+        ours = ours or {name: np.zeros_like(one) for name, one in theirs.items()}
+        theirs = theirs or {name: np.zeros_like(one) for name, one in ours.items()}
         return self._apart(pair, ours, theirs)
 
     def _apart(
@@ -404,15 +387,6 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
             known if port64 is None else theirs(port64),
             None if shaken is None else ours(shaken),
         )
-
-
-def cut_off(replays: PairReplays) -> bool:
-    """Tell whether the port's layer gives an input no gradient to which the reference's gives one."""
-    ours, theirs = replays.reference64, replays.port64
-    if ours is None or theirs is None:
-        return False
-    given = ((ours.inputs[link.ours], theirs.inputs[link.theirs]) for link in replays.fed.inputs)
-    return any(one is not None and bool(one.any()) and other is None for one, other in given)
 
 
 def parameter_gradients(

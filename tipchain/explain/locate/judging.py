@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -19,7 +20,7 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun, TracedRuns
-from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
+from tipchain.explain.locate.trace import Call, NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
@@ -30,7 +31,6 @@ from tipchain.explain.locate.verdicts import (
     classify,
     continued,
     frameworks_own,
-    made_next,
     measure,
     of_one_size,
     only,
@@ -65,7 +65,6 @@ class _Judged:
         outputs: which of those that they give.
         inherited: how far the first are apart.
         made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
-        late: there was no time to judge it.
     """
 
     pair: CallPair
@@ -74,7 +73,6 @@ class _Judged:
     outputs: Sequence[TensorLink] = ()
     inherited: float = 0.0
     made: float | None = None
-    late: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +84,6 @@ class _Done:
         backward: likewise.
         code: those of ``forward`` that are about code between the layers.
         loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
-        reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
         clean: nothing before differs.
     """
 
@@ -94,7 +91,6 @@ class _Done:
     backward: list[LayerVerdict] = field(default_factory=list)
     code: list[LayerVerdict] = field(default_factory=list)
     loose: dict[int, float] = field(default_factory=dict)
-    reshaped: list[int] = field(default_factory=list)
     clean: bool
 
 
@@ -180,14 +176,12 @@ class PairJudge:
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
-        """Judge each pair by itself; return the findings by the number of the port's call."""
+        """Judge each pair by itself while there is time; return the findings by the number of the port's call."""
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:
-                self.late += 1
-                late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
-                found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
-                continue
+                self.late = len(self.matching.pairs) - len(found)
+                break
             self.pace.tell("comparing layers", number, len(self.matching.pairs))
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
@@ -207,33 +201,30 @@ class PairJudge:
         """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
         done = _Done(clean=same_numbers(self.runs))
         for pair in self.matching.pairs:
-            one = judged[pair.port.number]
-            if one.late:
-                done.forward += one.verdicts
+            one = judged.get(pair.port.number)
+            if one is None:
+                done.forward.append(self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE))
                 continue
             # Tensors of other shapes show no difference where what is made of them is the same.
             if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
                 self._judge_given(done, pair, one.inputs, one.inherited)
-            self._make_noise(one)
+            if one.made is not None:  # later tensors may differ as far as a layer that agrees may take them
+                passed = one.inherited if one.inherited <= self.noise.limit else 0.0
+                self.noise.limit = max(self.noise.limit, SPREAD * one.made, SPREAD * passed)
             verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
             forward, *backward = verdicts
-            if pair.whole or not one.outputs or self._alive(pair):
+            ends = [call.outputs for call in (pair.reference, pair.port)]
+            alive = all(
+                any(map(self.compare.gradient_size, values)) for values in ends
+            )  # the models' outputs depend on it
+            if pair.whole or not one.outputs or alive:
                 far = self._influence(pair.reference.outputs, one.outputs, forward.own)
                 done.loose |= {id(each): far for each in verdicts}
             done.forward.append(forward)
             done.backward += backward
-            if done.clean and not one.outputs and forward.at_fault:
-                done.reshaped.append(len(done.forward) - 1)
-            elif not self._agree(pair, one.outputs) and forward.at_fault:
+            if not self._agree(pair, one.outputs) and forward.at_fault:
                 done.clean = False
         return done
-
-    def _make_noise(self, one: _Judged) -> None:
-        """Let later tensors differ as far as a layer that agrees may take them."""
-        if one.made is not None:
-            limit = self.noise.limit
-            passed = one.inherited if one.inherited <= limit else 0.0
-            self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
 
     def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
         """Return the verdicts about a container, in the light of the faults inside it."""
@@ -252,18 +243,15 @@ class PairJudge:
             self.noise.limit = SPREAD * inherited
             return
         done.clean = False
-        if not done.reshaped:
-            done.code.append(self._code.before(pair, inputs, inherited))
-            done.forward.append(done.code[-1])
-            done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+        done.code.append(self._code.before(pair, inputs, inherited))
+        done.forward.append(done.code[-1])
+        done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
 
     def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with the models' ends, less those that the whole models refute."""
         if done.clean and not self.late:
             at_end, changed = self._judge_ends(done.forward, done.backward)
-            for number in done.reshaped if not at_end else ():
-                done.forward[number] = _made_up_for(done.forward[number])
-            done.forward += [] if done.reshaped else at_end
+            done.forward += at_end
             done.backward += changed
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
@@ -291,26 +279,25 @@ class PairJudge:
 
     def _first_nan(self, *, forward: bool) -> CallPair:
         """Return the calls that first give NaN, or gradients with NaN, and are given none; the code around a layer that is."""
+
+        def have_nan(values: Iterable[TracedValue]) -> bool:
+            stored = (value.stored if forward else value.gradient for value in values)
+            return any(one is not None and self.store.has_nan(one) for one in stored)
+
+        def is_given_nan(call: Call) -> bool:
+            return have_nan(call.inputs if forward else call.outputs)
+
         reference, port = self.runs.traces
         for pair in self.matching.pairs if forward else reversed(self.matching.pairs):
-            ends = [value.gradient for value in pair.port.inputs]
-            gives = [value.stored for value in pair.port.outputs] if forward else ends
-            given = self._is_given_nan(pair.port, forward=forward)
-            own = {} if forward else self._truths(pair)
-            if pair.whole or not (given or any(map(self._has_nan, gives)) or _any_nan(own.values())):
-                continue
             ours, theirs = pair.reference, pair.port
-            while self._is_given_nan(theirs, forward=forward) and ours.parent is not None and theirs.parent is not None:
+            gives = have_nan(theirs.outputs if forward else theirs.inputs)
+            own = {} if forward else self._truths(pair)
+            if pair.whole or not (gives or is_given_nan(theirs) or _any_nan(own.values())):
+                continue
+            while is_given_nan(theirs) and ours.parent is not None and theirs.parent is not None:
                 ours, theirs = reference.calls[ours.parent], port.calls[theirs.parent]
             return CallPair(reference=ours, port=theirs)
         return CallPair(reference=reference.calls[0], port=port.calls[0])
-
-    def _is_given_nan(self, call: Call, *, forward: bool) -> bool:
-        given = [one.stored for one in call.inputs] if forward else [one.gradient for one in call.outputs]
-        return any(map(self._has_nan, given))
-
-    def _has_nan(self, stored: StoredArray | None) -> bool:
-        return stored is not None and self.store.has_nan(stored)
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
         """Return the change of backward's start by the reference's tensors that are ``apart``, relative."""
@@ -327,7 +314,7 @@ class PairJudge:
         side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
         gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
         self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
-        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
+        pairs = self.matching.pairs if self.exact else ()
         self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
         if self.exact and near:
             ours, theirs = ({call.path for call in trace.calls} for trace in self.runs.traces)
@@ -408,19 +395,18 @@ class PairJudge:
         return any(map(self._is_made_by_code, self.runs))
 
     def _is_made_by_code(self, run: TracedRun) -> bool:
-        calls = run.trace.calls
-        layers = [one for one in calls if not one.children]
+        layers = [one for one in run.trace.calls if not one.children]
         if not all(frameworks_own(one.layer) for one in layers):
             return True
         made = [value for one in layers for value in one.outputs]
-        known = {id(value) for value in (*calls[0].inputs, *made)}
-        taken = [*(value for one in layers for value in one.inputs), *run.values]
-        return not all(id(one) in known or any(self._is_reshaped(one, other) for other in made) for one in taken)
+        known = {id(value) for value in (*run.trace.calls[0].inputs, *made)}
 
-    def _is_reshaped(self, value: TracedValue, made: TracedValue) -> bool:
-        if prod(value.shape) != prod(made.shape) or value.dtype != made.dtype:
-            return False
-        return self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
+        def is_reshaped(value: TracedValue, made: TracedValue) -> bool:
+            alike = prod(value.shape) == prod(made.shape) and value.dtype == made.dtype
+            return alike and self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
+
+        taken = [*(value for one in layers for value in one.inputs), *run.values]
+        return not all(id(one) in known or any(is_reshaped(one, other) for other in made) for one in taken)
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""
@@ -543,8 +529,7 @@ class PairJudge:
             reason = f"its results have other shapes: expected {expected}, actual {actual}"
             told = inherited <= self.noise.limit and of_one_size(self.models.sides, pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
-            verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
-            return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
+            return [self._verdict(pair, "forward", inherited, closeness, None, reason)]
         fed = ReplayInputs(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
         if not fed.comparable:
             reason = "its arguments are other tensors than the reference's"
@@ -569,70 +554,44 @@ class PairJudge:
             if measured or direction == "forward"
         ]
         shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
-        if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
+        if shown or not any(one.at_fault for one in decided):
+            return decided
+        if all(self._repeats_itself(pair, number) for number in (0, 1)):
             return decided
         return [one.not_comparable(STATE) for one in decided]
-
-    def _reshaped_next(self, pair: CallPair) -> bool:
-        """Tell whether code after one side's layer reshapes its result into the other side's."""
-        if not len(pair.reference.outputs) == len(pair.port.outputs) == 1:
-            return False
-        (ours,), (theirs,), (reference, port) = pair.reference.outputs, pair.port.outputs, self.runs.traces
-        pairs = [
-            *((ours, value) for value in made_next(pair.port, port)),
-            *((value, theirs) for value in made_next(pair.reference, reference)),
-        ]
-        laid = [(*both, self.compare.layout(*both)) for both in pairs]
-        return any(
-            layout is not None and self.compare.between(one, other, layout) <= self.noise.limit
-            for one, other, layout in laid
-        )
 
     def _not_replayed(
         self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
     ) -> list[LayerVerdict]:
         """Return the verdicts about a layer that raises alone, from the models' runs."""
-        reason = f"it cannot be run by itself: {error}"
-        unknown = Closeness.NOT_COMPARABLE
+        reason, unknown = f"it cannot be run by itself: {error}", Closeness.NOT_COMPARABLE
+        backward = [self._verdict(fed.pair, "backward", apart, unknown, None, reason)] if fed.backward else []
         if fed.backward:
-            try:
-                measured = self._measured(replace(fed, forward=True), inherited)[0]
-            except NotReplayed as first:
-                return [
-                    *self._not_replayed(replace(fed, forward=True), inherited, apart, first),
-                    self._verdict(fed.pair, "backward", apart, unknown, None, reason),
-                ]
-            return [
-                self._decide(fed.pair, "forward", inherited, measured),
-                self._verdict(fed.pair, "backward", apart, unknown, None, reason),
-            ]
-        given_alike = inherited <= self.noise.limit
-        if given_alike and not self._agree(fed.pair, fed.outputs):
+            with suppress(NotReplayed):
+                measured, _ = self._measured(replace(fed, forward=True), inherited)
+                return [self._decide(fed.pair, "forward", inherited, measured), *backward]
+        if inherited <= self.noise.limit and not self._agree(fed.pair, fed.outputs):
             far = {fed.output_name(link): self.compare.output_apart(fed.pair, link) for link in fed.outputs}
             found = only(*max(far.items(), key=itemgetter(1)))
-            return [self._decide(fed.pair, "forward", inherited, [found])]
-        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
-
-    def _repeats(self, fed: ReplayInputs) -> bool:
-        """Tell whether both layers repeat their results of the models' runs, given the same inputs.
-
-        A layer that keeps something from call to call does not, and a replay says nothing of it.
-        """
-        return all(self._repeats_itself(fed.pair, number) for number in (0, 1))
+            return [self._decide(fed.pair, "forward", inherited, [found]), *backward]
+        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason), *backward]
 
     def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+        """Tell whether a layer repeats its results of the model's run, given the same inputs.
+
+        One that keeps something from call to call does not, and a replay says nothing of it.
+        """
         models, call = self.models[number], (pair.reference, pair.port)[number]
-        layers = models.double or models.single
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
                 models.side,
-                layers[call.path],
+                models.layer(call.path),
                 call,
                 given,
                 double=models.double is not None,
                 seed=self.seed,
-                then=pair_steps(models, layers, pair.then[number]),
+                then=pair_steps(models.side, models.layer, pair.then[number]),
             )
         except NotReplayed:
             return False
@@ -662,7 +621,9 @@ class PairJudge:
         pair = fed.pair
         # An output that another one is made of has the other's share in its gradient: backward from both counts that twice.
         several = sum(pair.reference.outputs[link.ours].gradient is not None for link in fed.outputs) > 1
-        truths = None if several or self._turns(pair) > 1 else self._truths(pair)
+        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
+        again = any(counted[id(call.layer)] > 1 for counted, call in calls)
+        truths = None if several or again else self._truths(pair)
         replays = PairReplays(self.models, fed, self.seed)
         measured = self._outputs(replays, whole=inherited <= self.noise.limit)
         closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
@@ -677,7 +638,9 @@ class PairJudge:
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
-        if truths is not None and self._projects(pair) and (known is None or not pair.whole):
+        path = pair.reference.path
+        inside = [not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected]
+        if truths is not None and any(inside) and (known is None or not pair.whole):
             truths = None if replays.reference64 is None else replays.reference64.parameters
         found = self._measure_gradients((replays, closer), truths, known)
         if known is not None and classify(found)[0] is Closeness.DIFFERS:
@@ -686,10 +649,6 @@ class PairJudge:
 
     def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
-
-    def _alive(self, pair: CallPair) -> bool:
-        """Tell whether the model's output depends on a pair's results, on both sides."""
-        return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by the models' runs, else by a replay."""
@@ -764,11 +723,11 @@ class PairJudge:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
 
         def measured(one: PairReplays) -> list[Measured]:
-            found = list(input_gradients(one, known=known, double=self.exact))
-            if one.fed.pair.folded:
-                return found
             kept = self._shared.known_layouts(one.fed.pair)
-            return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
+            return [
+                *input_gradients(one, known=known, double=self.exact),
+                *parameter_gradients(one, truths, kept, known=known, double=self.exact),
+            ]
 
         plain, closer = replays
         found = measured(plain)
@@ -792,15 +751,6 @@ class PairJudge:
         largest = max([*around, self._shared.largest(pair) or 0.0])
         return largest if self.exact and largest <= CONSTANT else None
 
-    def _turns(self, pair: CallPair) -> int:
-        """Return how many calls the layers of a pair have, the larger number."""
-        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
-        return max(counted[id(call.layer)] for counted, call in calls)
-
-    def _projects(self, pair: CallPair) -> bool:
-        path = pair.reference.path
-        return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected)
-
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
         found = self.models.reference.side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
@@ -814,11 +764,6 @@ def same_numbers(runs: TracedRuns) -> bool:
     """Tell whether two runs drew the same random numbers."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
-
-
-def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
-    """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
-    return verdict.not_comparable(f"{verdict.reason}; the results computed from them are equal")
 
 
 def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:

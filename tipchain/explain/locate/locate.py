@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,12 +23,11 @@ from tipchain.explain.locate.matching import (
     LayerPair,
     Matching,
     TensorLink,
-    is_twin,
     match_calls,
     pair_layers,
     pair_packed,
 )
-from tipchain.explain.locate.replay import BothModels, Copies, Corrections, Doubles, Models
+from tipchain.explain.locate.replay import BothModels, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import (
     LargeWeight,
     ModelInputs,
@@ -42,7 +41,7 @@ from tipchain.explain.locate.runs import (
     samples_of,
 )
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins
-from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, holds_norm, measure
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict, Measured, classify, measure
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
@@ -209,28 +208,11 @@ class Locator:
         self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
         with keep_memory():
             found, whole = self._by_outlines(inputs, *asked)
-            if found is None:
-                cut, self.store.samples = self.store.cut, None
-                self.store.forget()
-                gc.collect()  # the copies of both models
-                self._hurry(whole)
-                few = None if whole is None or not cut or self._trains(asked[0]) else few_of(inputs)
-                found = None if whole is None or few is None else self._by_few(few, whole, *asked)
-            if found is None:
-                self._hurry(whole)
-                self._sketches.clear()
-                try:
-                    judge = self._judge(inputs, *asked)
-                except OutOfTime:
-                    self._hurry(whole)
-                    raise
-                found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
+            try:
+                found = found or self._in_full(inputs, whole, *asked)
+            except OutOfTime:
+                raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0)) from None
         return replace(found, layers=tuple(layers))
-
-    def _hurry(self, whole: WholeBatch | None) -> None:
-        """Give up before the models are run again if the time is up."""
-        if self.pace.over:
-            raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
     def _by_outlines(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
@@ -245,6 +227,21 @@ class Locator:
             if found.first is None or not cut:
                 return found, whole
         return None, whole
+
+    def _in_full(
+        self, inputs: ModelInputs, whole: WholeBatch | None, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> Located:
+        """Compare the models with all tensors held: on some samples where they part as on all, else on all."""
+        cut, self.store.samples = self.store.cut, None
+        self.store.forget()
+        gc.collect()  # the copies of both models
+        few = None if whole is None or not cut or self._trains(models) else few_of(inputs)
+        found = None if whole is None or few is None else self._by_few(few, whole, models, losses, layers)
+        if found is not None:
+            return found
+        self._sketches.clear()
+        judge = self._judge(inputs, models, losses, layers)
+        return self._located(judge, judge.judge(), inputs, models, layers)
 
     def _by_few(
         self, few: ModelInputs, whole: WholeBatch, models: Pair, losses: Losses, layers: Sequence[LayerPair]
@@ -297,11 +294,10 @@ class Locator:
         self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
     ) -> PairJudge:
         """Match the calls of two runs, and return their judge."""
-        close, folds = self._close, partial(holds_norm, sides=self.sides)
         return PairJudge(
             models=models,
             runs=runs,
-            matching=match_calls(*runs.traces, layers, close, folds),
+            matching=match_calls(*runs.traces, layers, self._close),
             store=self.store,
             seed=self.seed,
             exact=models.port.double is not None,
@@ -462,7 +458,7 @@ class Locator:
 
         def run(number: int, known: Twins | None) -> TracedRun:
             held = copies[number]
-            model = (held.double or held.single)[""]
+            model = held.layer("")
             with both.applied(number, model, known):
                 return run_model(
                     held.side,
@@ -536,58 +532,14 @@ class Locator:
         in_order = port.draws.in_order()
         if not port.draws.made or (in_order and _agree(reference, port)):
             return BothModels(ours, theirs), TracedRuns(reference, port), both
-        events = drawn_between(reference, layers, 0), drawn_between(port, layers, 1)
-        for by_rate in (False, True):
-            partners = partners_of(*events, by_rate=by_rate)
-            if in_order or by_rate:  # numbers that fit may yet be another branch's, or of what the port does not do
-                partners = _with_others(partners, reference.draws.made, port.draws.made)
-            if partners != port.draws.partners:
-                other = run_port(partners)
-                if not (in_order or by_rate) or _agree(reference, other[1]):
-                    theirs, port = other
-                if _agree(reference, port):
-                    break
-        latest = port
-        for _ in range(MORE):  # what is given the later draws may be the same only once the earlier ones are
-            partners = self._by_values(reference, latest)
-            if _agree(reference, port) or partners == latest.draws.partners:
-                break
+        partners = partners_of(drawn_between(reference, layers, 0), drawn_between(port, layers, 1))
+        if in_order:  # numbers that fit may yet be another branch's, or of what the port does not do
+            partners = _with_others(partners, reference.draws.made, port.draws.made)
+        if partners != port.draws.partners:
             other = run_port(partners)
-            _, latest = other
-            if _agree(reference, latest):
+            if not in_order or _agree(reference, other[1]):
                 theirs, port = other
         return BothModels(ours, theirs), TracedRuns(reference, port), both
-
-    def _by_values(self, reference: TracedRun, port: TracedRun) -> dict[int, int]:
-        """Return which draw is which by the tensors that are there when they are made: layers may be called in another order.
-
-        One that no tensor tells follows upon that of the draw before it.
-        """
-        made, port_made = reference.draws.made, port.draws.made
-        given, port_given = (
-            [_given(run, number) for number in range(len(run.draws.made))] for run in (reference, port)
-        )
-        found: dict[int, int] = {}
-
-        def pair(number: int, others: Iterable[int]) -> None:
-            left = (one for one in others if one < len(made) and one not in found.values())
-            partner = next((one for one in left if port_made[number].fits(made[one])), None)
-            if partner is not None and number not in found:
-                found[number] = partner
-
-        for number, draw in enumerate(port_made):
-            pair(number, (one for one, other in enumerate(made) if draw.is_given_alike(other)))
-        for same in (is_twin, self._close):  # of a tensor and its flip, which are close, one is the very same
-            for number, values in enumerate(port_given):
-                fitting = (
-                    one
-                    for one, other in enumerate(given)
-                    if len(other) == len(values) and all(map(same, other, values))
-                )
-                pair(number, fitting)
-        for number in range(1, len(port_made)):
-            pair(number, (found[number - 1] + 1,) if number - 1 in found else ())
-        return _with_others(found, made, port_made)
 
     def _run(
         self,
@@ -604,7 +556,6 @@ class Locator:
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
-        single = Copies(side, model, self.training)
         options: Options = {
             "loss": loss,
             "seed": self.seed,
@@ -620,7 +571,7 @@ class Locator:
             layers = Doubles(side, made, model)
             try:
                 run = run_model(side, made, inputs, self.store, double=True, large=large, **options)
-                return Models(side, single, layers), run
+                return Models(side, model, self.training, layers), run
             except (NotHeld, OutOfTime, UsageError):
                 raise
             except Exception:
@@ -629,7 +580,7 @@ class Locator:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)
-        return Models(side, single, None), run
+        return Models(side, model, self.training, None), run
 
     def _close(self, one: TracedValue, other: TracedValue) -> bool:
         ours, theirs = one.stored, other.stored
@@ -696,16 +647,6 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
     for other in judge.matching.pairs:
         if other.port.path in paths:
             corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
-
-
-def _given(run: TracedRun, number: int) -> tuple[TracedValue, ...]:
-    """Return the tensors that a layer was given which draws by itself, or else those that the last layer before a draw gave."""
-    inside = [call for call in run.trace.calls if number in call.drawn]
-    innermost = max(inside, key=lambda call: call.number)
-    before = [call for call in run.trace.calls if call.drawn.stop <= number and call.ended >= 0]
-    if innermost.children and before:
-        return max(before, key=lambda call: call.ended).outputs
-    return innermost.inputs
 
 
 def _agree(ours: TracedRun, theirs: TracedRun) -> bool:

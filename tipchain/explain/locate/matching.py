@@ -20,7 +20,7 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
+from tipchain.weights.sides import LayerTensors, Target, TensorSlot, torch_layers
 from tipchain.weights.structure import match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
@@ -64,9 +64,7 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
     rest.take(_by_structure(rest, names, named=True), "name")
-    state = reference.state_dict()
-    rest.take(_by_equal_values(rest, names, state), "values")
-    rest.take(_by_values(rest, state), "values")
+    rest.take(_by_values(rest, reference.state_dict()), "values")
     rest.take(_by_structure(rest, names, named=False), "structure")
     rest.take(_by_path(rest), "name")
     rest.found += _without_tensors(reference, port, names, rest.found)
@@ -182,27 +180,6 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
             yield path, port
 
 
-def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    for one, other in _by_structure(rest, names, named=False):
-        ours, theirs = _parameters(rest.ours[one]), _parameters(rest.theirs[other])
-        if [slot.leaf for slot in ours] != [slot.leaf for slot in theirs]:
-            continue
-        arrays = [
-            (array_of(state[mine.name]), assemble([view_of(part.tensor) for part in its.parts], its))
-            for mine, its in zip(ours, theirs, strict=True)
-            if len(its.parts) == 1
-        ]
-        whole = len(arrays) == len(ours)
-        telling = any(_varies(array) for array, _ in arrays)
-        if whole and telling and all(np.array_equal(*both) for both in arrays):
-            yield one, other
-
-
-def _varies(array: Array) -> bool:
-    """Tell whether an array has elements that are not equal; in most the first rows tell."""
-    return any(bool((some != array.flat[0]).any()) for some in (array[:1], array) if some.size)
-
-
 def _parameters(layer: LayerTensors) -> list[TensorSlot]:
     return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
 
@@ -271,8 +248,6 @@ def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
 
 Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
-Folds = Callable[["CallPair", int, Call], bool]
-"""Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 
 
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
@@ -303,23 +278,18 @@ class CallPair:
         port: Paddle's.
         whole: they hold calls that were not matched, so that the pair is judged as a whole.
         then: what either side does to its layer's result, where the other side's layer does that itself.
-        folded: the step is a norm that the other side's weights hold: parameters are no counterparts.
     """
 
     reference: Call
     port: Call
     whole: bool = False
     then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
-    folded: bool = False
 
-    def followed(self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False) -> CallPair:
+    def followed(self, number: int, step: LayoutStep, value: TracedValue) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
-        folded, (after, port_after) = folded or self.folded, self.then
         if number == 0:
-            call = replace(self.reference, outputs=(value,))
-            return replace(self, reference=call, then=((*after, step), port_after), folded=folded)
-        call = replace(self.port, outputs=(value,))
-        return replace(self, port=call, then=(after, (*port_after, step)), folded=folded)
+            return replace(self, reference=replace(self.reference, outputs=(value,)), then=((step,), ()))
+        return replace(self, port=replace(self.port, outputs=(value,)), then=((), (step,)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,9 +309,7 @@ class Matching:
     port_only: tuple[Call, ...]
 
 
-def match_calls(
-    reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close, folds: Folds | None = None
-) -> Matching:
+def match_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close) -> Matching:
     """Match the calls of two traces of one input.
 
     Args:
@@ -349,24 +317,18 @@ def match_calls(
         port: Paddle's.
         layers: the layers with parameters that belong together.
         close: tells whether two tensors are the same up to rounding.
-        folds: tells whether the weights of one side's layer hold the other side's norm after it.
     """
     layers = list(layers)
     given = _uncrossed(_paired_calls(reference, port, layers, close), layers, (reference, port), close)
     ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
-    taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
     found = list(anchors)
     paired, port_paired = {pair.reference for pair in layers}, {pair.port for pair in layers}
-    for first, second in _segments(ours, theirs, anchors, taken):
+    for first, second in _segments(ours, theirs, anchors):
         # A layer whose counterpart is known is that of no other, however often it is called.
         ours_left = [one for one in first if one.path not in paired]
         found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
-    matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
-    left = _unmatched((ours, theirs), matched)
-    if folds is not None:
-        found = [_folded(pair, left, matched, folds) for pair in found]
-        left = _unmatched((ours, theirs), matched)
+    left = _unmatched((ours, theirs), found)
     containers = _containers(reference, port, found, (ours, theirs))
     reference_only, port_only = left
     return Matching(
@@ -378,26 +340,15 @@ def match_calls(
 
 
 def _unmatched(
-    calls: tuple[Mapping[int, Call], Mapping[int, Call]], matched: tuple[set[int], set[int]]
+    calls: tuple[Mapping[int, Call], Mapping[int, Call]], pairs: Sequence[CallPair]
 ) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
-    reference, port = (
-        tuple(call for number, call in side.items() if number not in known)
-        for side, known in zip(calls, matched, strict=True)
+    """Return the calls of both sides that are in no pair."""
+    ours, theirs = {pair.reference.number for pair in pairs}, {pair.port.number for pair in pairs}
+    reference, port = calls
+    return (
+        tuple(call for number, call in reference.items() if number not in ours),
+        tuple(call for number, call in port.items() if number not in theirs),
     )
-    return reference, port
-
-
-def _folded(
-    pair: CallPair, left: tuple[Sequence[Call], Sequence[Call]], matched: tuple[set[int], set[int]], folds: Folds
-) -> CallPair:
-    """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
-    for number, call in enumerate((pair.reference, pair.port)):
-        for after in left[number]:
-            takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
-            if takes and after.number not in matched[number] and folds(pair, number, after):
-                matched[number].add(after.number)
-                return pair.followed(number, LayoutStep(after.path), after.outputs[0], folded=True)
-    return pair
 
 
 def hands_on(call: Call) -> bool:
@@ -417,16 +368,11 @@ def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair], cl
 
 def _same_turns(both: list[tuple[Call, Call]], close: Close) -> list[tuple[Call, Call]]:
     """Return calls of one layer paired by their inputs if telling, else turn by turn."""
-
-    def given_alike(one: Call, other: Call) -> bool:
-        own = any(_alike(each.inputs, other.inputs, is_twin) for each, _ in both)
-        return _alike(one.inputs, other.inputs, is_twin if own else close)
-
-    loose = [number for number, pair in enumerate(both) if len(both) > 1 and not given_alike(*pair)]
+    loose = [n for n, (one, other) in enumerate(both) if len(both) > 1 and not _alike(one.inputs, other.inputs, close)]
     left = [both[number][1] for number in loose]
     partners = {}
     for number in loose:
-        partner = next((one for one in left if given_alike(both[number][0], one)), None)
+        partner = next((one for one in left if _alike(both[number][0].inputs, one.inputs, close)), None)
         if partner is not None:
             partners[number] = partner
             left = [one for one in left if one is not partner]
@@ -524,12 +470,12 @@ def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, 
 
 
 def _segments(
-    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
+    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair]
 ) -> list[tuple[list[Call], list[Call]]]:
     """Return the unpaired calls between each two anchors of the longest chain in common order."""
     chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
-    ends = [(-1, -1), *chain, (len_of(ours), len_of(theirs))]
-    left, port_left = _unmatched((ours, theirs), taken)
+    ends = [(-1, -1), *chain, (max(ours, default=-1) + 1, max(theirs, default=-1) + 1)]
+    left, port_left = _unmatched((ours, theirs), anchors)
     return [
         (
             [call for call in left if start < call.number < end],
@@ -537,11 +483,6 @@ def _segments(
         )
         for (start, port_start), (end, port_end) in pairwise(ends)
     ]
-
-
-def len_of(calls: Mapping[int, Call]) -> int:
-    """Return a number above those of all calls."""
-    return max(calls, default=-1) + 1
 
 
 def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -620,11 +561,6 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
         return False
     change, other_change = ([value.shape for value in (*call.inputs, *call.outputs)] for call in (one, other))
     return None not in families or change != other_change
-
-
-def is_twin(one: TracedValue, other: TracedValue) -> bool:
-    """Tell whether a port's value was found equal to the reference's, element by element."""
-    return other.stored.twin is one.stored
 
 
 def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
@@ -749,7 +685,9 @@ class Comparer:
 
         What only one side has is in no link.
         """
-        left, free = self._told_apart(ours, theirs)
+        fits = len(ours) == len(theirs) and all(map(self.layout, ours, theirs))
+        # Where they do not fit one by one, a tensor that is given several times is linked once.
+        left, free = (list(range(len(side))) if fits else _once(side) for side in (ours, theirs))
         found: list[TensorLink] = []
 
         def link(one: int, other: int) -> None:
@@ -774,12 +712,6 @@ class Comparer:
                 link(one, other)
                 break
         return sorted(found, key=lambda each: each.ours)
-
-    def _told_apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> tuple[list[int], list[int]]:
-        """Return the numbers of the tensors to be linked: all where they fit one by one, else one that is given twice once."""
-        if len(ours) == len(theirs) and all(map(self.layout, ours, theirs)):
-            return list(range(len(ours))), list(range(len(theirs)))
-        return _once(ours), _once(theirs)
 
     def _aligned(
         self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]

@@ -259,7 +259,11 @@ class _Comparer:
 
     def unlike(self) -> list[UnlikeDraw]:
         """Return the draws that do not belong together, or differ in their rates, in the order in which they are made."""
-        found = [self._other_rate(ours, theirs) for theirs, ours in self.partners.items()]
+        found = [
+            self._told(ours, theirs, sure=True)
+            for theirs, ours in self.partners.items()
+            if not self.made[0][ours].is_as_frequent(self.made[1][theirs])
+        ]
         left = [one for one in range(len(self.made[0])) if one not in set(self.partners.values())]
         port_left = [one for one in range(len(self.made[1])) if one not in self.partners]
         for ours in list(left):
@@ -274,16 +278,11 @@ class _Comparer:
         else:
             found += [self._told(one, None, sure=sure) for one in left]
             found += [self._told(None, one, sure=sure) for one in port_left]
-        return sorted(filter(None, found), key=self._order)
+        return sorted(found, key=self._order)
 
     def _order(self, one: UnlikeDraw) -> tuple[int, int]:
         side, draw = (1, one.port) if one.reference is None else (0, one.reference)
         return next(number for number, other in enumerate(self.made[side]) if other is draw), side
-
-    def _other_rate(self, ours: int, theirs: int) -> UnlikeDraw | None:
-        if self.made[0][ours].is_as_frequent(self.made[1][theirs]):
-            return None
-        return self._told(ours, theirs, sure=True)
 
     def _tells(self, ours: Sequence[int], theirs: Sequence[int], *, elsewhere: bool) -> bool:
         """Tell whether draws cannot amount to the same: those of one side alone, other features, or another number elsewhere."""
@@ -396,6 +395,10 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
         never = first.port is None and first.port_path and not first.called  # then the code around it lacks the call
         path = first.port_path.rpartition(".")[0] if never else first.place
         more = f"; {len(others)} more of its draws differ so" if others else ""
+        source = None
+        if first.reference is not None and first.reference.place is not None:
+            file, line = first.reference.place
+            source = SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
         made.append(
             Diagnosis(
                 code=code,
@@ -407,7 +410,7 @@ def explain_draws(found: Located, unlike: Sequence[UnlikeDraw], *, training: boo
                 paths=tuple(dict.fromkeys(one.place for one, _ in several)),
                 stage="forward",
                 reference_path=first.reference_path,
-                reference_place=None if first.reference is None else _source(first.reference),
+                reference_place=source,
             )
         )
     return made
@@ -464,13 +467,6 @@ def _referred(draw: Draw) -> str:
         return f"the reference draws {draw}"
     file, line = draw.place
     return f"line {line} of the reference's {Path(file).name} draws {draw}"
-
-
-def _source(draw: Draw) -> SourceLine | None:
-    if draw.place is None:
-        return None
-    file, line = draw.place
-    return SourceLine(file=file, line=line, code=linecache.getline(file, line).strip())
 
 
 # Other inputs that are made of those given.
@@ -625,15 +621,6 @@ def _padded(array: Array) -> Array:
     array = array.copy()
     array[:, -max(array.shape[1] // 4, 1) :] = 0
     return array
-
-
-def without_zeros(made: ModelInputs, inputs: ModelInputs) -> ModelInputs | None:
-    """Return inputs with ids in place of the zeros that those given do not have; None where there are none."""
-    ids = [one.dtype.kind in "iu" and one.size and bool(one.min() > 0) for one in inputs.arrays()]
-    if not any(known and not one.all() for known, one in zip(ids, made.arrays(), strict=True)):
-        return None
-    given = iter(ids)
-    return _each(made, lambda one: np.where(one == 0, one.max(), one) if next(given) else one)
 
 
 def others(inputs: ModelInputs) -> ModelInputs:

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from functools import cached_property, partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -68,52 +68,38 @@ def replay(
     Raises:
         NotReplayed: the layer does not run apart from its model.
     """
-    try:
-        return _replayed(side, layer, call, inputs, cotangents, double=double, seed=seed, then=then)
-    except Exception as error:  # a user's layer may raise anything
-        raise NotReplayed(class_and_line(error)) from error
-
-
-def _replayed(
-    side: LiveSide,
-    layer: Model,
-    call: Call,
-    inputs: Sequence[Array],
-    cotangents: Sequence[Array | None],
-    *,
-    double: bool,
-    seed: int,
-    then: Sequence[Callable[[Tensor], Tensor]],
-) -> Replayed:
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
-    with side.precision(double=double), side.randomness(drawn_again(call, seed)), side.recording(gradient=backward):
-        leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
-        leaves = [leaves[number] for number in _first_given(call, inputs)]
-        # A layer may write to what it is given, which a leaf does not allow.
-        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-        args, kwargs = put_back(call.arguments, given)
-        result = layer(*args, **kwargs)
-        for one in then:
-            result = one(take_out(result, side.is_tensor)[1][0])
-        _, outputs, _ = take_out(result, side.is_tensor)
-        values = tuple(side.view(one) for one in outputs)
-        if not backward:
-            return Replayed(outputs=values)
-        side.clear_gradients(layer)
-        parts = [
-            (one, side.tensor(as_float(cotangent, double=double), gradient=False))
-            for one, cotangent in zip(outputs, cotangents, strict=False)
-            if cotangent is not None and side.takes_gradient(one)
-        ]
-        if parts:
-            side.products(*zip(*parts, strict=True))
-        gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
-        return Replayed(
-            outputs=values,
-            inputs=tuple(None if one is None else side.view(one) for one in gradients),
-            parameters=side.parameter_gradients(layer),
-        )
+    try:
+        with side.precision(double=double), side.randomness(drawn_again(call, seed)), side.recording(gradient=backward):
+            leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
+            leaves = [leaves[number] for number in _first_given(call, inputs)]
+            # A layer may write to what it is given, which a leaf does not allow.
+            given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+            args, kwargs = put_back(call.arguments, given)
+            result = layer(*args, **kwargs)
+            for one in then:
+                result = one(take_out(result, side.is_tensor)[1][0])
+            _, outputs, _ = take_out(result, side.is_tensor)
+            values = tuple(side.view(one) for one in outputs)
+            if not backward:
+                return Replayed(outputs=values)
+            side.clear_gradients(layer)
+            parts = [
+                (one, side.tensor(as_float(cotangent, double=double), gradient=False))
+                for one, cotangent in zip(outputs, cotangents, strict=False)
+                if cotangent is not None and side.takes_gradient(one)
+            ]
+            if parts:
+                side.products(*zip(*parts, strict=True))
+            gradients = [one.grad if side.takes_gradient(one) else None for one in leaves]
+            return Replayed(
+                outputs=values,
+                inputs=tuple(None if one is None else side.view(one) for one in gradients),
+                parameters=side.parameter_gradients(layer),
+            )
+    except Exception as error:  # a user's layer may raise anything
+        raise NotReplayed(class_and_line(error)) from error
 
 
 def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
@@ -217,13 +203,25 @@ class Models:
 
     Attributes:
         side: its framework.
-        single: in float32, a fresh copy whenever one is asked for.
+        model: the user's.
+        training: the mode of fresh copies; None: each layer's own.
         double: in float64; None where it does not run so.
     """
 
     side: LiveSide
-    single: Copies
+    model: Model
+    training: bool | None
     double: Doubles | None
+
+    def fresh(self, path: str, *, double: bool = False) -> Model:
+        """Return a new copy of a layer, in float32 or float64."""
+        switched = self.training is not None and self.model.training != self.training
+        layer = dict(self.side.layers(self.model))[path]
+        return self.side.copied(layer, double=double, training=self.training if switched else None)
+
+    def layer(self, path: str) -> Model:
+        """Return the layer of the copy in float64, or a new one in float32 where there is none."""
+        return self.fresh(path) if self.double is None else self.double[path]
 
 
 class BothModels(NamedTuple):
@@ -315,26 +313,26 @@ class PairReplays:
         cotangents: Sequence[Array | None] | None = None,
     ) -> Replayed | None:
         models, call = self._models[number], (self.fed.pair.reference, self.fed.pair.port)[number]
-        layers = models.single.widened() if alone else models.double if double else models.single
-        if layers is None:
+        if double and not alone and models.double is None:
             return None
+        layer = models.layer if double and not alone else partial(models.fresh, double=double)
         return replay(
             models.side,
-            layers[call.path],
+            layer(call.path),
             call,
             self._given[number] if given is None else given,
             self._cotangents[number] if cotangents is None else cotangents,
             double=double,
             seed=self._seed,
-            then=pair_steps(models, layers, self.fed.pair.then[number]),
+            then=pair_steps(models.side, layer, self.fed.pair.then[number]),
         )
 
 
 def pair_steps(
-    models: Models, layers: Mapping[str, Model], steps: Sequence[LayoutStep]
+    side: LiveSide, layer: Callable[[str], Model], steps: Sequence[LayoutStep]
 ) -> Sequence[Callable[[Tensor], Tensor]]:
-    """Return the functions called after a layer, of the copies that hold it."""
-    return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
+    """Return the functions called after a layer; ``layer`` returns one by its path."""
+    return [side.function(step.name) if step.function else layer(step.name) for step in steps]
 
 
 CallKey = tuple[str, int]
@@ -366,6 +364,16 @@ def each_call(
         yield
 
 
+def with_results(side: LiveSide, result: Nested, changes: Mapping[int, Callable[[Tensor], Tensor]]) -> Nested:
+    """Return a call's result with some of its tensors changed; None where none is, as `each_call` takes it."""
+    if not changes or not (side.is_tensor(result) or isinstance(result, tuple | list)):
+        return None
+    structure, tensors, _ = take_out(result, side.is_tensor)
+    for number, change in changes.items():
+        tensors[number] = change(tensors[number])
+    return put_back(structure, tensors)
+
+
 def run_again(
     models: Models,
     root: Call,
@@ -393,7 +401,7 @@ def run_again(
         Exception: what the model raises.
     """
     side, double = models.side, models.double is not None
-    model = (models.double or models.single)[""]
+    model = models.layer("")
     with ExitStack() as stack:
         stack.enter_context(side.precision(double=double))
         stack.enter_context(side.randomness(drawn_again(root, seed)))
@@ -442,13 +450,12 @@ class Corrections:
 
         def leave(key: CallKey, result: Nested) -> Nested:
             wanted = self._made.get(key, {})
-            if not wanted or not (side.is_tensor(result) or isinstance(result, tuple | list)):
-                return None
-            structure, tensors, _ = take_out(result, side.is_tensor)
-            for number, found in wanted.items():
-                tensors[number] = tensors[number].clone()
-                self._write(tensors[number], *found)
-            return put_back(structure, tensors)
+            return with_results(side, result, {number: partial(written, found) for number, found in wanted.items()})
+
+        def written(found: tuple[PortLayout, StoredArray], made: Tensor) -> Tensor:
+            made = made.clone()
+            self._write(made, *found)
+            return made
 
         with each_call(side, model, enter, leave):
             yield
@@ -457,37 +464,7 @@ class Corrections:
         self._side.assign(tensor, layout.apply(self._store.get(stored)))
 
 
-class Copies(Mapping[str, Any]):
-    """Copies of a model's layers by path, each made when it is asked for.
-
-    Args:
-        side: the model's framework.
-        model: the model.
-        training: the mode of the copies; None: each layer's own.
-        double: whether they are in float64, else in float32.
-    """
-
-    def __init__(self, side: LiveSide, model: Model, training: bool | None, *, double: bool = False) -> None:
-        self._side, self._layers, self._training = side, dict(side.layers(model)), training
-        self._switch, self._double = training is not None and model.training != training, double
-        self._model = model
-
-    def widened(self) -> Copies:
-        """Return copies of the same layers in float64."""
-        return Copies(self._side, self._model, self._training, double=True)
-
-    def __getitem__(self, path: str) -> Model:
-        training = self._training if self._switch else None
-        return self._side.copied(self._layers[path], double=self._double, training=training)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-
-class Doubles(Mapping[str, Any]):
+class Doubles:
     """The layers of a model's float64 copy by path; asked for one, it has its values."""
 
     def __init__(self, side: LiveSide, made: Model, model: Model) -> None:
@@ -516,9 +493,3 @@ class Doubles(Mapping[str, Any]):
         if self._take_up is not None:
             self._take_up(self._layers[path])
         return self._layers[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
-
-    def __len__(self) -> int:
-        return len(self._layers)

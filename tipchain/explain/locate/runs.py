@@ -6,10 +6,11 @@ import copy
 import inspect
 import types
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,19 +68,15 @@ def in_double(side: LiveSide, loss: Loss) -> Loss:
 
 
 def _single(side: LiveSide, value: object) -> Nested:
+    """Return nested tensors, those of floats in float32; gradients flow through."""
+
+    def single(tensor: Tensor) -> Tensor:
+        if "float" not in str(tensor.dtype):
+            return tensor
+        return tensor.astype("float32") if hasattr(tensor, "astype") else tensor.float()
+
     structure, tensors, _ = take_out(value, side.is_tensor)
-    return put_back(structure, [_cast(one, "float32") for one in tensors])
-
-
-def _cast(tensor: Tensor, kind: str) -> Tensor:
-    """Return a tensor of floats in another precision; gradients flow through."""
-    if "float" not in str(tensor.dtype):
-        return tensor
-    return (
-        tensor.astype(kind)
-        if hasattr(tensor, "astype")
-        else getattr(tensor, {"float32": "float", "float64": "double"}[kind])()
-    )
+    return put_back(structure, [single(one) for one in tensors])
 
 
 class _Widening:
@@ -103,37 +100,14 @@ class _Widening:
             return self._tensor(value)
         if hasattr(value, "state_dict") and hasattr(value, "parameters"):
             return self._layer(value, depth)
-        makers: dict[type, Callable[[Nested, int], Nested]] = {
-            types.FunctionType: self._function,
-            types.MethodType: self._method,
-            partial: self._partial,
-            list: self._items,
-            tuple: self._items,
-            dict: self._mapping,
-        }
-        return makers.get(type(value), self._object)(value, depth)
-
-    def _method(self, value: types.MethodType, depth: int) -> object:
-        holder = self.of(value.__self__, depth)
-        return value if holder is value.__self__ else types.MethodType(value.__func__, holder)
-
-    def _partial(self, value: Nested, depth: int) -> object:
-        parts = value.func, value.args, value.keywords
-        made = [self.of(one, depth) for one in parts]
-        return value if _same(parts, made) else partial(made[0], *made[1], **made[2])
-
-    def _items(self, value: Nested, depth: int) -> object:
-        items = [self.of(one, depth) for one in value]
-        return value if _same(value, items) else type(value)(items)
-
-    def _mapping(self, value: dict[str, object], depth: int) -> object:
-        changed = self._changed(value, depth)
-        return {**value, **changed} if changed else value
+        held, build = _taken_apart(value)
+        made = [self.of(one, depth) for one in held]
+        return value if all(map(is_, held, made)) else build(made)
 
     def _tensor(self, value: Tensor) -> Tensor:
         if "float" not in str(value.dtype) or "float64" in str(value.dtype):
             return value
-        made = _cast(value.detach(), "float64")
+        made = self._side.framework.widened(value.detach())
         if self._side.takes_gradient(value):
             made = self._side.tensor(self._side.array(made), gradient=True)
         return made
@@ -149,41 +123,51 @@ class _Widening:
                         object.__setattr__(layer, name, other)
         return made
 
-    def _function(self, value: types.FunctionType, depth: int) -> object:
-        if of_library(value):
-            return value
-        cells = [one.cell_contents if is_filled(one) else None for one in value.__closure__ or ()]
-        held = [self.of(one, depth) for one in cells]
-        used = {name: value.__globals__[name] for name in names_in(value.__code__) if name in value.__globals__}
-        world = self._changed(used, depth)
-        defaults = self.of(value.__defaults__, depth)
-        named = self.of(value.__kwdefaults__, depth)
-        if _same(cells, held) and not world and defaults is value.__defaults__ and named is value.__kwdefaults__:
-            return value
+
+Built = tuple[Sequence[Nested], Callable[[Sequence[Nested]], object]]
+"""The values that an object holds, and a function that makes one like it of others."""
+
+
+def _taken_apart(value: Nested) -> Built:
+    """Return what an object of a user's holds, and what builds another one."""
+    if isinstance(value, types.MethodType):
+        return [value.__self__], lambda made: types.MethodType(value.__func__, made[0])
+    if isinstance(value, partial):
+        return [value.func, value.args, value.keywords], lambda made: partial(made[0], *made[1], **made[2])
+    if type(value) in (list, tuple):
+        return value, type(value)
+    if type(value) is dict:
+        return [*value.values()], lambda made: dict(zip(value, made, strict=True))
+    if isinstance(value, types.FunctionType) and not of_library(value):
+        return _function_apart(value)
+    held = {} if of_library(type(value)) else getattr(value, "__dict__", {})
+
+    def like(made: Sequence[Nested]) -> object:
+        another = copy.copy(value)
+        vars(another).update(zip(held, made, strict=True))
+        return another
+
+    return [*held.values()], like
+
+
+def _function_apart(function: types.FunctionType) -> Built:
+    """Return the values of a function's closure, of the global names that it uses, and its defaults; and what builds another one."""
+    cells, world = function.__closure__ or (), function.__globals__
+    inside = [one.cell_contents if is_filled(one) else None for one in cells]
+    names = [name for name in dict.fromkeys(names_in(function.__code__)) if name in world]
+
+    def build(made: Sequence[Nested]) -> object:
         closure = tuple(
             cell if one is other else types.CellType(other)
-            for cell, one, other in zip(value.__closure__ or (), cells, held, strict=True)
+            for cell, one, other in zip(cells, inside, made[: len(cells)], strict=True)
         )
-        made = types.FunctionType(
-            value.__code__, {**value.__globals__, **world}, value.__name__, defaults, closure or None
-        )
-        made.__kwdefaults__ = named
-        return made
+        *outside, defaults, named = made[len(cells) :]
+        known = {**world, **dict(zip(names, outside, strict=True))}
+        another = types.FunctionType(function.__code__, known, function.__name__, defaults, closure or None)
+        another.__kwdefaults__ = named
+        return another
 
-    def _object(self, value: object, depth: int) -> object:
-        """Return a copy of an object of a user's class, if it holds something that is cast."""
-        if of_library(type(value)) or not hasattr(value, "__dict__"):
-            return value
-        changed = self._changed(vars(value), depth)
-        if not changed:
-            return value
-        made = copy.copy(value)
-        vars(made).update(changed)
-        return made
-
-    def _changed(self, held: Mapping[str, object], depth: int) -> dict[str, object]:
-        made = {name: self.of(one, depth) for name, one in held.items()}
-        return {name: one for name, one in made.items() if one is not held[name]}
+    return [*inside, *(world[name] for name in names), function.__defaults__, function.__kwdefaults__], build
 
 
 def of_library(value: object) -> bool:
@@ -206,10 +190,6 @@ def names_in(code: types.CodeType) -> Iterator[str]:
     for one in code.co_consts:
         if isinstance(one, types.CodeType):
             yield from names_in(one)
-
-
-def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
-    return all(one is other for one, other in zip(ours, theirs, strict=True))
 
 
 Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence["Array | None"]]

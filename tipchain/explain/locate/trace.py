@@ -252,7 +252,8 @@ def _walk(
     if isinstance(value, Mapping):
         return {key: walk(one, key) for key, one in value.items()}
     if isinstance(value, tuple | list):
-        return like_sequence(value, [walk(one, key) for key, one in _numbered(value)])
+        names_of_parts = getattr(value, "_fields", range(len(value)))
+        return like_sequence(value, [walk(one, key) for key, one in zip(names_of_parts, value, strict=True)])
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: walk(getattr(value, one.name), one.name) for one in fields(value)}
     return value
@@ -261,11 +262,6 @@ def _walk(
 def put_back(structure: object, tensors: Sequence[object]) -> Nested:
     """Return the structure with the tensors in its holes; the inverse of `take_out` for arguments."""
     return map_nested(lambda one: tensors[one.number] if isinstance(one, Hole) else one, structure)
-
-
-def _numbered(values: Sequence[object]) -> Iterator[tuple[str, object]]:
-    names = getattr(values, "_fields", range(len(values)))
-    return ((str(name), value) for name, value in zip(names, values, strict=True))
 
 
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.
@@ -348,10 +344,6 @@ class Trace:
         while call.parent is not None:
             call = self.calls[call.parent]
             yield call
-
-    def leaves(self) -> Iterator[Call]:
-        """Yield the calls that called no other layer."""
-        return (call for call in self.calls if not call.children)
 
 
 class Tracer:

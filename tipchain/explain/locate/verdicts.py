@@ -10,12 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.facts.layers import INSIDE
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT
 
@@ -153,7 +152,9 @@ def measure(
             after the other is off by the root of their number, times the unit and what moving the terms makes.
         least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
     """
-    same = _equal(reference, port)
+    same = False
+    if reference is not None and port is not None:
+        same = equal(reference, port, equal_nan=reference.dtype.kind in "fc")
     size = max(finite_rms(truth), least)
 
     def error(array: Array | None) -> float | None:
@@ -181,10 +182,6 @@ def _usual(truth: Array, port: Array | None, error: float | None) -> float:
         return 0.0 if error is None or error <= COARSE else inf
     some = truth != 0
     return float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if some.any() else inf
-
-
-def _equal(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
 def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
@@ -266,8 +263,7 @@ def continued(
 ) -> Iterator[CallPair]:
     """Yield a pair with one side's next step: the other's layer may do both.
 
-    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
-    whose weights hold a norm is a convolution and a norm.
+    Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function.
     """
     for number, alone in enumerate((matching.reference_only, matching.port_only)):
         call = (pair.reference, pair.port)[number]
@@ -280,19 +276,15 @@ def continued(
             yield pair.followed(number, LayoutStep(name, function=True), value)
 
 
-def made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
-    """Yield the tensors that later calls are given, or that calls around it return, but for the call's own results."""
-    for one in trace.calls[call.number + 1 :][:NEXT]:
-        yield from (value for value in one.inputs if value not in call.outputs)
-    for one in trace.around(call):
-        yield from (value for value in one.outputs if value not in call.outputs)
-
-
 def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, TracedValue]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
+    taken = [value for one in trace.calls[call.number + 1 :][:NEXT] for value in one.inputs]
+    returned = [value for one in trace.around(call) for value in one.outputs]
     given = {
-        id(value): value for value in made_next(call, trace) if value.shape == made.shape and value.dtype == made.dtype
+        id(value): value
+        for value in (*taken, *returned)
+        if value is not made and value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return
@@ -303,26 +295,6 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
             if relative(result, store.get(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
-
-
-def holds_norm(pair: CallPair, number: int, after: Call, sides: Sides) -> bool:
-    """Tell whether the norm after one side's layer is folded into the other side's weights: those are closer to its product."""
-    scale = sides[number].norm_scale(after.layer)
-    if scale is None:
-        return False
-    ours, theirs = _weight(sides.reference, pair.reference.layer), _weight(sides.port, pair.port.layer)
-    own, other = (theirs, ours) if number else (ours, theirs)
-    if own is None or other is None or own.shape != other.shape or own.shape[0] != scale.size:
-        return False
-    folded = own * scale.reshape(-1, *(1,) * (own.ndim - 1))
-    return distance(folded, other) < distance(own, other)
-
-
-def _weight(side: LiveSide, layer: Model) -> Array | None:
-    try:
-        return dict(side.framework.parameters(layer, {}, shared=True)).get("weight")
-    except WeightsError:
-        return None
 
 
 def of_one_size(sides: Sides, pair: CallPair) -> bool:
