@@ -270,60 +270,6 @@ def test_a_port_that_raises_in_train_mode_alone_fails():
     assert "test_other_mode.py:" in report.reasons["forward"]
 
 
-def branch(net, x):
-    return net.drop(net.wide(net.drop(net.wide(x))))
-
-
-def one_after_another(net, x):
-    first = branch(net, x)
-    return first - 2 * branch(net, x * x - x)
-
-
-def the_other_first(net, x):
-    other = branch(net, x * x - x)
-    return branch(net, x) - 2 * other
-
-
-def the_others_mask(net, x):
-    other = branch(net, x * x - x)
-    return branch(net, x * 1.01) - 2 * other
-
-
-@pytest.mark.parametrize("act", [the_other_first, the_others_mask])
-def test_layers_that_are_called_several_times_may_be_in_another_order(act):
-    ours = {"act": one_after_another, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
-    theirs = {"act": act, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
-    report = aligned(ours, theirs, training=True)
-    assert report.passed is (act is the_other_first), str(report)
-    assert "random" not in report.reasons["forward"]
-
-
-def by_functions(net, x):
-    framework = torch if isinstance(x, torch.Tensor) else paddle
-    return framework.nn.functional.dropout(x, RATE, training=net.training)
-
-
-@pytest.mark.parametrize("act", [branch, by_functions], ids=["layers", "functions"])
-def test_a_branch_may_be_given_the_flip_of_what_the_other_one_is_given(act):
-    """Of a tensor and its flip, which hold the same values, each is told from the other."""
-
-    def in_order(net, x):
-        x = net.wide(x)
-        first = act(net, x)
-        return first - 2 * act(net, x.flip(-1))
-
-    def other_first(net, x):
-        x = net.wide(x)
-        other = act(net, x.flip(-1))
-        return act(net, x) - 2 * other
-
-    ours = {"act": in_order, "drop": torch.nn.Dropout(RATE), "wide": torch.nn.Linear(WIDE, WIDE)}
-    theirs = {"act": other_first, "drop": paddle.nn.Dropout(RATE), "wide": paddle.nn.Linear(WIDE, WIDE)}
-    report = aligned(ours, theirs, training=True)
-    assert report.passed, str(report)
-    assert "random" not in report.reasons["forward"]
-
-
 class Frozen(torch.nn.Module):
     """Its class keeps the norm's statistics in train mode, too."""
 

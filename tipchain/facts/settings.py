@@ -159,7 +159,7 @@ class LayerKind:
     inner: tuple[str, ...] = ()
     compared: bool = True
     differs: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def drops(self) -> bool:

@@ -623,6 +623,15 @@ def _padded(array: Array) -> Array:
     return array
 
 
+def without_zeros(made: ModelInputs, inputs: ModelInputs) -> ModelInputs | None:
+    """Return inputs with ids in place of the zeros that those given do not have; None where there are none."""
+    ids = [one.dtype.kind in "iu" and one.size and bool(one.min() > 0) for one in inputs.arrays()]
+    if not any(known and not one.all() for known, one in zip(ids, made.arrays(), strict=True)):
+        return None
+    given = iter(ids)
+    return _each(made, lambda one: np.where(one == 0, one.max(), one) if next(given) else one)
+
+
 def others(inputs: ModelInputs) -> ModelInputs:
     """Return inputs of the same shapes with their values in another order."""
     return _each(inputs, lambda one: np.roll(one, 1, axis=-1) if one.ndim > 1 else one)
