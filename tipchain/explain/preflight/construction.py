@@ -55,86 +55,37 @@ def check_environment() -> Iterator[Finding]:
         )
 
 
-SYNONYMS = {
-    "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
-    "dropout-p": tuple(
-        """
-            p prob drop_prob drop dropout dropout_p dropout_prob drop_rate dropout_rate drop_path
-            drop_path_prob drop_path_rate
-        """.split()
-    ),
-    "negative-slope": ("negative_slope", "slope", "leaky_slope"),
-    "num-heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
-}
-"""Names under which classes of different authors keep the same; a class must have one of them only."""
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
 def compare_own(pair: PairedLayers) -> Iterator[Finding]:
-    """Yield the plain attributes of one name, or of names for the same, that differ.
-
-    They may be kept and not used, or used in other ways; what they do to the outputs is measured elsewhere. So they
-    count for nothing, but for a dropout's probability in classes of one name, which no output of an eval mode shows.
-    """
+    """Yield the plain attributes of one name that differ; their effect is measured."""
     ours, theirs = _attributes(pair.reference), _attributes(pair.port)
-    for code, one, other in _common(ours, theirs):
-        if same(_folded(ours[one]), _folded(theirs[other])):
+    for name, expected in ours.items():
+        actual = theirs.get(name)
+        if type(expected) is not type(actual) or same(expected, actual):
             continue
-        reference, port = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
-        random = code == "dropout-p" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield pair.finding(
-            code,
-            (reference, port),
-            f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {port} where torch's has {reference}",
-            f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
-            effect="elsewhere" if random else "none",
+            name.replace("_", "-").lower(),
+            (f"{name}={expected!r}", f"{name}={actual!r}"),
+            f"{name_of(pair)} ({type(pair.port).__name__}) has {name}={actual!r} where torch's has {name}={expected!r}",
+            f"set `{name}` of {place_of(pair)} to {expected!r}",
+            effect="none",
         )
 
 
 def _attributes(layer: object) -> dict[str, object]:
     """Return a layer's attributes that are numbers, strings, truth values or tuples of them, without underscores."""
-    found = {}
-    for name, value in vars(layer).items():
-        known = plain(value) if isinstance(value, bool | int | float | str | tuple | list) else None
-        if known is not None and _is_plain(known):
-            found[name.lstrip("_")] = known
-    for name in ("training", "full_name", "built", "init_in_dynamic_mode"):
-        found.pop(name, None)
-    return found
-
-
-def _folded(value: object) -> object:
-    return value.lower() if isinstance(value, str) else value
+    found = {name.lstrip("_"): plain(value) for name, value in vars(layer).items() if _is_plain(value)}
+    own = ("training", "full_name", "built", "init_in_dynamic_mode", *CONVENTIONS)
+    return {name: value for name, value in found.items() if not any(word in name.lower() for word in own)}
 
 
 def _is_plain(value: object) -> bool:
-    if isinstance(value, tuple):
-        return all(_is_plain(one) for one in value)
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
     return isinstance(value, bool | int | float | str)
-
-
-def _common(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield the code and both names of attributes that belong together."""
-    grouped = set()
-    for code, names in SYNONYMS.items():
-        mine, its = ([name for name in names if name in side] for side in (ours, theirs))
-        if len(mine) == len(its) == 1:
-            grouped.add(mine[0])
-            yield code, mine[0], its[0]
-    for name in ours:
-        odd = any(word in name.lower() for word in CONVENTIONS)
-        if name in theirs and name not in grouped and not odd and type(ours[name]) is type(theirs[name]):
-            yield name.replace("_", "-").lower(), name, name
-
-
-def _same_class(pair: PairedLayers) -> bool:
-    names = {type(layer).__name__.replace("_", "").lower() for layer in (pair.reference, pair.port)}
-    return len(names) == 1
-
-
-def _rates(*values: object) -> bool:
-    return all(isinstance(one, float | int) and not isinstance(one, bool) and 0 <= one < 1 for one in values)
 
 
 # What matched layers are made with, compared.
