@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,13 +15,13 @@ from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import equal, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers, without
-from tipchain.weights.sides import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
+from tipchain.weights.sides import LayerTensors, TensorSlot, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -224,7 +224,7 @@ ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, 
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
 LOAD = "load `{name}` of `{path}` from the reference's weights"
 VALUES = "wrong-values"
-"""The code of values that are the reference's neither in another order nor scaled, and no other tensor's."""
+"""The code of values that are the reference's in no other order, and no other tensor's."""
 Told = tuple[str, str, str]
 """A slug, a tensor's fault, and its fix; ``{name}`` and ``{path}`` name tensor and layer."""
 Elsewhere = Callable[[], str | None]
@@ -241,15 +241,6 @@ def describe_values(expected: Array, actual: Array, elsewhere: Elsewhere) -> Tol
     if other is not None:
         fix = f"load `{{name}}` of the reference into `{{path}}`, not `{other}`"
         return "weight-of-another-layer", f"holds the reference's `{other}`", fix
-    with np.errstate(all="ignore"):
-        factor = float(np.vdot(ours, theirs).real / np.vdot(ours, ours).real) if ours.size > 1 else 0.0
-    if np.isfinite(factor) and factor and same_values(ours, theirs, factor):
-        fix = f"divide `{{name}}` of `{{path}}` by {factor:.6g}, or load it again"
-        return "scaled-weight", f"is {factor:.6g} times the reference's", fix
-    if is_constant(theirs):
-        if is_constant(ours):
-            return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's {ours.flat[0]:g}", LOAD
-        return VALUES, f"is {theirs.flat[0]:g} throughout, the reference's is not", LOAD
     off = ~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * _largest(ours), equal_nan=True)
     at = tuple(map(int, np.unravel_index(int(off.argmax()), off.shape)))
     first = f"{list(at)} {theirs[at]:.6g} for {ours[at]:.6g}"
@@ -278,11 +269,11 @@ def _largest(array: Array) -> float:
     return found if np.isfinite(found) else 0.0
 
 
-def same_values(one: Array, other: Array, factor: float = 1.0) -> bool:
-    """Tell whether an array is another one times a factor, up to float32's rounding of its largest value."""
-    limit = SAME_SINGLE * _largest(one) * abs(factor)
+def same_values(one: Array, other: Array) -> bool:
+    """Tell whether an array is another one, up to float32's rounding of its largest value."""
+    limit = SAME_SINGLE * _largest(one)
     return one.shape == other.shape and all(
-        bool(np.abs(theirs - factor * ours).max() <= limit) for ours, theirs in side_by_side(one, other)
+        bool(np.abs(theirs - ours).max() <= limit) for ours, theirs in side_by_side(one, other)
     )
 
 
@@ -315,7 +306,7 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         elif _elements(pair.ours) != _elements(pair.theirs) or (
             pair.kind != "own" and pair.ours.shape != pair.theirs.shape
         ):
-            found.append(_divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs))
+            found.append(_shapes(pair, pair.ours, pair.theirs))
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
@@ -499,18 +490,6 @@ def _idle(leaf: str, array: Array) -> bool:
 
 def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
     expected, actual = str(list(ours.shape)), str(list(theirs.shape))
-    name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
-    dim, other = (magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs))
-    if kind == "g" and name and dim is not None and other is not None and dim != other:
-        reference, port = (f"dim={'None' if one == -1 else one}" for one in (dim, other))
-        return _parameter_finding(
-            pair,
-            "weight-norm-dim",
-            reference,
-            port,
-            f"weight_norm of `{pair.layers.port}` has {port}, the reference's is {reference} in Paddle's layout: {port_name(theirs)} is {actual} in torch's, torch's {ours.name} is {expected}",
-            f"pass {reference} to the weight_norm of `{pair.layers.port}`",
-        )
     return _parameter_finding(
         pair,
         "shape",
@@ -519,41 +498,6 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
         f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
     )
-
-
-def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
-    """Return a note where one side keeps one tensor of the other's in two.
-
-    A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
-    in outputs and gradients.
-    """
-    whole, part = print_of(tensors.array(ours)), print_of(port_array(theirs))
-    rest = whole[0] - part[0], (whole[1] - part[1]) % 2**64, (whole[2] - part[2]) % 2**64
-    if rest[0] > 0:
-        rests = ((port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1))
-        trained = tensors.trained(ours)
-    else:
-        rest = -rest[0], -rest[1] % 2**64, -rest[2] % 2**64
-        rests = ((one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0))
-        trained = port_trained(theirs)
-    name = next((name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None)
-    if name is None:
-        return None
-    reference, port = ours.name, port_name(theirs)
-    divided, joined = (port, reference) if whole[0] > part[0] else (reference, port)
-    return _parameter_finding(
-        pair,
-        "divided-weight",
-        reference,
-        port,
-        f"{divided} and {name} hold together the numbers of {joined}",
-        "nothing: what is made of them is compared",
-        effect="none",
-    )
-
-
-def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
-    return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 
 def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Names) -> Finding | None:
@@ -648,7 +592,7 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
 
 
 def _unmatched(tensors: Tensors) -> Iterator[Finding]:
-    """Yield the layers that are in no pair, with whether the other side has their values anywhere.
+    """Yield the layers that are in no pair.
 
     They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
     """
@@ -658,34 +602,19 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
             continue
         names = [layer.path or "the model itself" for layer in trained]
         shown = listed(names, 6)
-        told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
         where = "torch's model", "the port"
-        there = (
-            "the other side's unmatched layers hold the same numbers"
-            if told
-            else "no layer of the other side is known for them"
-        )
         yield Finding(
             code="unmatched-parameters",
             kind="parameter",
             reference=shown if side == 0 else "",
             port=shown if side else "",
-            message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
+            message=f"{len(names)} layers of {where[side]} with parameters are in no pair: {shown}",
             fix="name their counterparts (`names`) where structure cannot tell",
             effect="none",
         )
 
 
-def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
-    """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
-    prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
-    return sum_of(one for one in prints if any(one[1:]))
-
-
 # Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
-
-
-Key = tuple[int, float, float]
 
 
 def check_ties(reference: Model, port: Model) -> list[Finding]:
@@ -696,12 +625,8 @@ def check_ties(reference: Model, port: Model) -> list[Finding]:
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
     theirs = {name: view_of(one) for name, one in port.named_parameters()}
-    keys, port_keys = _keys(ours), _keys(theirs)
-    several = {key for held in (keys, port_keys) for key, count in Counter(held.values()).items() if count > 1}
-    if not several:
-        return []
-    port_groups = _groups(theirs, port_keys, several)
-    both = ((names, port_groups.get(key, [])) for key, names in _groups(ours, keys, several).items())
+    groups, port_groups = _groups(ours), _groups(theirs)
+    both = ((names, port_groups.get(key, [])) for key, names in groups.items())
     return [
         _tie_finding(names, others)
         for names, others in both
@@ -709,18 +634,13 @@ def check_ties(reference: Model, port: Model) -> list[Finding]:
     ]
 
 
-def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
-    """Return the keys that equal parameters share: size, least and largest; none of constants."""
-    found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
-    return {name: (size, least, largest) for name, (size, least, largest) in found.items() if least < largest}
-
-
-def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:
-    """Return the names of parameters by contents, of those that may stand several times."""
+def _groups(arrays: Mapping[str, Array]) -> Mapping[Print, list[str]]:
+    """Return the names of parameters by contents; none of constants."""
     found: dict[Print, list[str]] = defaultdict(list)
-    for name, key in keys.items():
-        if key in several:
-            found[print_of(arrays[name].astype(np.float32, copy=False))].append(name)
+    for name, array in arrays.items():
+        print_ = print_of(array.astype(np.float32, copy=False))
+        if any(print_[1:]):
+            found[print_].append(name)
     return found
 
 
