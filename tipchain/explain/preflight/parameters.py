@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
-from math import sqrt
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import equal, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
@@ -149,28 +148,10 @@ class Tensors:
         kind = ours.kind if ours.kind == theirs.kind else OWN_KIND
         leaves = {slot.leaf for slot in ours.slots}
         left = {slot.leaf: slot for slot in theirs.slots if not (slot.fixed and slot.leaf in leaves)}
-        alone: list[TensorSlot] = []
         for slot in ours.slots:
-            if slot.leaf in left:
-                yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf))
-            else:
-                alone.append(slot)
-        for slot in alone:
-            other = self._like(slot, left.values()) if kind == OWN_KIND else None
-            if other is not None:
-                del left[other.leaf]
-            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=other)
+            yield TensorPair(layers=pair, kind=kind, ours=slot, theirs=left.pop(slot.leaf, None))
         for slot in left.values():
             yield TensorPair(layers=pair, kind=kind, ours=None, theirs=slot)
-
-    def _like(self, slot: TensorSlot, others: Iterable[TensorSlot]) -> TensorSlot | None:
-        """Return the one that holds the same numbers, else the only one of as many."""
-        size = np.prod(slot.shape)
-        candidates = [one for one in others if np.prod(one.shape) == size]
-        print_ = print_of(self.array(slot))
-        same = [one for one in candidates if any(print_[1:]) and print_of(port_array(one)) == print_]
-        chosen = same or candidates
-        return chosen[0] if len(chosen) == 1 else None
 
     @property
     def torch_slots(self) -> Iterator[TensorSlot]:
@@ -280,8 +261,6 @@ def same_values(one: Array, other: Array) -> bool:
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
 one kind of layer would be taken for it."""
-SIGMAS = 6
-"""Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
 NOT_COPIED = "weights-not-copied"
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """Values of a parameter without effect, by its torch name in the layer."""
@@ -306,7 +285,7 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         elif _elements(pair.ours) != _elements(pair.theirs) or (
             pair.kind != "own" and pair.ours.shape != pair.theirs.shape
         ):
-            found.append(_shapes(pair, pair.ours, pair.theirs))
+            found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
         else:
             one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
@@ -346,8 +325,7 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     """Return how many parameters hold numbers of their own where nearly all do, else None.
 
     A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
-    models and counts for nothing; one with torch's numbers in another order or scaled, or another tensor's, was copied,
-    well or not: its values have to do with torch's.
+    models and counts for nothing; one with torch's numbers in another order, or another tensor's, was copied, well or not.
     The small ones are looked at first: a few that agree settle it. ``of_values``: what is known of the values of pairs, by
     their ``id``.
     """
@@ -362,46 +340,18 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
         and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
     ]
     others, known = _prints(tensors), of_values or {}
-    copied = differing = unclear = 0
+    copied = differing = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
         if one is not None and one.code == VALUES:
-            related = _are_related(expected, port_array(theirs))
-            differing += related is False
-            copied += related is True
-            unclear += related is None
+            differing += 1
         elif one is not None or not is_constant(expected):
             copied += 1
         if copied > (1 - MOST) * len(both):
             return None
-    if not differing or differing < MOST * (copied + differing):
-        return None
-    return Strange(differing=differing + unclear, compared=copied + differing + unclear)
-
-
-def _are_related(expected: Array, actual: Array) -> bool | None:
-    """Tell whether values that differ have to do with each other; None where there are too few to tell.
-
-    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
-    """
-    if is_constant(expected) or is_constant(actual):
-        return False
-    bound = SIGMAS / np.sqrt(expected.size - 1)
-    if bound >= 1:
-        return None
-    total, other = 0.0, 0.0
-    for ours, theirs in side_by_side(expected, actual):
-        total, other = total + float(ours.sum()), other + float(theirs.sum())
-    mean, other_mean = total / expected.size, other / expected.size
-    squares, product, others = 0.0, 0.0, 0.0
-    for ours, theirs in side_by_side(expected, actual):
-        mine, its = ours - mean, theirs - other_mean
-        squares += float(mine @ mine)
-        product += float(mine @ its)
-        others += float(its @ its)
-    size = sqrt(squares) * sqrt(others)
-    return bool(not np.isfinite(size) or abs(product) > bound * size)
+    compared = copied + differing
+    return Strange(differing=differing, compared=compared) if differing and differing >= MOST * compared else None
 
 
 def is_constant(array: Array) -> bool:
@@ -497,6 +447,15 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
         actual,
         f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
+    )
+
+
+def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
+    """Tell whether one side keeps one tensor of the other's in two, as layers for inputs that the other joins."""
+    expected, actual = print_of(tensors.array(ours)), print_of(port_array(theirs))
+    references, ports = ([slot for layer in side for slot in layer.slots] for side in tensors.unmatched)
+    return any(sum_of([actual, print_of(port_array(one))]) == expected for one in ports) or any(
+        sum_of([expected, print_of(tensors.array(one))]) == actual for one in references
     )
 
 
