@@ -13,11 +13,9 @@ from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Cause, Diagnosis, shown_path
-from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
-from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
-from tipchain.weights.sides import join
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,54 +224,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
         fix=f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast, or switch TF32 off (`NVIDIA_TF32_OVERRIDE=0`)",
     )
-
-
-def told_by_gradients(piece: Piece, outcome: PieceOutcome, unused: set[str]) -> Diagnosis | None:
-    """Return the cause where some parameters get no gradient, and the others the truth's.
-
-    Those ``unused`` are parameters that the port's code gives to nothing.
-    """
-    truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
-    scale = max((rms(one) for one in truth.values()), default=0.0)
-    truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
-    missing = []
-    for name, expected in truth.items():
-        actual = outcome.gradients.get(name)
-        if actual is None or not rms(actual):
-            missing.append(name)
-            continue
-        axes = arrange(expected, actual)
-        if axes is None:
-            return None
-        if relative(expected.transpose(axes), actual) > CONSTANT:
-            return None
-    if missing:
-        if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
-            return None  # the code tells where
-        held = common_path(name.rpartition(".")[0] for name in missing)
-        place = join(piece.theirs.path, held)
-        shown = shown_path(place)
-        names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
-        if unused >= {*missing}:
-            return Diagnosis(
-                code="operand",
-                name=names,
-                port_path=place,
-                message=f"{shown}: its `{names}` is not used, the reference's is",
-                evidence=f"it gets no gradient; the other {len(truth) - len(missing)} gradients are the reference's",
-                explained=1.0,
-                fix=f"use `{names}` in the forward of {shown} as the reference does",
-            )
-        return Diagnosis(
-            code="cut-gradient",
-            name=names,
-            port_path=place,
-            message=f"{shown}: {names} gets no gradient, the reference's does",
-            evidence=f"the other {len(truth) - len(missing)} gradients are the reference's",
-            explained=1.0,
-            fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
-        )
-    return None
 
 
 # How calls and layers are named in messages.
