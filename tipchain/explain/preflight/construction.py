@@ -19,7 +19,7 @@ from tipchain.explain.preflight.paired import (
     never_alike,
     orders_comparable,
 )
-from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
+from tipchain.explain.preflight.parameters import Tensors, check_parameters, is_floating, port_name
 from tipchain.facts.layers import kind_of, runs_as_built
 from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
@@ -405,7 +405,7 @@ def check(
         for one in check_flags(reference, port, pairs.found, tensors)
         if one.code != "mode" or ("statistics", *_paths(one)) not in told
     ]
-    of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
+    of_models = [*arguments, *kept, *flags]
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)

@@ -14,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import equal, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
+from tipchain.explain.locate.matching import LayerPair, Print, print_of, sum_of
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
@@ -571,52 +571,3 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
             fix="name their counterparts (`names`) where structure cannot tell",
             effect="none",
         )
-
-
-# Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
-
-
-def check_ties(reference: Model, port: Model) -> list[Finding]:
-    """Return a finding for every weight that one model has once and the other several times.
-
-    Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
-    Constant tensors tell nothing.
-    """
-    ours = {name: array_of(one) for name, one in reference.named_parameters()}
-    theirs = {name: view_of(one) for name, one in port.named_parameters()}
-    groups, port_groups = _groups(ours), _groups(theirs)
-    both = ((names, port_groups.get(key, [])) for key, names in groups.items())
-    return [
-        _tie_finding(names, others)
-        for names, others in both
-        if others and len(names) != len(others) and 1 in (len(names), len(others))
-    ]
-
-
-def _groups(arrays: Mapping[str, Array]) -> Mapping[Print, list[str]]:
-    """Return the names of parameters by contents; none of constants."""
-    found: dict[Print, list[str]] = defaultdict(list)
-    for name, array in arrays.items():
-        print_ = print_of(array.astype(np.float32, copy=False))
-        if any(print_[1:]):
-            found[print_].append(name)
-    return found
-
-
-def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
-    split = len(theirs) > len(ours)
-    names = theirs if split else ours
-    one, many = (ours[0], "the port") if split else (theirs[0], "the reference")
-    told = ", ".join(f"`{name}`" for name in names)
-    kept = "the reference" if split else "the port"
-    fix = f"use one tensor for {told}" if split else f"give {told} tensors of their own"
-    return Finding(
-        code="tied-weights",
-        kind="parameter",
-        reference_path=common_path(name.rpartition(".")[0] for name in ours),
-        port_path=common_path(name.rpartition(".")[0] for name in theirs),
-        reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
-        port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
-        message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
-        fix=fix,
-    )
