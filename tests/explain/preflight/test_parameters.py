@@ -192,7 +192,7 @@ def test_what_is_frozen_on_one_side_is_told(live, pair):
     pair.reference[0].weight.requires_grad_(False)
     (found,) = findings(pair.reference, pair.port)
     assert (found.code, found.port_path, found.harmless) == ("trainable", "0", False)
-    assert found.fix == "set `0.weight.stop_gradient = True`"
+    assert found.fix == "set `stop_gradient = True` of 0.weight"
     pair.port[0].weight.stop_gradient = True
     assert findings(pair.reference, pair.port) == []
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -59,30 +59,6 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     while place and type(layers[place]).forward.__module__.startswith("paddle."):
         place = place.rpartition(".")[0]
     return place
-
-
-def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
-    """Return several changes made at once."""
-    within = [one.within for one in hypotheses if one.within is not None]
-
-    @contextmanager
-    def every() -> Iterator[None]:
-        with ExitStack() as stack:
-            for enter in within:
-                stack.enter_context(enter())
-            yield
-
-    return Hypothesis(
-        code=hypotheses[0].code,
-        name=hypotheses[0].name,
-        message="; ".join(one.message for one in hypotheses),
-        fix="; ".join(one.fix for one in hypotheses),
-        acts={number: act for one in hypotheses for number, act in one.acts.items()},
-        within=every if within else None,
-        confirmed=all(one.confirmed for one in hypotheses),
-        changes=len(hypotheses),
-        place=common_path(one.place or "" for one in hypotheses),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""All that can be compared before anything runs: layers, modes, precision, containers, the environment."""
+"""All that can be compared before anything runs: layers, modes, precision, containers."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 from tipchain.core.language import listed
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import relative_arranged
-from tipchain.explain.locate.matching import CallPair, LayerPair
+from tipchain.explain.locate.matching import CallPair, LayerPair, common_path
 from tipchain.explain.locate.trace import TracedValue
 from tipchain.explain.preflight.paired import (
     PairedLayers,
@@ -19,41 +20,12 @@ from tipchain.explain.preflight.paired import (
     never_alike,
     orders_comparable,
 )
-from tipchain.explain.preflight.parameters import Tensors, check_parameters, is_floating, port_name
+from tipchain.explain.preflight.parameters import SHOWN, Tensors, check_parameters, is_floating, port_name
 from tipchain.facts.layers import kind_of, runs_as_built
 from tipchain.facts.settings import UNTOLD, LayerKind, Trait, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.sides import join
-
-
-def check_environment() -> Iterator[Finding]:
-    """Yield the settings of TF32 on a GPU where a whole process's sides may differ.
-
-    Sources: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices, and the
-    switches that ``paddle.base.core`` has in builds with CUDA.
-    """
-    import paddle
-    import torch
-
-    core = paddle.base.core
-    for code, what, ours, switch in (
-        ("tf32-matmul", "TF32 in matrix products", torch.backends.cuda.matmul, "cublas"),
-        ("tf32-convolution", "TF32 in convolutions", torch.backends.cudnn, "cudnn"),
-    ):
-        read = getattr(core, f"get_{switch}_switch", None)
-        if read is None or bool(ours.allow_tf32) == bool(read()):
-            continue
-        reference, port = f"allow_tf32={bool(ours.allow_tf32)}", f"{switch}_switch={bool(read())}"
-        yield Finding(
-            code=code,
-            kind="environment",
-            reference=reference,
-            port=port,
-            message=f"{what}: torch has {reference}, Paddle {port}",
-            fix=f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
-        )
-
 
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
@@ -329,28 +301,27 @@ def drops(layer: object) -> bool:
 
 
 def _dtypes(tensors: Tensors) -> Iterator[Finding]:
-    """Yield the dtypes that differ; one finding where all of both models' do alike."""
-    pairs = [
-        (pair, pair.ours, pair.theirs)
-        for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None and is_floating(pair.ours) and is_floating(pair.theirs)
-    ]
-    kinds = {(ours.dtype, theirs.dtype) for _, ours, theirs in pairs}
-    whole = len(kinds) == 1 and len(pairs) > 1
-    for pair, ours, theirs in pairs[:1] if whole else pairs:
+    """Yield the dtypes that differ, each with the parameters that have it."""
+    apart: dict[tuple[str, str], list[str]] = defaultdict(list)
+    paths: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for pair in tensors.pairs:
+        ours, theirs = pair.ours, pair.theirs
+        if ours is None or theirs is None or not (is_floating(ours) and is_floating(theirs)):
+            continue
         if ours.dtype != theirs.dtype:
-            name = port_name(theirs)
-            of_all = f"the port's parameters are {theirs.dtype}, those of torch's model {ours.dtype}"
-            yield Finding(
-                code="dtype",
-                kind="flag",
-                reference_path="" if whole else pair.layers.reference,
-                port_path="" if whole else pair.layers.port,
-                reference=f"torch.{ours.dtype}",
-                port=f"paddle.{theirs.dtype}",
-                message=of_all if whole else f"{name} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
-                fix=f"call `to(dtype='{ours.dtype}')` of the port" if whole else f"make `{name}` {ours.dtype}",
-            )
+            apart[ours.dtype, theirs.dtype].append(port_name(theirs))
+            paths[ours.dtype, theirs.dtype].append(pair.layers.port)
+    for (expected, actual), names in apart.items():
+        shown = listed(names, SHOWN)
+        yield Finding(
+            code="dtype",
+            kind="flag",
+            port_path=common_path(paths[expected, actual]),
+            reference=f"torch.{expected}",
+            port=f"paddle.{actual}",
+            message=f"{len(names)} parameters of the port are {actual}, torch's {expected}: {shown}",
+            fix=f"call `to(dtype='{expected}')` of the port, or of the layers of {shown}",
+        )
 
 
 SHAPING = frozenset(
@@ -382,8 +353,7 @@ def check(
         tensors: those of the models, if they are matched already.
 
     Returns:
-        The findings, each once: about layers in the order of torch's model, then about the models, the
-        environment. A pair of calls that names and inputs do not confirm makes findings without effect.
+        The findings, each once: about layers in the order of torch's model, then about the models. A pair of calls that names and inputs do not confirm makes findings without effect.
 
     Raises:
         WeightsError: a lazy layer of torch's has no shape yet.
@@ -409,8 +379,6 @@ def check(
     order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
-    if any(one.is_cuda for one in reference.parameters()):  # elsewhere TF32 is not computed in
-        found += check_environment()
     return list(dict.fromkeys(found))
 
 

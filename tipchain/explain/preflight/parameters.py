@@ -14,7 +14,7 @@ from tipchain.core.language import listed
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import equal, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, print_of, sum_of
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.facts.settings import OWN_KIND
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_SINGLE
@@ -258,6 +258,8 @@ def same_values(one: Array, other: Array) -> bool:
     )
 
 
+SHOWN = 6
+"""Parameters or layers that a message names."""
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
 one kind of layer would be taken for it."""
@@ -517,35 +519,25 @@ def _by_parts(expected: Array, actual: Array, theirs: TensorSlot) -> Iterator[tu
 
 def _frozen(tensors: Tensors) -> Iterator[Finding]:
     """Yield the parameters that one side trains and the other does not."""
-    both = [
-        (pair, tensors.trained(pair.ours), port_trained(pair.theirs))
-        for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None
-    ]
-    differing = [(pair, ours, theirs) for pair, ours, theirs in both if ours != theirs]
-    ours_frozen = not any(ours for _, ours, _ in both)
-    if differing and (ours_frozen or not any(theirs for *_, theirs in both)):
-        side = "torch's model" if ours_frozen else "the port"
+    for wanted in (True, False):
+        apart = [
+            (pair.layers, port_name(pair.theirs))
+            for pair in tensors.pairs
+            if pair.ours is not None and pair.theirs is not None
+            if tensors.trained(pair.ours) is wanted is not port_trained(pair.theirs)
+        ]
+        if not apart:
+            continue
+        shown = listed([name for _, name in apart], SHOWN)
         yield Finding(
             code="trainable",
             kind="parameter",
-            reference=f"requires_grad={not ours_frozen}",
-            port=f"stop_gradient={not ours_frozen}",
-            message=f"no parameter of {side} takes gradients; a training would show it",
-            fix="freeze both models or neither",
-            effect="elsewhere",
-        )
-        return
-    for pair, ours, theirs in differing:
-        assert pair.theirs is not None
-        name = port_name(pair.theirs)
-        yield _parameter_finding(
-            pair,
-            "trainable",
-            f"requires_grad={ours}",
-            f"stop_gradient={not theirs}",
-            f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
-            f"set `{name}.stop_gradient = {not ours}`",
+            reference_path=common_path(layers.reference for layers, _ in apart),
+            port_path=common_path(layers.port for layers, _ in apart),
+            reference=f"requires_grad={wanted}",
+            port=f"stop_gradient={wanted}",
+            message=f"stop_gradient={wanted} where torch's has requires_grad={wanted}: {shown}",
+            fix=f"set `stop_gradient = {not wanted}` of {shown}",
             effect="elsewhere",
         )
 
@@ -560,7 +552,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         if not trained:
             continue
         names = [layer.path or "the model itself" for layer in trained]
-        shown = listed(names, 6)
+        shown = listed(names, SHOWN)
         where = "torch's model", "the port"
         yield Finding(
             code="unmatched-parameters",
