@@ -7,6 +7,7 @@ import pytest
 
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight.construction import check_flags
+from tipchain.explain.preflight.paired import PairedLayers
 from tipchain.explain.preflight.parameters import Tensors, check_parameters
 
 
@@ -215,7 +216,10 @@ def test_layers_in_no_pair_are_told_and_fail_nothing(live):
 
 def flags(reference, port, pairs=(), *, dtypes=True):
     layers = pair_layers(reference, port)
-    made = [(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)]) for one in layers]
+    made = [
+        PairedLayers(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)])
+        for one in layers
+    ]
     tensors = Tensors(reference, port, layers) if dtypes else None
     return check_flags(reference, port, [*made, *pairs], tensors)
 
@@ -253,7 +257,7 @@ def test_modes_count_where_they_change_something(live, pair, reference, port, to
     theirs.train()
     for model in (pair.reference, pair.port):
         model.eval()
-    found = check_flags(pair.reference, pair.port, [("a", ours, "b", theirs)])
+    found = check_flags(pair.reference, pair.port, [PairedLayers("a", ours, "b", theirs)])
     assert bool(found) == told
 
 

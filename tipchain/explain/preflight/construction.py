@@ -16,7 +16,6 @@ from tipchain.explain.preflight.paired import (
     PairedLayers,
     axes_comparable,
     computes_the_same,
-    inner_pairs,
     never_alike,
     orders_comparable,
 )
@@ -63,10 +62,7 @@ def _is_plain(value: object) -> bool:
 # What matched layers are made with, compared.
 
 
-AnyPair = PairedLayers | tuple[str, Model, str, Model]
-
-
-def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
+def check_layers(pairs: Iterable[PairedLayers]) -> list[Finding]:
     """Compare matched layers' settings, whether or not they hold parameters.
 
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
@@ -77,7 +73,7 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
         A finding per setting that differs, in the order of the pairs.
     """
     found: list[Finding] = []
-    for pair in expanded(pairs):
+    for pair in pairs:
         ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
         own = not (runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1))
         if ours is None or theirs is None:
@@ -87,21 +83,6 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
         elif not own and not computes_the_same(pair, (ours, theirs)):  # a user's own forward is judged by its results
             found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
     return found
-
-
-def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
-    """Yield the pairs, each once, and after those of Transformer layers the layers inside."""
-    given = [PairedLayers(*one) for one in pairs]
-    seen = set()
-    known = {(one.reference_path, one.port_path) for one in given}
-    for pair in given:
-        if (pair.reference_path, pair.port_path) in seen:
-            continue
-        seen.add((pair.reference_path, pair.port_path))
-        yield pair
-        kind = kind_of(pair.reference, 0)
-        if kind is not None and kind.inner and kind is kind_of(pair.port, 1):
-            yield from (one for one in inner_pairs(pair, kind) if (one.reference_path, one.port_path) not in known)
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
@@ -215,7 +196,7 @@ def place_of(pair: PairedLayers) -> str:
 
 
 def check_flags(
-    reference: Model, port: Model, pairs: Iterable[AnyPair] = (), tensors: Tensors | None = None
+    reference: Model, port: Model, pairs: Iterable[PairedLayers] = (), tensors: Tensors | None = None
 ) -> list[Finding]:
     """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
 
@@ -229,7 +210,7 @@ def check_flags(
     if bool(reference.training) != bool(port.training):
         found.append(_modes_of_models(reference, port))
     else:
-        found += [one for pair in expanded(pairs) for one in _modes(pair)]
+        found += [one for pair in pairs for one in _modes(pair)]
     if tensors is not None:
         found += _dtypes(tensors)
     return found
@@ -412,15 +393,15 @@ class _Pairs:
         inner = {key for key, call in self.calls.items() if not call.whole}
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
-        there = ((one, other) for one, other in paths if one in self.reference and other in self.port)
-        known = sorted(there, key=lambda pair: order[pair[0]])
-        held = list(self._transformers())
-        made = [
-            PairedLayers(one, self.reference[one], other, self.port[other], self._shapes((one, other)))
-            for one, other in known
-        ]
-        self.given |= {(one.reference_path, one.port_path) for one in held}
-        self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
+        known = {
+            pair: PairedLayers(pair[0], self.reference[pair[0]], pair[1], self.port[pair[1]], self._shapes(pair))
+            for pair in paths
+            if pair[0] in self.reference and pair[1] in self.port
+        }
+        for one in self._transformers():
+            known.setdefault((one.reference_path, one.port_path), one)
+            self.given.add((one.reference_path, one.port_path))
+        self.found = sorted(known.values(), key=lambda one: order[one.reference_path])
 
     def _transformers(self) -> Iterator[PairedLayers]:
         """Yield the layers of a Transformer, one by one, where both models have as many of a kind."""

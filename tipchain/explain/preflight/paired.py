@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from tipchain.explain.findings import Effect, Finding
@@ -42,16 +41,6 @@ class PairedLayers(NamedTuple):
             fix=fix,
             effect=effect,
         )
-
-
-def inner_pairs(pair: PairedLayers, kind: LayerKind) -> Iterator[PairedLayers]:
-    """Yield the pairs of layers inside a pair of Transformer layers."""
-    for ours in kind.inner:
-        theirs = kind.storage.children.get(ours, ours) if kind.storage is not None else ours
-        reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
-        if reference is not None and port is not None:
-            paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
-            yield PairedLayers(next(paths), reference, next(paths), port)
 
 
 def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
