@@ -43,23 +43,6 @@ class Evaluated:
         return np.concatenate([one.reshape(-1) for one in self.gradients] or [np.zeros(0)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
-    """Two losses of the same outputs.
-
-    Attributes:
-        expected: the reference's.
-        actual: the port's.
-        outputs: what both were given.
-        run: ``(side, outputs)`` returns a loss of other outputs, None where it raises; side 0 is the reference.
-    """
-
-    expected: Evaluated
-    actual: Evaluated
-    outputs: tuple[Array, ...]
-    run: Callable[[int, Sequence[Array]], Evaluated | None]
-
-
 Run = Callable[..., Evaluated]
 
 
@@ -142,17 +125,17 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
     return made
 
 
-def clamped(problem: Problem) -> bool:
-    """Tell whether the losses differ only by Paddle's softmax, which takes low logits for 64 below the largest."""
+def clamped(actual: Evaluated, outputs: Sequence[Array], run: Callable[[Sequence[Array]], Evaluated | None]) -> bool:
+    """Tell whether the port's loss is the reference's but for Paddle's softmax, which takes low logits for 64 below the largest."""
     for axis in (1, -1):
         moved = []
-        for one in problem.outputs:
+        for one in outputs:
             usable = one.ndim > 1 and one.dtype.kind == "f"
             moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
-        if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
+        if all(np.array_equal(one, other) for one, other in zip(moved, outputs, strict=True)):
             return False
-        found = problem.run(0, moved)
-        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
+        found = run(moved)
+        if found is not None and abs(found.value - actual.value) <= SAME_SINGLE * abs(actual.value):
             return True
     return False
 
@@ -239,12 +222,11 @@ def check_loss(
     else:
         floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
 
-    def again(number: int, given: Sequence[Array]) -> Evaluated | None:
-        found = _attempt(run, number, given, labels, double=precise)
+    def again(given: Sequence[Array]) -> Evaluated | None:
+        found = _attempt(run, 0, given, labels, double=precise)
         return found if isinstance(found, Evaluated) else None
 
-    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), run=again)
-    found = _judge(problem, floor, precise=precise)
+    found = _judge(expected, actual, arrays, floor, again, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
         reason = f"{found.reason}; NaN on both sides fails unless equal_nan=True"
@@ -429,9 +411,16 @@ def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) ->
     return found
 
 
-def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceCheck:
-    expected, actual = problem.expected, problem.actual
-    errors = [apart, *gradients] = _errors(expected, actual, problem.outputs)
+def _judge(
+    expected: Evaluated,
+    actual: Evaluated,
+    outputs: Sequence[Array],
+    floor: Sequence[float],
+    again: Callable[[Sequence[Array]], Evaluated | None],
+    *,
+    precise: bool,
+) -> PieceCheck:
+    errors = [apart, *gradients] = _errors(expected, actual, outputs)
     names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
     limits = [max(one, CONSTANT) if precise else 2 * one for one in floor]
     measured = [
@@ -458,7 +447,9 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
         reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
-    if all(error <= 2 * limit for error, limit in zip(gradients, limits[1:], strict=True)) and clamped(problem):
+    if all(error <= 2 * limit for error, limit in zip(gradients, limits[1:], strict=True)) and clamped(
+        actual, outputs, again
+    ):
         reason = (
             f"gradients agree; the losses ({values}) do not, only because Paddle's softmax clips outputs at "
             "64 below the largest"

@@ -396,35 +396,24 @@ def _parameter_finding(
 
 
 def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
-    """Yield the findings about a tensor that only one side has."""
+    """Yield the finding about a tensor that only one side has."""
     ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
-    code = _code_of(pair)
     if ours is not None:
-        trained, array = tensors.trained(ours), tensors.array(ours)
-        idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
-        yield _parameter_finding(
-            pair,
-            code,
-            f"{ours.name} {list(ours.shape)}",
-            "none",
-            f"{path} has no {pair.leaf}, torch's {ours.name} has",
-            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}",
-            effect="none" if idle else "here",
-        )
-    elif theirs is not None:
-        array = port_array(theirs)
+        trained, array, told = tensors.trained(ours), tensors.array(ours), f"{ours.name} {list(ours.shape)}"
+        values = told, "none"
+        message = f"{path} has no {pair.leaf}, torch's {ours.name} has"
+        fix = f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}"
+    else:
+        assert theirs is not None
+        trained, array, told = port_trained(theirs), port_array(theirs), f"{port_name(theirs)} {list(theirs.shape)}"
+        values = "none", told
+        message = f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have"
+        fix = f"make `{path}` without {pair.leaf}"
         if theirs.fixed and not array.any():
             return
-        idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
-        yield _parameter_finding(
-            pair,
-            code,
-            "none",
-            f"{port_name(theirs)} {list(theirs.shape)}",
-            f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
-            f"make `{path}` without {pair.leaf}",
-            effect="none" if idle else "here",
-        )
+    is_buffer = (ours or theirs).kind == "buffer"  # type: ignore[union-attr]
+    idle = is_buffer or (not trained and _idle(pair.leaf, array))
+    yield _parameter_finding(pair, _code_of(pair), *values, message, fix, effect="none" if idle else "here")
 
 
 def _code_of(pair: TensorPair) -> str:

@@ -25,7 +25,7 @@ from tipchain.explain.locate.trace import NotHeld, Store, TracedValue
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.paired import PairedLayers
-from tipchain.facts.layers import is_activation, kind_of
+from tipchain.facts.layers import is_activation
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
@@ -146,8 +146,6 @@ class _Trial:
             return self._padding(one, pair)
         if paths in self.told.faulty:
             return one if one.harmless else replace(one, effect="here")
-        if self._is_in_call(one.code, pair):
-            return replace(one, effect="none")
         try:
             shown = self._tried(one, pair)
         except OutOfTime:
@@ -157,18 +155,6 @@ class _Trial:
         if not shown:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
-
-    def _is_in_call(self, code: str, pair: PairedLayers) -> bool:
-        """Tell whether an argument of a call stands in place of a setting, on either side."""
-        kind = kind_of(pair.reference, 0)
-        told = (trait.in_call for trait in (() if kind is None else kind.properties) if trait.code == code)
-        name, place = next(told, None) or ("", None)
-        if place is None:
-            return False
-        calls = (
-            side for one in self._calls((pair.reference_path, pair.port_path)) for side in (one.reference, one.port)
-        )
-        return any(name in keywords or len(given) > place for given, keywords in (call.arguments for call in calls))
 
     def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
         """Return the proof of a difference beyond the runs; empty if none, None if untried."""
