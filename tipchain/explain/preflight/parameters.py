@@ -263,6 +263,10 @@ SHOWN = 6
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
 one kind of layer would be taken for it."""
+SIGMAS = 6
+"""Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
+ENOUGH = 1 << 16
+"""Values that tell whether two tensors have to do with each other."""
 NOT_COPIED = "weights-not-copied"
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """Values of a parameter without effect, by its torch name in the layer."""
@@ -271,9 +275,9 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 def check_parameters(tensors: Tensors) -> list[Finding]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
-    Values are those in the models now. A tensor that holds torch's numbers in another order, those of another layer, or
-    a multiple, is said to. What torch has and Paddle
-    never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
+    Values are those in the models now. A tensor that holds torch's numbers in another order, or those of another layer, is
+    said to. What torch has and Paddle never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros,
+    count for nothing.
 
     Returns:
         The findings in the order of the pairs, then those about layers that are in no pair.
@@ -327,7 +331,8 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     """Return how many parameters hold numbers of their own where nearly all do, else None.
 
     A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
-    models and counts for nothing; one with torch's numbers in another order, or another tensor's, was copied, well or not.
+    models and counts for nothing; one with torch's numbers in another order, or another tensor's, or values that have
+    to do with torch's, was copied, well or not.
     The small ones are looked at first: a few that agree settle it. ``of_values``: what is known of the values of pairs, by
     their ``id``.
     """
@@ -342,18 +347,34 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
         and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
     ]
     others, known = _prints(tensors), of_values or {}
-    copied = differing = 0
+    copied = differing = unclear = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
         one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
         if one is not None and one.code == VALUES:
-            differing += 1
+            related = _are_related(expected, port_array(theirs))
+            differing += related is False
+            copied += related is True
+            unclear += related is None
         elif one is not None or not is_constant(expected):
             copied += 1
         if copied > (1 - MOST) * len(both):
             return None
-    compared = copied + differing
-    return Strange(differing=differing, compared=compared) if differing and differing >= MOST * compared else None
+    if not differing or differing < MOST * (copied + differing):
+        return None
+    return Strange(differing=differing + unclear, compared=copied + differing + unclear)
+
+
+def _are_related(expected: Array, actual: Array) -> bool | None:
+    """Tell whether values that differ have to do with each other; None where there are too few to tell.
+
+    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
+    """
+    ours, theirs = (one.reshape(-1)[:ENOUGH] for one in (expected, actual))
+    if is_constant(ours) or is_constant(theirs):
+        return False
+    bound = SIGMAS / np.sqrt(ours.size - 1)
+    return None if bound >= 1 else not abs(np.corrcoef(ours, theirs)[0, 1]) <= bound
 
 
 def is_constant(array: Array) -> bool:
