@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
+from tipchain.explain.causes.piece import Edit, Piece
 from tipchain.explain.causes.program import LAYER, Act, Op
 from tipchain.explain.causes.walk import Walk
 from tipchain.explain.findings import Cause, Diagnosis, shown_path
@@ -123,28 +123,20 @@ class Trials:
         for one in hypotheses:
             if self.over():
                 return
-            outcome = self._outcome(one)
-            if outcome is None:
-                continue
-            trial = self._judged(one, self.piece.error(outcome))
+            trial = self._tried(one)
             self.trials += [] if trial is None else [trial]
 
     def explains(self, one: Hypothesis) -> bool:
         """Tell whether a hypothesis explains the error, without keeping it."""
-        outcome = self._outcome(one)
-        if outcome is None:
-            return False
-        trial = self._judged(one, self.piece.error(outcome))
+        trial = self._tried(one)
         return trial is not None and trial.explained >= EXPLAINED
 
     def mends(self, one: Hypothesis) -> Trial | None:
         """Return how a hypothesis did, without keeping it, if nothing but rounding is left."""
-        outcome = self._outcome(one)
-        if outcome is None:
+        left = self._left(one)
+        if left is None or left > SAME_SINGLE:
             return None
-        left = self.piece.error(outcome)
-        trial = Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
-        return trial if left <= SAME_SINGLE else None
+        return Trial(hypothesis=one, explained=1.0, whole=True, left=left, number=0)
 
     def found(self) -> list[Trial]:
         """Return the explaining trials, best first, one per kind and name; wholes shut out parts."""
@@ -162,19 +154,20 @@ class Trials:
         """Return the trial that explains most."""
         return max(self.trials, key=lambda one: one.explained, default=None)
 
-    def _outcome(self, one: Hypothesis) -> PieceOutcome | None:
+    def _left(self, one: Hypothesis) -> float | None:
+        """Return the error that is left under a hypothesis; None where it cannot be run."""
         try:
-            if one.within is None:
-                return self.piece.run(one.acts, one.edit)
-            with one.within():
-                return self.piece.run(one.acts, one.edit, within=True)
+            with one.within() if one.within is not None else nullcontext():
+                outcome = self.piece.run(one.acts, one.edit, within=one.within is not None)
+            return self.piece.error(outcome)
         except Exception:  # noqa: BLE001  (a change that cannot be run explains nothing; it is counted)
             self.failed += 1
             return None
 
-    def _judged(self, one: Hypothesis, left: float) -> Trial | None:
-        """Return how a hypothesis did; None if it makes the error larger."""
-        if left > self.before * (1 + SAME_DOUBLE):
+    def _tried(self, one: Hypothesis) -> Trial | None:
+        """Return how a hypothesis did; None if it makes the error larger, or cannot be run."""
+        left = self._left(one)
+        if left is None or left > self.before * (1 + SAME_DOUBLE):
             return None
         share = explained(self.before, left)
         whole = share >= EXPLAINED and left <= max(REMAINDER * min(self.before, 1.0), NOISE)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tipchain.core.blame import placed
 from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, at_source, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.trace import Call, Hole, is_array, put_back, take_out
@@ -213,8 +214,8 @@ def check_loss(
     )
     assert isinstance(expected, Evaluated)
     assert isinstance(actual, Evaluated)
-    placed = zip(theirs.places, expected.gradients, strict=True)
-    if theirs.unlike and any(place is None and gradient.any() for place, gradient in placed):
+    both = zip(theirs.places, expected.gradients, strict=True)
+    if theirs.unlike and any(place is None and gradient.any() for place, gradient in both):
         return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
     single, _ = singles
     if not precise:
@@ -240,7 +241,7 @@ def check_loss(
         one, other = expected.flat[:SHOWN], actual.flat[:SHOWN]
         gradients = [", ".join(f"{value:.6g}" for value in side) for side in (other, one)]
         shown = f"the port's gradient begins with {gradients[0]}, the reference's with {gradients[1]}"
-        places = [f"the {who}'s is {_named(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
+        places = [f"the {who}'s is {placed(loss)}" for who, loss in zip(SIDE_NAMES, losses, strict=True)]
         parting = Diagnosis(
             code="parting",
             port_path=LOSS,
@@ -250,14 +251,6 @@ def check_loss(
         )
         cause = parting if cause is None else replace(cause, code="parting", evidence=f"{cause.evidence}; {shown}")
     return replace(found, diagnoses=(cause,))
-
-
-def _named(loss: Loss) -> str:
-    """Return the name of a loss, with the line of a user's own."""
-    own = loss.func if isinstance(loss, partial) else loss
-    own = own if hasattr(own, "__qualname__") else type(own)
-    library = str(getattr(own, "__module__", "")).startswith(("torch.", "paddle."))
-    return f"`{own.__qualname__}`{'' if library else at_source(own)}"
 
 
 def evaluate(

@@ -462,8 +462,8 @@ def _judge(case: MetricPair) -> PieceCheck:
     (name, other), at = next(iter(off.items()))
     ours, theirs = case.values[at]
     which = f" {name}" if name else ""
-    values = f"expected {_shown(ours.get(name))}, actual {_shown(theirs.get(other))}"
-    reason = f"the metrics differ{which}: {values} for {case.probes[at].name}"
+    one, two = ours.get(name), theirs.get(other)
+    reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
     causes = [_why(case, at, *pair) for pair, at in off.items()]
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
 
