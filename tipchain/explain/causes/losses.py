@@ -193,7 +193,7 @@ def check_loss(
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
     structure, arrays, names = take_out(outputs, is_array)
-    theirs = _arranged(structure, arrays, names, port_outputs)
+    theirs = _arranged(arrays, names, outputs if port_outputs is None else port_outputs)
     structures = structure, theirs.structure
 
     def run(number: int, given: Sequence[Array], target: object, *, double: bool = True) -> Evaluated:
@@ -343,12 +343,9 @@ class _Arranged:
         )
 
 
-def _arranged(structure: Nested, arrays: Sequence[Array], names: Sequence[str], port: Nested) -> _Arranged:
+def _arranged(arrays: Sequence[Array], names: Sequence[str], port: Nested) -> _Arranged:
     """Return where the reference's outputs stand in the port's: by name, else in the order of both; either may have more."""
     shapes = tuple(one.shape for one in arrays)
-    if port is None:
-        places = tuple(_Place(number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
-        return _Arranged(structure, places, tuple(arrays), shapes)
     theirs, others, port_names = take_out(port, is_array)
     if sorted(names) == sorted(port_names):
         theirs = put_back(theirs, [Hole(names.index(one)) for one in port_names])

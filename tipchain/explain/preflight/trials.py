@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from tipchain.core.progress import OutOfTime, Pace
+from tipchain.core.progress import Pace
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
@@ -133,10 +133,9 @@ class _Trial:
             return self._padding(one, pair)
         if paths in self.faulty:
             return one if one.harmless else replace(one, effect="here")
-        try:
-            shown = self._tried(one, pair)
-        except OutOfTime:
+        if self.pace.over:
             return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
+        shown = self._tried(one, pair)
         if shown is None:
             return one
         if not shown:
@@ -153,8 +152,6 @@ class _Trial:
             return None  # perhaps they are no counterparts
         shapes = tuple(value.shape for value in call.reference.inputs)
         key = type(pair.reference), type(pair.port), one.code, one.reference, one.port, shapes
-        if key not in self.seen and self.pace.over:
-            raise OutOfTime(None)
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
