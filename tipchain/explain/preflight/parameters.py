@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -47,6 +47,13 @@ class TensorPair:
         slot = self.ours or self.theirs
         assert slot is not None
         return slot.leaf
+
+    @property
+    def fits(self) -> bool:
+        """Whether both sides have it, with as many elements; of a known layer also in one shape."""
+        if self.ours is None or self.theirs is None or _elements(self.ours) != _elements(self.theirs):
+            return False
+        return self.kind == OWN_KIND or self.ours.shape == self.theirs.shape
 
 
 class Tensors:
@@ -158,6 +165,14 @@ class Tensors:
         """The tensors of all of torch's layers."""
         layers, _ = self.layers
         return (slot for layer in layers for slot in layer.slots)
+
+    @cached_property
+    def names(self) -> Mapping[Print, list[str]]:
+        """Names of torch's tensors by what they hold."""
+        found: dict[Print, list[str]] = defaultdict(list)
+        for slot in self.torch_slots:
+            found[print_of(self.array(slot))].append(slot.name)
+        return found
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -283,17 +298,14 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         The findings in the order of the pairs, then those about layers that are in no pair.
     """
     found: list[Finding] = []
-    others = _prints(tensors)
     of_values: dict[int, Finding | None] = {}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
             found += _alone(tensors, pair)
-        elif _elements(pair.ours) != _elements(pair.theirs) or (
-            pair.kind != "own" and pair.ours.shape != pair.theirs.shape
-        ):
+        elif not pair.fits:
             found += [] if _divided(tensors, pair.ours, pair.theirs) else [_shapes(pair, pair.ours, pair.theirs)]
         else:
-            one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
+            one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs)
             found += [] if one is None else [one]
     if any(one.code == VALUES for one in found):
         strange = two_initializations(tensors, of_values)
@@ -339,18 +351,14 @@ def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None
     both = [
         (pair, pair.ours, pair.theirs)
         for pair in tensors.pairs
-        if pair.ours is not None
-        and pair.theirs is not None
-        and pair.ours.kind == "parameter"
-        and is_floating(pair.ours)
-        and _elements(pair.ours) == _elements(pair.theirs)
-        and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
+        if pair.ours is not None and pair.theirs is not None and pair.fits
+        if pair.ours.kind == "parameter" and is_floating(pair.ours)
     ]
-    others, known = _prints(tensors), of_values or {}
+    known = of_values or {}
     copied = differing = unclear = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
-        one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
+        one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs)
         if one is not None and one.code == VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
@@ -384,20 +392,6 @@ def is_constant(array: Array) -> bool:
 
 def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
-
-
-Names = Callable[[], Mapping[Print, Sequence[str]]]
-
-
-def _prints(tensors: Tensors) -> Names:
-    @cache
-    def names() -> Mapping[Print, list[str]]:
-        found: dict[Print, list[str]] = defaultdict(list)
-        for slot in tensors.torch_slots:
-            found[print_of(tensors.array(slot))].append(slot.name)
-        return found
-
-    return names
 
 
 def _parameter_finding(
@@ -471,7 +465,7 @@ def _divided(tensors: Tensors, ours: TensorSlot, theirs: TensorSlot) -> bool:
     )
 
 
-def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Names) -> Finding | None:
+def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
         # Of a user's own layout: as it is or transposed, whichever has the same numbers.
@@ -489,7 +483,7 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
 
     def elsewhere() -> str | None:
         print_ = print_of(actual.astype(expected.dtype, copy=False))
-        held = [name for name in others().get(print_, ()) if name != ours.name] if any(print_[1:]) else []
+        held = [name for name in tensors.names.get(print_, ()) if name != ours.name] if any(print_[1:]) else []
         return held[0] if len(held) == 1 else None
 
     code, what, fix = describe_values(expected, actual, elsewhere)
