@@ -447,11 +447,11 @@ def _judge(case: MetricPair) -> PieceCheck:
         for name, other in names.items()
         for side, value in (("reference", ours[name]), ("port", theirs[other]))
     }
-    first_apart = {
-        (name, other): next((at for at, both in enumerate(case.values) if not _same_of(both, name, other)), None)
-        for name, other in names.items()
-    }
-    off = {pair: at for pair, at in first_apart.items() if at is not None}
+    off: dict[tuple[str, str], int] = {}
+    for at, (expected, actual) in enumerate(case.values):
+        for name, other in names.items():
+            if not same(expected.get(name), actual.get(other)):
+                off.setdefault((name, other), at)
     if not off:
         shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
         return PieceCheck(
@@ -484,14 +484,7 @@ def same(one: float | None, other: float | None) -> bool:
     """Tell whether two values are equal but for rounding; NaN equals NaN."""
     if one is None or other is None:
         return one is other
-    if np.isnan(one) or np.isnan(other) or np.isinf(one) or np.isinf(other):
-        return bool(one == other or (np.isnan(one) and np.isnan(other)))
-    return bool(abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + ABSOLUTE)
-
-
-def _same_of(both: tuple[Values, Values], name: str, other: str) -> bool:
-    ours, theirs = both
-    return same(ours.get(name), theirs.get(other))
+    return bool(np.isclose(other, one, rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True))
 
 
 def _shown(value: float | None) -> str:
